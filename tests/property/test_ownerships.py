@@ -60,7 +60,7 @@ class Model:
             self.waits, self.announced = False, self.breaks
         if act == "poll" and state is not None and state.position is not None:
             self.records += [(state.position + n, self.breaks) for n in range(number)]
-            state.pass_over(state.position + number, None)
+            state.pass_over(state.position + number, -1)
             self.reached()
         elif act == "seek" and state is not None:
             self.seek(number)

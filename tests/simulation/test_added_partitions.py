@@ -66,7 +66,7 @@ def rows(*partitions: int) -> pa.RecordBatch:
     return pa.record_batch({"value": [b"x"] * len(partitions), "partition": list(partitions)})
 
 
-def test_rows_of_columns_find_a_new_partition_too() -> None:
+def test_send_arrow_finds_a_new_partition() -> None:
     world, cluster, producer = made()
     world.advance(2)
     cluster.add_partitions("t", 7)
@@ -74,7 +74,7 @@ def test_rows_of_columns_find_a_new_partition_too() -> None:
     assert len(cluster.records("t", 6)) == 1
 
 
-def test_a_row_for_a_missing_partition_costs_one_metadata_request_and_no_wait() -> None:
+def test_send_arrow_checks_a_missing_partition_with_one_metadata_request() -> None:
     world, _, producer = made()
     world.advance(2)
     began, asked = world.now, refreshes(producer)

@@ -51,7 +51,7 @@ def test_topics_are_created_and_deleted() -> None:
             admin.delete_topics(["a"])
 
 
-def test_refusals_name_the_topic() -> None:
+def test_errors_name_the_topic() -> None:
     _, cluster, admin = make(2)
     cluster.create_topic("there")
     with pytest.raises(TopicAlreadyExistsError, match="there"):
@@ -66,7 +66,7 @@ def test_refusals_name_the_topic() -> None:
     assert admin.list_topics() == ["there"]
 
 
-def test_describe_cluster() -> None:
+def test_describe_cluster_returns_the_brokers() -> None:
     _, cluster, admin = make(3)
     found = admin.describe_cluster()
     assert found.cluster_id == cluster.cluster_id == admin._engine.metadata.cluster_id
@@ -89,7 +89,9 @@ def test_a_call_succeeds_although_a_broker_crashes_during_it() -> None:
 
 @pytest.mark.parametrize("done", [True, False])
 @pytest.mark.parametrize("code", [7, 13])  # REQUEST_TIMED_OUT, NETWORK_EXCEPTION
-def test_a_change_that_was_made_in_spite_of_its_error_succeeds(code: int, done: bool) -> None:
+def test_a_call_succeeds_if_its_change_was_made_despite_an_error_response(
+    code: int, done: bool
+) -> None:
     _, cluster, admin = make(4)
 
     def trouble(api: str) -> None:
@@ -108,7 +110,7 @@ def test_a_change_that_was_made_in_spite_of_its_error_succeeds(code: int, done: 
 
 
 @pytest.mark.parametrize("code", [89, 41])  # THROTTLING_QUOTA_EXCEEDED (KIP-599), NOT_CONTROLLER
-def test_a_topic_that_appears_after_an_error_without_effect_is_reported_as_existing(
+def test_a_topic_created_by_another_client_during_retries_is_reported_as_existing(
     code: int,
 ) -> None:
     world, cluster, admin = make(5)
@@ -135,7 +137,7 @@ def test_a_create_and_a_delete_succeed_although_their_responses_are_lost() -> No
     assert set(admin.create_topics([NewTopic("t", 2, 1)], timeout=30)) == {"t"}
 
 
-def test_with_every_broker_dead_calls_end_in_time_and_list_the_attempts() -> None:
+def test_calls_time_out_and_list_the_attempts_if_every_broker_is_dead() -> None:
     world, cluster, admin = make(7)
     admin.describe_cluster()
     addresses = {str(b.address) for b in cluster.brokers.values()} | {cluster.bootstrap_servers}
@@ -168,8 +170,8 @@ def test_no_topic_is_created_in_a_wrong_cluster(recycled: bool) -> None:
     assert "t" not in foreign.topics
 
 
-def test_a_bootstrap_address_that_became_silent_is_connected_again() -> None:
-    """A load balancer's first connection leads to a dead broker, the next one to another broker."""
+def test_a_silent_bootstrap_connection_is_replaced_by_a_new_one() -> None:
+    """Route the bootstrap address to a dead broker first, then to a live one (load balancer)."""
     world, cluster, admin = make(10)
     cluster.answer_empty_brokers()
     with pytest.raises(NoBrokerAvailableError):
@@ -184,7 +186,7 @@ def test_a_bootstrap_address_that_became_silent_is_connected_again() -> None:
     assert world.now - begin < 4.0
 
 
-def test_an_error_of_a_single_item_has_no_results_or_errors() -> None:
+def test_the_error_of_a_call_without_items_has_empty_results_and_errors() -> None:
     _, cluster, admin = make(12)
     for broker in cluster.brokers.values():
         broker.injections.append(Injection("DescribeCluster", 31, 9))
@@ -210,8 +212,8 @@ def test_an_error_response_without_topics_is_not_an_empty_list() -> None:
     assert admin.list_topics() == ["t"]
 
 
-def test_a_bootstrap_address_of_a_paused_broker_is_connected_a_second_time() -> None:
-    """A paused broker accepts and doesn't respond; the next connection may reach another one."""
+def test_a_second_connection_is_tried_if_the_bootstrap_address_leads_to_a_paused_broker() -> None:
+    """A paused broker accepts connections and never responds; the next one may reach another."""
     times = []
     for seed in range(20):
         world, cluster, admin = make(seed)
@@ -219,8 +221,10 @@ def test_a_bootstrap_address_of_a_paused_broker_is_connected_a_second_time() -> 
         begin = world.now
         assert {2, 3} <= {b.id for b in admin.describe_cluster(timeout=15).brokers}
         times.append(world.now - begin)
-    assert max(times) < 9.0  # the same broker three times in a row
-    assert 0 < sum(time > 3.0 for time in times) < 5  # two times
+    assert max(times) < 9.0  # at most three connections in a row reach the paused broker
+    assert (
+        0 < sum(time > 3.0 for time in times) < 5
+    )  # fewer than 5 of 20 runs need a third connection
 
 
 @pytest.mark.parametrize("code", [7, 13])

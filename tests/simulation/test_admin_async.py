@@ -127,7 +127,7 @@ def awaited() -> list[Outcome]:
     return found
 
 
-def test_both_clients_return_the_same() -> None:
+def test_the_asyncio_client_returns_the_results_of_the_sync_client() -> None:
     assert {name for name, *_ in CALLS} == public_methods(o.Admin) - OF_ALL - {"close"}
     sync, loop = in_the_callers_thread(), awaited()
     for (name, *_), one, other in zip(CALLS, sync, loop, strict=True):

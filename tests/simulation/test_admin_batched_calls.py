@@ -125,8 +125,8 @@ def test_a_call_that_fails_until_its_timeout_reports_the_last_error(api: str) ->
     assert 1.9 <= stage.world.now - begin <= 2.1
 
 
-def test_a_former_controller_is_left_for_another_broker() -> None:
-    """A broker before KRaft that isn't the controller refuses, and another broker is asked."""
+def test_a_call_refused_by_a_former_controller_is_sent_to_another_broker() -> None:
+    """Before KRaft, a broker that isn't the controller responds NOT_CONTROLLER."""
     stage, admin = made()
     refusing = [stage.cluster.brokers[i] for i in (1, 2)]
     for broker in refusing:
@@ -136,7 +136,7 @@ def test_a_former_controller_is_left_for_another_broker() -> None:
     assert stage.cluster.brokers[3].requests["CreatePartitions"] == 1
 
 
-def test_a_leader_that_moves_is_followed() -> None:
+def test_calls_find_the_new_leader_although_metadata_is_stale() -> None:
     stage, admin = made()
     stage.write(range(9))
     admin.describe_topics("t")
@@ -150,7 +150,7 @@ def test_a_leader_that_moves_is_followed() -> None:
     assert 0.3 < stage.world.now - begin < 1.5
 
 
-def test_a_leader_that_moves_while_it_is_silent_is_followed() -> None:
+def test_a_call_is_sent_to_the_new_leader_if_the_old_one_is_slow_and_loses_leadership() -> None:
     stage, admin = made()
     stage.write(range(9))
     admin.list_offsets({T0: "LATEST", T1: "LATEST", T2: "LATEST"})
@@ -175,7 +175,7 @@ def test_a_dead_leader_is_replaced_by_the_new_one() -> None:
     assert stage.world.now - begin < 10
 
 
-def test_a_coordinator_that_moves_is_followed() -> None:
+def test_calls_find_a_coordinator_that_moved() -> None:
     stage, admin = made()
     index = stage.cluster.groups.index("g")
     for _ in range(3):
@@ -187,7 +187,7 @@ def test_a_coordinator_that_moves_is_followed() -> None:
     assert admin.list_group_offsets("g", timeout=30)["g"][T0].offset == 5
 
 
-def test_a_cluster_that_moves_during_calls_is_followed() -> None:
+def test_calls_succeed_if_the_cluster_moves_meanwhile() -> None:
     stage, admin = made()
     admin.list_offsets({T0: "LATEST"})
     stage.cluster.move(after=3.0)
@@ -197,7 +197,7 @@ def test_a_cluster_that_moves_during_calls_is_followed() -> None:
     assert len(stage.cluster.topics["t"].partitions) == 6
 
 
-def test_a_silent_broker_leaves_the_results_of_the_others() -> None:
+def test_results_of_other_brokers_are_kept_if_one_broker_is_silent() -> None:
     stage, admin = made()
     admin.describe_log_dirs()
     stage.cluster.go_silent(2)
@@ -208,7 +208,7 @@ def test_a_silent_broker_leaves_the_results_of_the_others() -> None:
     assert 4.9 <= stage.world.now - begin <= 5.1
 
 
-def test_a_silent_leader_leaves_the_results_of_the_others() -> None:
+def test_results_of_other_leaders_are_kept_if_one_leader_is_silent() -> None:
     stage, admin = made()
     stage.write(range(9))
     leaders = [stage.cluster.topics["t"].partitions[p].leader for p in range(3)]
@@ -233,7 +233,7 @@ def test_a_change_whose_response_was_lost_is_retried(api: str, call: Call) -> No
     stage, admin = made()
     inject(stage, api, TIMED_OUT, done=True)
     if api == "CreatePartitions":
-        # Partitions that exist may as well have been added by another client.
+        # Another client may have added the partitions, so the retry fails.
         with pytest.raises(KafkaError):
             call(admin)
         assert len(stage.cluster.topics["t"].partitions) == 4
@@ -261,7 +261,7 @@ def test_no_call_outlives_its_timeout(
     assert late.value.attempts
 
 
-def test_a_group_that_is_in_use_is_an_error_immediately() -> None:
+def test_deleting_a_group_in_use_fails_immediately() -> None:
     stage, admin = made()
     with stage.consumer(group_id="busy") as consumer:
         consumer.subscribe(["t"])

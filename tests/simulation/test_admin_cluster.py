@@ -42,7 +42,7 @@ def admin(stage: Stage) -> Admin:
     return stage.client(Admin, background=False)
 
 
-def test_fenced_brokers_are_listed_on_demand(stage: Stage, admin: Admin) -> None:
+def test_fenced_brokers_are_listed_only_if_requested(stage: Stage, admin: Admin) -> None:
     assert [b.fenced for b in admin.describe_cluster().brokers] == [None] * 3
     stage.cluster.stop(2)
     assert [b.id for b in admin.describe_cluster().brokers] == [1, 3]
@@ -50,7 +50,7 @@ def test_fenced_brokers_are_listed_on_demand(stage: Stage, admin: Admin) -> None
     assert [(b.id, b.fenced) for b in found.brokers] == [(1, False), (2, True), (3, False)]
 
 
-def test_features_have_levels(stage: Stage, admin: Admin) -> None:
+def test_feature_levels_are_described_and_updated(stage: Stage, admin: Admin) -> None:
     before = admin.describe_features()
     assert before.features["transaction.version"].level == 2
     assert before.features["group.version"].highest == 1
@@ -113,7 +113,7 @@ def test_log_directories_are_described(stage: Stage, admin: Admin) -> None:
     assert list(refused.value.results) == [elsewhere]
 
 
-def test_a_missing_replica_is_an_error(admin: Admin, stage: Stage) -> None:
+def test_describing_a_missing_replica_raises_an_error(admin: Admin, stage: Stage) -> None:
     stage.cluster.create_topic("one", replication_factor=1)
     holder = stage.cluster.topics["one"].partitions[0].replicas[0]
     other = TopicPartitionReplica("one", 0, holder % 3 + 1)

@@ -94,7 +94,7 @@ def test_coordinators_of_groups_to_change_are_found_in_one_request(scene: Scene)
     assert scene.admin.list_groups() == []
 
 
-def test_a_coordinator_that_moves_is_followed(scene: Scene) -> None:
+def test_calls_find_a_coordinator_that_moved(scene: Scene) -> None:
     scene.committed()
     for place in {scene.place(group) for group in GROUPS}:
         scene.cluster.move_leader("__consumer_offsets", place)
@@ -115,7 +115,7 @@ def test_new_coordinators_are_found_after_a_broker_dies(scene: Scene) -> None:
 
 
 def test_a_different_cluster_clears_the_cached_coordinators(scene: Scene) -> None:
-    """Its brokers may have the same ids."""
+    """The other cluster's brokers may have the same ids."""
     scene.committed()
     scene.cluster.move(after=1.0)
     scene.world.advance(1.5)
@@ -165,7 +165,7 @@ def test_old_brokers_get_one_find_coordinator_request_per_group(scene: Scene) ->
         (OffsetFetchRequest, "list_group_offsets"),
     ],
 )
-def test_a_group_with_a_retriable_error_delays_no_other(
+def test_a_group_with_a_retriable_error_does_not_delay_other_groups(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, request_: Any, call: str, code: int
 ) -> None:
     refusing = True
@@ -187,10 +187,10 @@ def test_a_group_with_a_retriable_error_delays_no_other(
 
 
 @pytest.mark.parametrize("code", [UNAVAILABLE, REFUSED, -1])
-def test_a_coordinator_that_is_not_found_delays_no_other_group(
+def test_a_missing_coordinator_does_not_delay_other_groups(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
-    """An unknown error says something about the answering broker only, so others are asked."""
+    """An unknown error may concern only the broker that returns it, so other brokers are asked."""
 
     def refuse(answer: Any) -> None:
         for found in answer.coordinators:
@@ -207,7 +207,7 @@ def test_a_coordinator_that_is_not_found_delays_no_other_group(
     assert list(late.value.errors) == ["g0"]
 
 
-def test_a_silent_coordinator_delays_no_group_of_others(scene: Scene) -> None:
+def test_a_silent_coordinator_does_not_delay_groups_of_other_coordinators(scene: Scene) -> None:
     scene.committed()
     silent = scene.coordinator("g0")
     scene.cluster.go_silent(silent)
@@ -219,10 +219,10 @@ def test_a_silent_coordinator_delays_no_group_of_others(scene: Scene) -> None:
         assert isinstance(late.value.errors["nobody"], GroupIdNotFoundError)
 
 
-def test_groups_that_can_not_be_changed_delay_no_other(
+def test_groups_that_can_not_be_changed_do_not_delay_other_groups(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The number of changes in flight is limited, and more groups than this limit fail."""
+    """More groups fail than the client changes concurrently."""
     stage = Stage()
     groups = [f"g{n:03}" for n in range(3 * MAX_CONCURRENT_FLOWS)]
     bad = set(groups[: MAX_CONCURRENT_FLOWS + 1])
@@ -248,7 +248,7 @@ def test_groups_that_can_not_be_changed_delay_no_other(
 def test_groups_with_a_known_coordinator_do_not_wait_for_find_coordinator(
     scene: Scene, call: str
 ) -> None:
-    """Except on a connection with a slow FindCoordinator: its responses arrive in order."""
+    """On the connection with the slow FindCoordinator they do, as responses arrive in order."""
     known = set(GROUPS[:6])
     scene.admin.list_group_offsets([*known])
     slow_api(scene.cluster, "FindCoordinator", 60.0)

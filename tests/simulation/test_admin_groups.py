@@ -127,7 +127,7 @@ def test_only_empty_groups_are_deleted(protocol: str) -> None:
     admin.delete_groups("g")
     assert admin.list_groups() == []
     assert admin.list_group_offsets("g") == {"g": {}}
-    # The next coordinator reads the same from its log.
+    # The new coordinator loads the same state from its log.
     for name in ("g", "h"):
         scene.cluster.move_leader("__consumer_offsets", scene.cluster.groups.index(name))
     assert admin.list_groups() == []
@@ -149,7 +149,7 @@ def test_members_are_removed() -> None:
     admin.remove_group_members("g")
 
 
-def test_offsets_of_share_groups() -> None:
+def test_offsets_of_share_groups_are_listed_changed_and_deleted() -> None:
     scene = Scene()
     admin = admin_of(scene)
     admin.alter_share_group_offsets("s", {P0: 3, P1: 4})
@@ -172,7 +172,7 @@ def test_offsets_of_share_groups() -> None:
         admin.describe_streams_groups("s")
 
 
-def test_a_partition_with_an_error_leaves_the_others_of_its_share_group(
+def test_an_error_of_a_share_group_partition_keeps_the_offsets_of_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A partition with a retriable error is requested again."""
@@ -193,10 +193,10 @@ def test_a_partition_with_an_error_leaves_the_others_of_its_share_group(
     assert isinstance(found[P1].error, GroupAuthorizationError)
 
 
-def test_a_partition_with_a_retriable_error_leaves_the_others_of_its_share_group(
+def test_a_retriable_error_of_a_share_group_partition_is_reported_at_the_timeout(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It is retried until the timeout, which then reports its error."""
+    """The error of the timeout contains the offsets of the other partitions."""
     scene = Scene()
     admin = admin_of(scene)
     admin.alter_share_group_offsets("s", {P0: 3, P1: 4})
@@ -217,7 +217,7 @@ def test_a_partition_with_a_retriable_error_leaves_the_others_of_its_share_group
     assert scene.world.now < until + 2.0
 
 
-def test_offset_calls_of_consumer_groups_refuse_share_groups() -> None:
+def test_consumer_group_offset_calls_are_refused_for_share_groups() -> None:
     """As in Kafka: commits and deletions are refused, and a fetch finds no offsets."""
     scene = Scene()
     admin = admin_of(scene)
@@ -244,7 +244,7 @@ def test_offset_calls_of_consumer_groups_refuse_share_groups() -> None:
     assert [g.type for g in admin.list_groups()] == ["Classic", "Share"]
 
 
-def test_an_api_that_brokers_lack_is_named() -> None:
+def test_errors_name_the_api_that_brokers_lack() -> None:
     scene = Scene()
     for key in (69, 77):  # ConsumerGroupDescribe, ShareGroupDescribe
         scene.cluster.versions.pop(key)
@@ -255,7 +255,7 @@ def test_an_api_that_brokers_lack_is_named() -> None:
         admin.describe_share_groups("g", timeout=5)
 
 
-def test_streams_groups_have_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_descriptions_of_streams_groups_contain_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     def answer(*_: object) -> s.StreamsGroupDescribeResponse:
         tasks = s.Assignment([s.TaskIds("0", [1, 2])], [s.TaskIds("1", [0])])
         member = s.Member("m", 4, "i", None, "app", "/h", assignment=tasks)

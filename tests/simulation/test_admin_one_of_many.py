@@ -47,7 +47,7 @@ def leave_out(answer: MetadataResponse) -> None:
     ("change", "error"),
     [(refuse, "LEADER_NOT_AVAILABLE"), (leave_out, "u is missing from the response")],
 )
-def test_a_topic_without_metadata_delays_no_other(
+def test_a_topic_without_metadata_does_not_delay_other_topics(
     stage: Stage, admin: Admin, monkeypatch: pytest.MonkeyPatch, change: Change, error: str
 ) -> None:
     """Leaders of several topics are looked up together, and known leaders are used."""
@@ -62,7 +62,7 @@ def test_a_topic_without_metadata_delays_no_other(
         assert list(late.value.errors) == [U0]
 
 
-def test_a_topic_without_metadata_for_a_while_is_requested_again(
+def test_metadata_of_a_topic_is_requested_again_until_it_is_available(
     stage: Stage, admin: Admin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     until = stage.world.now + 1.0
@@ -75,14 +75,14 @@ def test_a_topic_without_metadata_for_a_while_is_requested_again(
     assert stage.world.now < until + 2.0
 
 
-def test_a_topic_with_a_retriable_error_exists(
+def test_list_topics_includes_topics_with_a_retriable_error(
     admin: Admin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spoil_answers(monkeypatch, MetadataRequest.API_KEY, refuse)
     assert admin.list_topics() == ["t", "u"]
 
 
-def test_a_new_topic_without_leaders_delays_no_other(
+def test_a_new_topic_without_leaders_does_not_delay_other_topics(
     stage: Stage, admin: Admin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def lead_nobody(answer: MetadataResponse) -> None:
@@ -98,8 +98,8 @@ def test_a_new_topic_without_leaders_delays_no_other(
     assert "b" in stage.cluster.topics
 
 
-def test_partitions_that_were_just_added_are_waited_for(stage: Stage, admin: Admin) -> None:
-    """Some brokers learn of them later than others."""
+def test_calls_wait_for_partitions_that_were_just_added(stage: Stage, admin: Admin) -> None:
+    """Metadata of some brokers doesn't contain new partitions immediately."""
     admin.describe_topics("t")
     for broker in stage.cluster.brokers:
         stage.cluster.stale_metadata(broker)
@@ -109,8 +109,8 @@ def test_partitions_that_were_just_added_are_waited_for(stage: Stage, admin: Adm
     assert list(admin.list_offsets({new: "LATEST"})) == [new]
 
 
-def test_a_missing_broker_is_named_once(admin: Admin) -> None:
-    """All of its items share one error."""
+def test_all_items_of_a_missing_broker_share_one_error(admin: Admin) -> None:
+    """The error's notes name the missing broker once."""
     ops = [AlterConfigOp("retention.ms", "2")]
     away = [ConfigResource("BROKER", "99"), ConfigResource("BROKER_LOGGER", "99")]
     changes = dict.fromkeys([ConfigResource("TOPIC", "t"), *away], ops)
@@ -137,7 +137,9 @@ def test_results_of_some_brokers_are_returned_if_others_fail(
 
 
 @pytest.mark.parametrize("name", ["describe_classic_groups", "describe_consumer_groups"])
-def test_a_silent_coordinator_delays_no_other_group(stage: Stage, admin: Admin, name: str) -> None:
+def test_a_silent_coordinator_does_not_delay_other_groups(
+    stage: Stage, admin: Admin, name: str
+) -> None:
     groups = [f"g{n}" for n in range(6)]
     for group in groups:
         admin.alter_group_offsets(group, {T0: 1})
@@ -155,7 +157,7 @@ def test_a_silent_coordinator_delays_no_other_group(stage: Stage, admin: Admin, 
 
 
 def test_committed_offsets_outside_of_the_log_are_reported(stage: Stage, admin: Admin) -> None:
-    """A lag of 0 doesn't show that records were deleted unread, or that the topic was recreated."""
+    """The lag doesn't show whether records were deleted unread or the topic was recreated."""
     t1 = TopicPartition("t", 1)
     stage.write(range(9))
     admin.alter_group_offsets("g", {T0: 1, t1: 1000, U0: 0})

@@ -115,7 +115,7 @@ def test_no_password_is_shown(admin: Admin) -> None:
 def test_passwords_are_hashed_in_a_thread_within_the_timeout(
     stage: Stage, admin: Admin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A hash takes 12 ms, for which the event loop and all other calls would be blocked."""
+    """A hash takes 12 ms, during which it would block the event loop and all other calls."""
     at = []
 
     def slow(*work: Any) -> bytes:
@@ -141,7 +141,7 @@ def test_values_of_sensitive_options_are_not_shown() -> None:
     assert "keystore.password" in repr(op)
 
 
-def test_quotas_of_users_and_clients(admin: Admin) -> None:
+def test_quotas_of_users_and_clients_are_changed_and_described(admin: Admin) -> None:
     alice, default = (
         ClientQuotaEntity(user="alice"),
         ClientQuotaEntity(user=ClientQuotaEntity.DEFAULT),

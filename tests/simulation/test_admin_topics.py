@@ -40,7 +40,7 @@ def admin(stage: Stage) -> Admin:
     return stage.client(Admin, background=False)
 
 
-def test_one_topic_that_fails_leaves_the_results_of_the_others(stage: Stage, admin: Admin) -> None:
+def test_results_of_other_topics_are_kept_if_one_topic_fails(stage: Stage, admin: Admin) -> None:
     with pytest.raises(TopicAlreadyExistsError, match=r"\(36\): Topic 't' already exists") as made:
         admin.create_topics([NewTopic("new", 2, 1), NewTopic("t"), NewTopic("also", 1, 1)])
     assert list(made.value.results) == ["new", "also"]
@@ -154,7 +154,9 @@ def test_an_unknown_option_is_refused_at_creation_too(
     admin.create_topics([NewTopic("new", configs={"min.cleanable.dirty.ratio": "0.5"})])
 
 
-def test_options_of_a_broker_are_requested_from_that_broker(stage: Stage, admin: Admin) -> None:
+def test_the_configuration_of_a_broker_is_requested_from_that_broker(
+    stage: Stage, admin: Admin
+) -> None:
     third, default = ConfigResource("BROKER", "3"), ConfigResource("BROKER", "")
     logger = ConfigResource("BROKER_LOGGER", "2")
     admin.incremental_alter_configs(
@@ -174,7 +176,9 @@ def test_options_of_a_broker_are_requested_from_that_broker(stage: Stage, admin:
     assert stage.cluster.brokers[3].requests["IncrementalAlterConfigs"] >= 1
 
 
-def test_a_missing_broker_is_named(stage: Stage, admin: Admin) -> None:
+def test_describing_the_configuration_of_a_missing_broker_names_the_broker(
+    stage: Stage, admin: Admin
+) -> None:
     gone = ConfigResource("BROKER", "9")
     begin = stage.world.now
     with pytest.raises(Exception, match="of broker 9") as late:
@@ -192,7 +196,7 @@ def test_a_missing_broker_is_named(stage: Stage, admin: Admin) -> None:
         (TOPIC, AlterConfigOp("retention.ms", "1", "APPEND"), "no list"),
     ],
 )
-def test_a_refusal_of_a_broker_has_its_reason(
+def test_the_error_of_a_refused_change_contains_the_brokers_reason(
     admin: Admin, resource: ConfigResource, change: AlterConfigOp, problem: str
 ) -> None:
     with pytest.raises(InvalidConfigError, match=problem) as refused:
@@ -232,7 +236,7 @@ def test_resources_with_options_are_listed(stage: Stage, admin: Admin) -> None:
 # Offsets
 
 
-def test_offsets_by_keyword_or_timestamp(stage: Stage, admin: Admin) -> None:
+def test_offsets_are_listed_by_keyword_or_timestamp(stage: Stage, admin: Admin) -> None:
     stage.write(range(6))
     stage.world.advance(10)
     later = int(stage.world.wall_clock() * 1000)

@@ -50,8 +50,10 @@ def test_producers_and_their_transactions_are_described() -> None:
     assert scene.world.now - begin < 1
 
 
-def test_an_id_that_two_brokers_list_is_returned_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """While its coordinator moves, the former one may still list it."""
+def test_a_transactional_id_listed_by_two_brokers_is_returned_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """While the coordinator moves, the former coordinator may still list the id."""
     scene = Scene()
     scene.producer()
 
@@ -94,7 +96,9 @@ def test_producers_are_fenced() -> None:
     assert found["new"].producer_id != before.producer_id
     with pytest.raises(KafkaError, match="another producer took over"):
         producer.commit_transaction()
-    assert scene.cluster.log("t", 0).last_stable_offset == 2  # the record and the marker
+    assert (
+        scene.cluster.log("t", 0).last_stable_offset == 2
+    )  # one record and one transaction marker
 
 
 def test_a_hanging_transaction_is_found_and_aborted() -> None:
@@ -106,7 +110,9 @@ def test_a_hanging_transaction_is_found_and_aborted() -> None:
     admin = admin_of(scene)
     assert admin.find_hanging_transactions() == []
     scene.world.advance(800)
-    assert admin.find_hanging_transactions(older_than=700) == []  # its coordinator knows it
+    assert (
+        admin.find_hanging_transactions(older_than=700) == []
+    )  # the coordinator still knows the transaction
     shard = scene.cluster.transactions.shard(scene.cluster.brokers[scene.coordinator()], "x")
     known = shard.known.pop("x")
     assert admin.find_hanging_transactions() == []  # too recent to count as hanging

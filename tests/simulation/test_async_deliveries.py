@@ -1,4 +1,4 @@
-"""Deliveries are awaitable with the functions of `asyncio` that take futures."""
+"""Functions of `asyncio` that take futures also accept deliveries."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def test_deliveries_work_with_gather_wait_and_shield(simulation: KafkaSimu
 
 
 @pytest.mark.parametrize("return_exceptions", [True, False])
-async def test_a_gather_that_is_cancelled_ends(
+async def test_cancelling_a_gather_cancels_its_deliveries(
     simulation: KafkaSimulation, return_exceptions: bool
 ) -> None:
     async with AsyncProducer(bootstrap_servers=simulation.bootstrap_servers) as producer:

@@ -1,4 +1,4 @@
-"""One program leaves the same trace over the sync and the asyncio facades, for each seed."""
+"""A program produces the same trace with the sync and the asyncio clients, for each seed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from odradek.testing import VirtualLoop
 
 
 class Program:
-    """Clients and helpers of a program, which awaits them or not."""
+    """Clients and helpers of a program, either sync or awaited."""
 
     def __init__(self, *, awaited: bool, mode: Mode, seed: int) -> None:
         self.stage = Stage(seed, partitions=0)
@@ -159,7 +159,7 @@ PROGRAMS: list[Callable[[Program], Coroutine[Any, Any, None]]] = [
 
 
 @pytest.mark.parametrize(("program", "seed"), pairs(PROGRAMS, [1, 2]))
-def test_the_trace_is_the_same_in_all_ways(
+def test_sync_and_asyncio_clients_produce_the_same_trace(
     program: Callable[[Program], Coroutine[Any, Any, None]], seed: int
 ) -> None:
     modes: list[tuple[bool, Mode]] = [(True, "bytes"), (True, "bytes"), (True, "messages")]
@@ -170,7 +170,7 @@ def test_the_trace_is_the_same_in_all_ways(
         assert_same(first, other, ("sync, in bytes", f"asyncio, in {mode}"))
 
 
-def test_concurrent_programs_leave_the_same_trace_each_time() -> None:
+def test_concurrent_programs_produce_the_same_trace_each_time() -> None:
     async def main(program: Program) -> None:
         of, cluster = program.of, program.cluster
         cluster.create_topic("t", 6)

@@ -1,4 +1,4 @@
-"""A small service over the asyncio clients during faults of its cluster, in virtual time."""
+"""A small service that uses the asyncio clients during cluster faults, in virtual time."""
 
 from __future__ import annotations
 
@@ -106,16 +106,16 @@ def lives_through(
 
 
 @pytest.mark.parametrize("broker", some([1, 2, 3], 1))
-def test_a_broker_crashes_and_returns(simulation: KafkaSimulation, broker: int) -> None:
+def test_the_service_survives_a_broker_restart(simulation: KafkaSimulation, broker: int) -> None:
     assert set(lives_through(simulation, lambda: simulation.bounce(broker, after=10.0))) == {"well"}
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="eager_task_factory came with 3.12")
-def test_with_eager_tasks(simulation: KafkaSimulation) -> None:
+def test_the_service_works_with_eager_tasks(simulation: KafkaSimulation) -> None:
     lives_through(simulation, lambda: simulation.move(after=8.0), eager=True)
 
 
-def test_all_brokers_move_and_the_loop_is_not_blocked(
+def test_the_event_loop_is_not_blocked_while_all_brokers_move(
     simulation: KafkaSimulation, caplog: pytest.LogCaptureFixture
 ) -> None:
     said = lives_through(simulation, lambda: simulation.move(after=8.0), debug=True)
@@ -123,7 +123,7 @@ def test_all_brokers_move_and_the_loop_is_not_blocked(
     assert "Executing" not in caplog.text  # each call that waits lets the event loop run
 
 
-def test_the_coordinator_hangs(simulation: KafkaSimulation) -> None:
+def test_the_service_survives_a_hanging_coordinator(simulation: KafkaSimulation) -> None:
     def hang() -> None:
         groups = simulation.cluster.groups
         place = simulation.cluster.topics[groups.name].partitions[groups.index("doubling")]
@@ -134,8 +134,8 @@ def test_the_coordinator_hangs(simulation: KafkaSimulation) -> None:
     lives_through(simulation, hang, services=2)
 
 
-def test_a_call_with_a_timeout_beside_the_background_work(simulation: KafkaSimulation) -> None:
-    """The handler of a web service makes such a call."""
+def test_asyncio_timeout_cancels_a_call_to_silent_brokers(simulation: KafkaSimulation) -> None:
+    """Handlers of web services make such calls."""
 
     async def main() -> float:
         async with AsyncAdmin(bootstrap_servers=simulation.bootstrap_servers) as admin:

@@ -1,4 +1,4 @@
-"""The asyncio host leaves the same trace as the simulated host, for the same seed.
+"""The asyncio host produces the same trace as the simulated host, for the same seed.
 
 It also keeps every rule if its kernel splits reads and writes and fires timers early. Traces are
 compared until a stopped process (`freeze`) resumes: it reads its sockets one after the other, where
@@ -60,20 +60,20 @@ def compare(schedule: Schedule) -> int:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_schedules_leave_the_trace_of_the_simulated_host(family: Family) -> None:
+def test_schedules_produce_the_same_trace_on_both_hosts(family: Family) -> None:
     seeds = max(1, SEEDS // 4) if family in COSTLY else SEEDS
     lines = [compare(random_schedule(seed, family=family)) for seed in range(seeds)]
     assert sum(lines) > 20 * seeds
 
 
 @pytest.mark.long
-def test_long_schedules_leave_the_trace_of_the_simulated_host() -> None:
+def test_long_schedules_produce_the_same_trace_on_both_hosts() -> None:
     for seed in range(max(1, SEEDS // 10)):
         assert compare(random_schedule(seed, short=False)) > 50
 
 
 @pytest.mark.parametrize(("program", "awaited"), pairs(PROGRAMS, [True, False]))
-def test_programs_leave_the_trace_of_the_simulated_host_over_both_facades(
+def test_sync_and_asyncio_programs_produce_the_same_trace_on_both_hosts(
     program: Callable[[Program], Coroutine[Any, Any, None]], awaited: bool
 ) -> None:
     for seed in some((1, 2), 1):
@@ -86,7 +86,7 @@ def test_programs_leave_the_trace_of_the_simulated_host_over_both_facades(
 
 
 @pytest.mark.parametrize("family", [None, *(f for f in FAMILIES if f in ("misled", *COSTLY))])
-def test_an_unreliable_kernel_breaks_no_rule(family: Family | None) -> None:
+def test_clients_keep_all_rules_if_the_kernel_is_unreliable(family: Family | None) -> None:
     seeds = max(1, SEEDS // 4) if family in COSTLY else 2 * SEEDS
     for outcome in explore(range(seeds), family=family, hosts=MoodyAsyncioHost):
         assert outcome.ok, tell(outcome, short=True)
@@ -134,11 +134,11 @@ def test_a_loop_with_a_millisecond_clock_does_not_spin() -> None:
     producer = on_host(host, Producer, config)
     for _ in range(100):
         producer.send("t", b"x").result(5)
-    assert host.steps < 1_500  # 2,783 with such a loop
+    assert host.steps < 1_500  # 2,783 if timers fire early
     producer.close()
 
 
-def test_pieces_of_a_large_response_do_not_cost_a_step_each() -> None:
+def test_the_pieces_of_a_large_response_share_steps() -> None:
     world = World(4, hosts=MoodyAsyncioHost)
     cluster = SimulatedCluster(world, brokers=1)
     cluster.create_topic("t", 1)
@@ -153,13 +153,13 @@ def test_pieces_of_a_large_response_do_not_cost_a_step_each() -> None:
     found = 0
     while found < 10:
         found += len(consumer.poll(5))
-    assert host.steps < 40  # 75 with a step per piece
+    assert host.steps < 40  # 75 if each piece had its own step
     consumer.close()
     producer.close()
 
 
 def test_bytes_received_during_the_final_flush_do_not_end_it() -> None:
-    """Such a step was counted as one that can't write, and the unsent bytes were dropped."""
+    """A step that reads was once counted as unable to write, and the unsent bytes were dropped."""
     world, cluster, host, producer = producing(1)
     for line in host.lines.values():
         line.socket.choke()

@@ -55,7 +55,7 @@ def with_four_committed(subscribes: bool) -> tuple[Scene, Consumer]:
 
 @MEMBERS
 @pytest.mark.parametrize("way", WAYS)
-def test_a_manual_commit_of_polled_records_is_not_repeated_or_undone(
+def test_auto_commit_neither_repeats_nor_undoes_a_manual_commit_of_polled_records(
     way: str, subscribes: bool
 ) -> None:
     scene = Scene()
@@ -76,7 +76,7 @@ def test_a_manual_commit_of_polled_records_is_not_repeated_or_undone(
     a.close()
 
 
-def test_a_partial_manual_commit_is_completed_by_the_next_poll() -> None:
+def test_auto_commit_continues_after_a_manual_commit_of_some_polled_records() -> None:
     scene = Scene()
     a = reading(scene, subscribes=True)
     records = a.poll(1.0, 16)
@@ -92,7 +92,7 @@ def test_a_partial_manual_commit_is_completed_by_the_next_poll() -> None:
 
 @MEMBERS
 @pytest.mark.parametrize("offset", [2, 15])
-def test_a_manual_commit_of_another_offset_remains_until_the_next_poll(
+def test_a_manually_committed_offset_is_kept_until_the_next_poll(
     offset: int, subscribes: bool
 ) -> None:
     scene = Scene()
@@ -115,7 +115,7 @@ def test_a_manual_commit_of_another_offset_remains_until_the_next_poll(
 
 @contextmanager
 def refusing(scene: Scene, times: int = 1) -> Iterator[None]:
-    """Refuse a number of commits."""
+    """Refuse the next `times` commits with OFFSET_METADATA_TOO_LARGE."""
     for broker in scene.cluster.brokers.values():
         broker.injections.append(Injection("OffsetCommit", OFFSET_METADATA_TOO_LARGE, times))
     yield
@@ -144,7 +144,7 @@ def test_nothing_is_committed_after_leave_group(
     interval: int,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Such a commit was refused as one of an unknown member, and a lost partition was logged."""
+    """Such a commit failed with UNKNOWN_MEMBER_ID, and the client logged a lost partition."""
     scene = Scene(protocol)
     scene.write(range(80))
     a = scene.member(auto_commit_interval_ms=interval, auto_offset_reset="earliest")
@@ -169,8 +169,10 @@ def test_nothing_is_committed_after_leave_group(
 @MEMBERS
 @pytest.mark.parametrize("chosen", [8, 15])
 @pytest.mark.parametrize("lost", [True, False], ids=["answer lost", "answer late"])
-def test_a_commit_that_timed_out_is_not_undone(subscribes: bool, chosen: int, lost: bool) -> None:
-    """The coordinator may have stored it: an auto-commit of less would set the offset back."""
+def test_auto_commit_does_not_undo_a_commit_that_timed_out(
+    subscribes: bool, chosen: int, lost: bool
+) -> None:
+    """The coordinator may have stored it; auto-commit must not replace it by a lower offset."""
     scene, a = with_four_committed(subscribes)
     for broker in scene.cluster.brokers.values():
         broker.delays[OffsetCommitRequest.API_KEY] = 3.0
@@ -195,7 +197,7 @@ def test_a_commit_that_timed_out_is_not_undone(subscribes: bool, chosen: int, lo
 
 @MEMBERS
 @pytest.mark.parametrize(("accepted", "refused"), [(6, [7]), (None, [6, 7])])
-def test_refused_commits_keep_the_committed_offset(
+def test_refused_commits_do_not_change_the_committed_offset(
     subscribes: bool, accepted: int | None, refused: list[int]
 ) -> None:
     scene = Scene()
@@ -239,7 +241,7 @@ def test_a_commit_that_was_never_sent_is_not_stored_later(subscribes: bool, wait
     a.close()
 
 
-def test_a_refused_commit_does_not_end_the_renewal_of_the_previous_one() -> None:
+def test_the_committed_offset_is_still_renewed_after_a_refused_commit() -> None:
     scene = Scene()
     a = reading(scene, subscribes=True)
     a.commit({P: 4})
@@ -262,10 +264,10 @@ def test_a_refused_commit_does_not_end_the_renewal_of_the_previous_one() -> None
 
 @MEMBERS
 @pytest.mark.parametrize("code", some([12, 22, 27, 29, 30], 2))
-def test_a_commit_whose_response_was_lost_before_a_refusal_is_not_undone(
+def test_auto_commit_does_not_undo_a_stored_commit_whose_retry_was_refused(
     subscribes: bool, code: int
 ) -> None:
-    """Its first attempt was stored, its second one refused."""
+    """The response to the first attempt is lost, and the second attempt is refused."""
     scene, a = with_four_committed(subscribes)
     brokers = list(scene.cluster.brokers.values())
     for broker in brokers:
@@ -292,7 +294,7 @@ def test_a_commit_whose_response_was_lost_before_a_refusal_is_not_undone(
 @MEMBERS
 @pytest.mark.parametrize("answer", [-1, 7, 15, 16])
 @pytest.mark.parametrize("times", [1, 100], ids=["then refused", "until it times out"])
-def test_a_commit_that_was_stored_in_spite_of_an_error_is_not_undone(
+def test_auto_commit_does_not_undo_a_commit_stored_despite_an_error_response(
     subscribes: bool, answer: int, times: int
 ) -> None:
     scene, a = with_four_committed(subscribes)

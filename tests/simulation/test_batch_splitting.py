@@ -54,7 +54,7 @@ def test_each_future_of_a_split_batch_has_its_own_offset(compression: str) -> No
     assert producer._engine.accumulator.used == 0
 
 
-def test_the_limit_is_remembered_and_larger_batches_are_tried_later() -> None:
+def test_the_size_limit_is_remembered_for_a_while() -> None:
     world, cluster, producer = limited(2, 3000, **{"linger.ms": 5, "batch.size": 32768})
     splits = []
     producer.listen(lambda event: splits.append(event.at) if event.kind == "split" else None)
@@ -68,7 +68,7 @@ def test_the_limit_is_remembered_and_larger_batches_are_tried_later() -> None:
     ]
     assert 1 <= len(splits) <= 30
     learned = splits[-1]
-    assert learned < world.now - 1.0  # later batches were not split
+    assert learned < world.now - 1.0  # later batches were small enough
     cluster.topics["t"].partitions[0].log.max_message_bytes = 1 << 20
     world.advance(700.0)  # the limit may have been raised, so larger batches are tried again
     before = len(cluster.topics["t"].partitions[0].log.batches)
@@ -89,7 +89,7 @@ def test_a_single_record_that_is_too_large_names_the_topics_limit() -> None:
     assert [row[4] for row in cluster.records("t", 0)] == [b"%d" % n for n in range(10)]
 
 
-def test_rows_of_arrow_data_are_counted_through_a_split() -> None:
+def test_send_arrow_reports_the_right_offsets_after_a_split() -> None:
     _, cluster, producer = limited(4, 4000, **{"batch.size": 65536})
     data = pa.table(
         {
@@ -120,7 +120,7 @@ def test_callbacks_of_a_split_batch_are_called_once_and_in_order() -> None:
 
 
 @pytest.mark.parametrize("written", [True, False])
-def test_a_batch_that_may_have_been_appended_is_not_split(
+def test_a_batch_that_may_already_be_appended_is_not_split(
     written: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The response to the batch is lost, and max.message.bytes lowered before the retry."""
@@ -155,7 +155,7 @@ def test_a_batch_that_may_have_been_appended_is_not_split(
     assert producer._engine.accumulator.used == 0
 
 
-def test_parts_keep_the_delivery_timeout_of_their_batch() -> None:
+def test_parts_of_a_split_batch_keep_its_delivery_timeout() -> None:
     world, cluster, producer = limited(
         6, 1500, **{"linger.ms": 5, "delivery.timeout.ms": 4000, "request.timeout.ms": 1000}
     )

@@ -123,7 +123,7 @@ def whole(error: BaseException) -> str:
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_a_call_ends_after_ten_seconds_and_says_why(name: str) -> None:
+def test_a_call_times_out_after_ten_seconds_with_the_reason(name: str) -> None:
     stage = away()
     kind, call = CALLS[name]
     made = client(stage, kind)
@@ -144,8 +144,8 @@ def test_a_call_ends_after_ten_seconds_and_says_why(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["list_topics", "end_offsets", "describe_cluster", "warm"])
-def test_a_timeout_argument_takes_precedence(name: str) -> None:
-    """It does unless the option is set, which applies to all calls."""
+def test_a_timeout_argument_takes_precedence_unless_the_option_is_set(name: str) -> None:
+    """If `bootstrap.timeout.ms` is set, it applies to all calls."""
     arguments = {"end_offsets": ([P0],), "warm": ("t",)}.get(name, ())
     kind = {"describe_cluster": "admin", "warm": "producer"}.get(name, "consumer")
     for config, timeout, ends in (
@@ -181,7 +181,7 @@ GOVERNED: list[tuple[str, dict[str, Any], float]] = [
 
 
 @pytest.mark.parametrize(("name", "config", "ends"), GOVERNED)
-def test_an_option_that_is_set_takes_precedence(
+def test_a_configured_timeout_replaces_the_ten_seconds(
     name: str, config: dict[str, Any], ends: float
 ) -> None:
     stage = away()
@@ -193,7 +193,7 @@ def test_an_option_that_is_set_takes_precedence(
     assert stage.world.now - began == pytest.approx(ends, abs=0.3)
 
 
-def test_each_record_times_out_from_its_own_send() -> None:
+def test_the_timeout_of_each_record_starts_at_its_send() -> None:
     stage = away()
     producer = stage.producer()
     began = stage.world.now
@@ -247,7 +247,7 @@ def test_after_the_first_contact_calls_have_their_usual_timeout(name: str, ends:
 
 
 def test_a_client_that_was_interrupted_remembers_its_first_contact() -> None:
-    """Its new engine hasn't reached any broker itself."""
+    """After an interruption the client has a new engine, which hasn't reached a broker itself."""
     stage = Stage()
     admin = stage.client(Admin)
     admin.cluster_id(5.0)
@@ -288,7 +288,7 @@ def test_a_controller_does_not_count_as_a_broker() -> None:
 
 
 def test_poll_and_iteration_keep_their_own_timeouts(caplog: pytest.LogCaptureFixture) -> None:
-    """A loop without any broker raises at its timeout: otherwise the topic would look empty.
+    """Without any broker, a loop over records raises at its timeout instead of just ending.
 
     A consumer service may start before its brokers, so poll() returns [].
     """
@@ -330,7 +330,7 @@ def has_no_name(stage: Stage) -> str:
 
 
 @pytest.mark.parametrize("how", [refuses, black_holes, hangs, has_no_name])
-def test_a_warning_within_five_seconds_names_address_and_cause(
+def test_a_warning_names_the_address_and_the_cause_within_five_seconds(
     how: Callable[[Stage], str], caplog: pytest.LogCaptureFixture
 ) -> None:
     stage = Stage()
@@ -354,7 +354,7 @@ def test_a_warning_within_five_seconds_names_address_and_cause(
         (has_no_name, r"bootstrap addresses: \d+ failed name resolutions;"),
     ],
 )
-def test_the_log_of_a_short_program_names_the_cause_once_with_the_cure(
+def test_the_log_of_a_short_program_names_the_cause_and_the_remedy_once(
     how: Callable[[Stage], str], counted: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     stage = Stage()
@@ -444,7 +444,9 @@ async def list_topics(admin: AsyncAdmin) -> None:
 
 
 @pytest.mark.parametrize("name", ASYNC)
-async def test_asyncio_clients_do_the_same(name: str, kafka_simulation: KafkaSimulation) -> None:
+async def test_calls_of_asyncio_clients_time_out_after_ten_seconds_too(
+    name: str, kafka_simulation: KafkaSimulation
+) -> None:
     kafka_simulation.create_topic("t")
     every_broker(kafka_simulation.cluster, "crash")
     kind, call = ASYNC[name]
@@ -456,7 +458,7 @@ async def test_asyncio_clients_do_the_same(name: str, kafka_simulation: KafkaSim
     assert kafka_simulation.now - began == pytest.approx(LIMIT, abs=0.2)
 
 
-def test_a_slow_first_connection_is_no_error_of_a_loop() -> None:
+def test_a_loop_over_records_ends_without_an_error_if_the_first_connection_is_slow() -> None:
     stage = Stage()
     for broker in stage.cluster.brokers.values():
         stage.cluster.slow_handshake(broker.id, 1.0)
@@ -466,7 +468,7 @@ def test_a_slow_first_connection_is_no_error_of_a_loop() -> None:
     consumer.close()
 
 
-def test_a_longer_connection_timeout_extends_the_first_contact() -> None:
+def test_a_longer_connection_setup_timeout_extends_the_bootstrap_timeout() -> None:
     stage = Stage()
     for broker in stage.cluster.brokers.values():
         stage.cluster.slow_handshake(broker.id, 12.0)
@@ -479,7 +481,7 @@ def unsent(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [r.getMessage() for r in caplog.records if "broker has been reached" in r.getMessage()]
 
 
-def test_records_that_failed_without_a_broker_are_counted_in_the_log(
+def test_the_log_counts_records_that_failed_without_a_broker(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     stage = away()
@@ -492,7 +494,7 @@ def test_records_that_failed_without_a_broker_are_counted_in_the_log(
     ]
 
 
-def test_records_that_fail_individually_do_not_log_a_line_each(
+def test_records_that_fail_one_after_another_share_one_log_line(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     stage = away()

@@ -43,11 +43,8 @@ class Scene(Stage):
         return super().producer(**{"linger_ms": 0, **more})
 
 
-# Faults of the simulation
-
-
-def test_the_marker_of_a_removed_partition_is_completed() -> None:
-    """The topic is recreated with fewer partitions while a transaction is open in the last one."""
+def test_a_transaction_ends_although_its_partition_was_removed() -> None:
+    """The topic is recreated with fewer partitions while the last one has an open transaction."""
     scene = Transactional(2)
     producer = scene.producer()
     producer.begin_transaction()
@@ -72,9 +69,6 @@ def test_a_partition_created_without_live_brokers_gets_a_leader_later() -> None:
     assert scene.cluster.topics["t"].partitions[1].leader == 1
 
 
-# Errors
-
-
 def _request(api: str) -> type[Request[Any]]:
     kinds: Any = HANDLERS
     found: dict[str, type[Request[Any]]] = {kind.API_NAME: kind for kind in kinds}
@@ -82,7 +76,7 @@ def _request(api: str) -> type[Request[Any]]:
 
 
 @pytest.mark.parametrize("api", APIS)
-def test_every_version_of_a_response_can_carry_an_error(api: str) -> None:
+def test_every_version_of_a_response_can_contain_an_error(api: str) -> None:
     kind = _request(api)
     for version in range(kind.MIN_VERSION, kind.MAX_VERSION + 1):
         response: Message = kind.RESPONSE()
@@ -102,7 +96,7 @@ def _encoded(response: Message, version: int) -> bytes:
 
 
 @pytest.mark.parametrize("done", [True, False])
-def test_a_batch_is_refused_n_times_with_or_without_effect(done: bool) -> None:
+def test_an_injected_produce_error_occurs_n_times_with_or_without_effect(done: bool) -> None:
     scene = Scene()
     broker_faults.answer_error(scene.cluster, "Produce", 20, 2, done, True)
     producer = scene.producer()
@@ -115,7 +109,7 @@ def test_a_batch_is_refused_n_times_with_or_without_effect(done: bool) -> None:
     assert scene.asked["ProduceRequest"] == 3
 
 
-def test_only_retries_of_the_same_batch_are_refused_if_requested() -> None:
+def test_an_injected_error_may_apply_to_one_batch_and_its_retries_only() -> None:
     made = Injection("Produce", 20, 2, True, True)
     scene = Scene()
     producer = scene.producer(batch_size=1)
@@ -127,7 +121,7 @@ def test_only_retries_of_the_same_batch_are_refused_if_requested() -> None:
     assert made.left == 0
 
 
-def test_generated_errors_do_not_contradict_their_effect() -> None:
+def test_generated_error_codes_match_whether_the_request_had_an_effect() -> None:
     assert not honest({"api": "Produce", "code": 46})
     assert not honest({"api": "Produce", "code": 45, "done": True})
     assert all(honest({"api": "Produce", "code": code, "done": True}) for code in (6, 7, 20))
@@ -136,10 +130,7 @@ def test_generated_errors_do_not_contradict_their_effect() -> None:
     assert all(honest({"api": "Metadata", "code": code}) for code in ERRORS if code)
 
 
-# Time
-
-
-def test_a_slow_api_responds_late_and_others_immediately() -> None:
+def test_a_slow_api_delays_its_responses() -> None:
     scene = Scene()
     producer = scene.producer()
     producer.send("t", b"0", partition=0).result(timeout=10)
@@ -154,7 +145,7 @@ def test_a_slow_api_responds_late_and_others_immediately() -> None:
     assert scene.world.now - begin < 0.1
 
 
-def test_a_quota_throttles_by_the_response_and_a_muted_connection() -> None:
+def test_a_quota_mutes_the_connection_after_an_immediate_response() -> None:
     scene = Scene()
     producer = scene.producer()
     producer.send("t", b"0", partition=0).result(timeout=10)
@@ -166,7 +157,7 @@ def test_a_quota_throttles_by_the_response_and_a_muted_connection() -> None:
     assert 2.0 <= scene.world.now - begin < 2.2
 
 
-def test_delayed_requests_arrive_after_those_of_the_next_connection() -> None:
+def test_delayed_requests_arrive_after_requests_of_the_next_connection() -> None:
     scene = Scene()
     producer = scene.producer()
     producer.send("t", b"0", partition=0).result(timeout=10)
@@ -180,9 +171,6 @@ def test_delayed_requests_arrive_after_those_of_the_next_connection() -> None:
     assert len(arrived) == 2
     assert scene.cluster.duplicates_refused == 1
     assert scene.values() == [b"0", b"1"]
-
-
-# Releases
 
 
 def test_a_broker_changes_its_release_and_api_versions() -> None:
@@ -200,9 +188,6 @@ def test_a_broker_changes_its_release_and_api_versions() -> None:
     assert scene.cluster.brokers[1].versions is None
 
 
-# Topics and logs
-
-
 def _cut(cluster: SimulatedCluster) -> None:
     broker_faults.unclean_election(cluster, "t", 0, 2)
 
@@ -212,7 +197,7 @@ def _anew(cluster: SimulatedCluster) -> None:
 
 
 @pytest.mark.parametrize(("act", "left"), [(_cut, 1), (_anew, 0)], ids=["unclean", "anew"])
-def test_removed_records_are_known_to_the_checkers(
+def test_checkers_know_the_records_that_faults_remove(
     act: Callable[[SimulatedCluster], None], left: int
 ) -> None:
     scene = Scene(3)
@@ -269,13 +254,10 @@ def test_a_deleted_topic_is_recreated_when_the_faults_end() -> None:
     assert scene.cluster.topics["t"].id != old
 
 
-# The checkers
-
-
-def test_a_record_lost_without_a_reason_is_still_a_violation(
+def test_records_lost_without_a_fault_are_still_a_violation(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Records that an unclean election removes are excused, others aren't."""
+    """Records that an unclean election removes are no violation, all other lost records are."""
     schedule = Schedule(
         7,
         (ScheduledClient("producer-1", "producer", 6, 0.0, {"linger.ms": 0}),),

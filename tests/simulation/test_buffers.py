@@ -26,8 +26,8 @@ BUFFERS = [
 
 @pytest.mark.parametrize("buffer", BUFFERS, ids=lambda b: f"{type(b).__name__}-{len(b)}")
 @pytest.mark.parametrize("place", ["value", "key"])
-def test_a_buffer_is_sent_without_testing_its_truth(buffer: Any, place: str) -> None:
-    """An array has no truth value, or one that doesn't depend on its length."""
+def test_a_buffer_is_sent_without_evaluating_its_truth_value(buffer: Any, place: str) -> None:
+    """An array has no truth value, or one that doesn't depend on its length alone."""
     world = World(seed=1)
     cluster = SimulatedCluster(world, brokers=1)
     cluster.create_topic("t", partitions=2)

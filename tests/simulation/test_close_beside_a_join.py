@@ -41,7 +41,9 @@ def joining(scene: Scene, key: int, seconds: float) -> tuple[Consumer, Consumer]
 @pytest.mark.parametrize("ends", ["close", "unsubscribe"])
 @pytest.mark.parametrize("after", [3.2, 4.2, 5.2, 6.2])
 @pytest.mark.parametrize("key", [JOIN.key, SYNC.key])
-def test_processed_records_are_committed(key: int, after: float, ends: str) -> None:
+def test_unsubscribe_or_close_during_a_join_commits_processed_records(
+    key: int, after: float, ends: str
+) -> None:
     scene = Scene()
     a, b = joining(scene, key, LATE)
     until = scene.world.now + after
@@ -55,7 +57,7 @@ def test_processed_records_are_committed(key: int, after: float, ends: str) -> N
 
 @pytest.mark.parametrize("after", [4.2, 6.2, 7.2, 8.2])
 def test_leave_group_waits_for_one_join_and_two_commits(after: float) -> None:
-    """A commit during the join is refused and retried; then LeaveGroup is late as well."""
+    """A commit during the join is refused and retried, and all responses are late."""
     scene = Scene()
     a, b = joining(scene, JOIN.key, LATE)
     for broker in scene.cluster.brokers.values():
@@ -72,8 +74,8 @@ def test_leave_group_waits_for_one_join_and_two_commits(after: float) -> None:
 
 
 @pytest.mark.parametrize("ends", ["close", "unsubscribe"])
-def test_a_join_that_fails_meanwhile_is_retried(ends: str) -> None:
-    """The coordinator has begun the next generation and accepts commits of no other."""
+def test_a_join_that_fails_during_close_is_retried(ends: str) -> None:
+    """The coordinator has begun the next generation and accepts only commits of it."""
     scene = Scene()
     a, b = joining(scene, JOIN.key, 1.0)
     failed = False
@@ -94,7 +96,7 @@ def test_a_join_that_fails_meanwhile_is_retried(ends: str) -> None:
 
 
 class Front:
-    """A simulation in which a member of another facade has read all records of four partitions."""
+    """A simulation in which an asyncio or Confluent-style consumer has read all records."""
 
     def __init__(self, simulation: KafkaSimulation) -> None:
         self.simulation = simulation

@@ -57,8 +57,10 @@ ENDS = pytest.mark.parametrize("ends", ["close", "unsubscribe"])
 
 @PROTOCOLS
 @ENDS
-def test_refused_credentials(protocol: str, ends: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Each call raises the refusal immediately, so close() doesn't wait for the commit."""
+def test_close_warns_if_the_credentials_are_refused(
+    protocol: str, ends: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each call raises the authentication error, so close() doesn't wait for the commit."""
     scene = Scene(protocol)
     sasl = SaslListener(users={USER: PASSWORD}, wall_clock=scene.world.wall_clock)
     scene.cluster.sasl = sasl
@@ -75,7 +77,7 @@ def test_refused_credentials(protocol: str, ends: str, caplog: pytest.LogCapture
 
 
 @PROTOCOLS
-def test_a_client_that_found_a_wrong_cluster(
+def test_close_warns_after_the_client_found_a_wrong_cluster(
     protocol: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The bootstrap addresses lead to a different cluster, so no call succeeds any more."""
@@ -91,7 +93,9 @@ def test_a_client_that_found_a_wrong_cluster(
 
 @PROTOCOLS
 @ENDS
-def test_a_denied_commit(protocol: str, ends: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_close_warns_if_the_commit_is_denied(
+    protocol: str, ends: str, caplog: pytest.LogCaptureFixture
+) -> None:
     scene = Scene(protocol)
     a = reading(scene)
     answer_error(scene.cluster, "OffsetCommit", DENIED, 1000)
@@ -101,7 +105,9 @@ def test_a_denied_commit(protocol: str, ends: str, caplog: pytest.LogCaptureFixt
 
 
 @PROTOCOLS
-def test_a_close_without_time(protocol: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_close_with_a_timeout_of_zero_warns(
+    protocol: str, caplog: pytest.LogCaptureFixture
+) -> None:
     scene = Scene(protocol)
     a = reading(scene)
     a.close(timeout=0)
@@ -110,10 +116,10 @@ def test_a_close_without_time(protocol: str, caplog: pytest.LogCaptureFixture) -
 
 
 @PROTOCOLS
-def test_a_membership_that_has_ended_before(
+def test_close_warns_if_the_membership_has_already_ended(
     protocol: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its partitions are lost with it, so close() has nothing left to commit."""
+    """The partitions are lost with the membership, so close() has nothing left to commit."""
     scene = Scene(protocol)
     a = reading(scene)
     heartbeat = "Heartbeat" if protocol == "classic" else "ConsumerGroupHeartbeat"
@@ -125,7 +131,7 @@ def test_a_membership_that_has_ended_before(
 
 
 @PROTOCOLS
-def test_a_denied_commit_before_a_revocation(
+def test_a_revocation_warns_if_the_commit_is_denied(
     protocol: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     scene = Scene(protocol)

@@ -23,7 +23,7 @@ LEADER, NEAR, OTHER = 1, 2, 3
 
 
 class Reader(Stage):
-    """A consumer in broker 2's rack of a partition that broker 1 leads; counts fetches."""
+    """A consumer in the rack of broker 2; broker 1 leads its partition. Counts fetches."""
 
     def __init__(self, seed: int, rack: str | None = "b", **config: Any) -> None:
         super().__init__(seed, partitions=0)
@@ -59,7 +59,7 @@ class Reader(Stage):
                 assert (record.offset, record.value) == (self.seen, b"%d" % self.seen)
                 self.seen += 1
             assert self.world.now <= end, self.reader.explain()
-        # a fetch was in flight: record the broker of the next one
+        # the fetch in flight ends; count the next one as well
         assert self.reader.poll(0.6) == []
         asked = Counter(self.fetches)
         assert sum(asked.values()) < 60  # fetches are not repeated quickly
@@ -74,7 +74,7 @@ class Reader(Stage):
         assert asked[LEADER] == asked[OTHER] == 0
 
 
-def test_fetches_move_to_the_replica_in_the_rack_and_lookups_stay_at_the_leader() -> None:
+def test_fetches_go_to_the_replica_in_the_rack_and_lookups_to_the_leader() -> None:
     reader = Reader(1)
     asked = reader.read_all()
     assert asked[LEADER] == 1
@@ -87,7 +87,7 @@ def test_fetches_move_to_the_replica_in_the_rack_and_lookups_stay_at_the_leader(
 
 
 @pytest.mark.parametrize("rack", [None, "a", "nowhere"])
-def test_the_leader_is_read_if_no_replica_is_closer(rack: str | None) -> None:
+def test_fetches_go_to_the_leader_if_no_replica_is_closer(rack: str | None) -> None:
     reader = Reader(2, rack)
     assert set(reader.read_all()) == {LEADER}
     assert reader.racks == {rack or ""}
@@ -104,13 +104,13 @@ FAULTS: dict[str, Callable[[SimulatedCluster], object]] = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_replica_that_fails_is_left_for_the_leader_and_found_again(fault: str) -> None:
+def test_fetches_go_to_the_leader_while_the_closest_replica_fails(fault: str) -> None:
     reader = Reader(3)
     reader.cluster.session_timeout = 60.0  # the leader still prefers it
     reader.read_all()
     reader.reads_near()
     FAULTS[fault](reader.cluster)
-    if fault in ("accept, then reset", "cut off"):  # otherwise nothing is committed meanwhile
+    if fault in ("accept, then reset", "cut off"):  # with other faults no new record is committed
         reader.write_more(20)
         asked = reader.read_all(6.0)
         assert asked[LEADER] > 0
@@ -124,7 +124,7 @@ def test_a_replica_that_fails_is_left_for_the_leader_and_found_again(fault: str)
 
 
 @pytest.mark.parametrize("fault", ["crash", "pause", "black hole"])
-def test_a_replica_that_is_dead_from_the_beginning_delays_nothing(fault: str) -> None:
+def test_a_replica_that_is_dead_from_the_beginning_does_not_delay_reads(fault: str) -> None:
     reader = Reader(8)
     reader.cluster.session_timeout = 60.0
     FAULTS[fault](reader.cluster)
@@ -146,7 +146,7 @@ def test_a_replica_that_lags_causes_no_reset() -> None:
         reader.reader.poll(5.0)
 
 
-def test_a_new_leader_is_asked_again() -> None:
+def test_a_new_leader_is_asked_for_the_closest_replica_again() -> None:
     reader = Reader(6)
     reader.read_all()
     reader.reads_near()
@@ -157,7 +157,7 @@ def test_a_new_leader_is_asked_again() -> None:
     reader.write_more(20)
     assert (
         reader.read_all()[OTHER] > 0
-    )  # the leader names the replica in the rack once it has got its fetch
+    )  # the new leader responds to the first fetch with the closest replica
     for _ in range(10):
         reader.reader.poll(1.0)
     reader.reads_near()
@@ -175,7 +175,7 @@ def test_the_leader_is_asked_again_after_metadata_max_age() -> None:
 
 @pytest.mark.parametrize("rack", [None, "b"])
 @pytest.mark.parametrize("node", [99, LEADER, NEAR])
-def test_brokers_that_always_name_another_replica_cause_no_overload(
+def test_fetches_back_off_if_brokers_always_name_another_replica(
     node: int, rack: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def name(answer: Any) -> None:
@@ -191,10 +191,10 @@ def test_brokers_that_always_name_another_replica_cause_no_overload(
     reader.read_all(limit=10.0)
 
 
-def test_a_response_about_many_partitions_names_each_replica_once(
+def test_preferred_replicas_of_all_partitions_in_a_response_are_accepted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """After the first one no more preferred replicas are requested, but the others still count."""
+    """The first one stops further requests for preferred replicas; the others were requested."""
     reader = Reader(10)
     reader.cluster.create_topic("many", assignments={n: [LEADER, NEAR] for n in range(5)})
     reader.write(range(5), "many")

@@ -1,7 +1,7 @@
-"""A commit of a transaction without a response, whose retry the coordinator refuses.
+"""The response to a commit of a transaction is lost, and the coordinator refuses the retry.
 
-The outcome is unknown, so no error may say that the transaction was aborted: a caller that believes
-so repeats its work, which is then duplicated.
+The outcome is unknown, so no error may say that the transaction was aborted: the caller
+would repeat its work, which would then be duplicated.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from odradek.simulation.brokers.broker_handlers import BY_KEY
 
 DOUBT = "may have been committed: check the output"
 FIRST = pytest.mark.parametrize("first", ["lost", "not replicated", "moved", "loading"])
-"""Responses to the first EndTxn: none, or an error. Only COORDINATOR_LOAD_IN_PROGRESS means that it
-had no effect.
+"""Responses to the first EndTxn: none, or an error. It only had no effect if the error is
+COORDINATOR_LOAD_IN_PROGRESS.
 """
 CODES = {"not replicated": 15, "moved": 16, "loading": 14}
 
@@ -46,7 +46,7 @@ def first_end(
             work(broker, body, version, lambda _: None)
         if first == "lost":
             scene.world.after(0.2, lambda: scene.cluster.crash(broker.id))
-        else:  # the markers are written meanwhile
+        else:  # 0.2 s are enough to write the markers
             scene.world.after(0.2, lambda: reply(EndTxnResponse(error_code=CODES[first])))
         return None
 
@@ -54,7 +54,7 @@ def first_end(
 
 
 def forget(scene: Scene) -> None:
-    """Forget the id, as after an unclean election or its expiration."""
+    """Remove the transactional id, as after an unclean election or its expiration."""
     for shard in scene.cluster.transactions.shards():
         shard.known.pop("x", None)
 
@@ -68,7 +68,7 @@ def take_over(scene: Scene) -> None:
 
 @PROTOCOLS
 @FIRST
-def test_a_commit_in_doubt_whose_id_is_forgotten_is_fatal(
+def test_a_commit_with_unknown_outcome_is_fatal_if_the_coordinator_forgot_the_id(
     version: int, first: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene = Scene(version)
@@ -89,12 +89,12 @@ def test_a_commit_in_doubt_whose_id_is_forgotten_is_fatal(
     assert DOUBT in str(caught.value)
     with pytest.raises(FatalTransactionError, match=DOUBT):
         producer.abort_transaction()
-    assert scene.visible() == [0, 1, 2]  # it had been committed
+    assert scene.visible() == [0, 1, 2]  # the first EndTxn committed them
 
 
 @PROTOCOLS
 @FIRST
-def test_a_fenced_commit_says_that_it_may_have_been_committed(
+def test_the_error_of_a_fenced_commit_says_that_it_may_have_been_committed(
     version: int, first: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene = Scene(version)

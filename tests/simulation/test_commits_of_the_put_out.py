@@ -25,7 +25,7 @@ def put_out(protocol: str, **config: Any) -> tuple[Scene, Any]:
 
 
 @PROTOCOLS
-def test_commit_of_a_removed_member_says_so(protocol: str) -> None:
+def test_commit_of_a_removed_member_reports_the_removal(protocol: str) -> None:
     scene, a = put_out(protocol, enable_auto_commit=False)
     for _ in range(2):
         with pytest.raises(CommitFailedError, match=r"max\.poll\.interval\.ms"):
@@ -37,7 +37,7 @@ def test_commit_of_a_removed_member_says_so(protocol: str) -> None:
 
 
 @PROTOCOLS
-def test_commit_async_of_a_removed_member_says_so(protocol: str) -> None:
+def test_commit_async_of_a_removed_member_reports_the_removal(protocol: str) -> None:
     scene, a = put_out(protocol, enable_auto_commit=False)
     told: list[KafkaError | None] = []
     a.commit_async(callback=lambda _, error: told.append(error))
@@ -77,7 +77,7 @@ def test_a_commit_without_any_records_succeeds_without_a_request(protocol: str) 
 @PROTOCOLS
 @pytest.mark.parametrize("alone", [True, False])
 def test_a_removed_member_sends_no_offsets_in_a_transaction(protocol: str, alone: bool) -> None:
-    """Also if the group is empty: brokers accept offsets without a member id then."""
+    """This also holds for an empty group, whose coordinator accepts offsets without a member id."""
     scene, a = put_out(protocol, enable_auto_commit=False)
     if not alone:
         b = scene.subscribed("b")

@@ -49,10 +49,10 @@ class Scene(Stage):
 
 @pytest.mark.parametrize("newer", [0, 3], ids=["same epoch", "newer epoch"])
 @pytest.mark.parametrize("reset", ["earliest", "latest"])
-def test_an_offset_beyond_the_end_without_an_election_is_one_of_another_topic(
+def test_an_offset_beyond_the_end_without_an_election_is_reset_to_the_beginning(
     newer: int, reset: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The consumer started at the new log's end, and none of the 20 records was read."""
+    """The offset belongs to an earlier topic; starting at the end would skip all 20 records."""
     scene = Scene()
     scene.commit(50, scene.epoch + newer)
     assert scene.offsets(reset) == list(range(20))
@@ -60,17 +60,17 @@ def test_an_offset_beyond_the_end_without_an_election_is_one_of_another_topic(
     assert reason in caplog.text
 
 
-def test_with_auto_offset_reset_none_the_caller_gets_an_error() -> None:
+def test_an_offset_beyond_the_end_raises_with_auto_offset_reset_none() -> None:
     scene = Scene()
     scene.commit(50, scene.epoch)
     with pytest.raises(NoSuchOffsetError, match="offset 50"):
         scene.offsets("none")
 
 
-def test_an_offset_beyond_the_end_with_an_older_epoch_names_both_explanations(
+def test_the_log_names_both_causes_of_an_offset_beyond_the_end_with_an_older_epoch(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Kafka's rule after an election (KIP-320) holds: continue where the logs diverge."""
+    """Reading continues at the offset where the logs diverge, as after an election (KIP-320)."""
     scene = Scene()
     scene.commit(20, scene.epoch)
     scene.cluster.log("t", 0).truncate(12)
@@ -86,10 +86,10 @@ def test_a_committed_offset_within_the_log_is_used(caplog: pytest.LogCaptureFixt
     assert "earlier topic" not in caplog.text
 
 
-def test_a_deleted_topic_is_an_error_although_its_offset_is_kept(
+def test_a_deleted_topic_raises_an_error_although_its_offset_still_exists(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Kafka's coordinator keeps the offsets if it isn't loaded when the topic is deleted."""
+    """Kafka's coordinator keeps offsets of topics that are deleted while it isn't loaded."""
     monkeypatch.setattr(GroupShard, "forget_topic", lambda *_: None)
     monkeypatch.setattr(StoredGroupOffsets, "forget_topic", lambda *_: None)
     stage = Stage(brokers=1, partitions=1)

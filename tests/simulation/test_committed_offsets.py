@@ -37,12 +37,14 @@ class Scene(Stage):
 
 @pytest.mark.parametrize("commit", range(OffsetCommitRequest.MIN_VERSION, 11))
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
-def test_each_version_of_offset_commit(commit: int, isolation: str) -> None:
+def test_offsets_are_committed_with_each_version_of_offset_commit(
+    commit: int, isolation: str
+) -> None:
     fetch = (commit * 7) % 10 + 1
     scene = Scene(commit, fetch)
     a = scene.consumer(isolation_level=isolation, group_instance_id="static")
     a.assign([T0, U0])
-    assert a.position(T0) == 0  # the id of t is known from here on
+    assert a.position(T0) == 0  # the client knows the id of t now
     offsets = {T0: OffsetAndMetadata(5, "mine", 2), U0: OffsetAndMetadata(7)}
     a.commit(offsets)
     epoch = 2 if commit >= 6 and fetch >= 5 else -1
@@ -59,7 +61,9 @@ def test_each_version_of_offset_commit(commit: int, isolation: str) -> None:
 
 @pytest.mark.parametrize("fetch", range(OffsetFetchRequest.MIN_VERSION, 11))
 @pytest.mark.parametrize("known", [True, False], ids=["ids known", "names only"])
-def test_each_version_of_offset_fetch(fetch: int, known: bool) -> None:
+def test_committed_offsets_are_read_with_each_version_of_offset_fetch(
+    fetch: int, known: bool
+) -> None:
     scene = Scene(fetch=fetch)
     with scene.consumer(enable_auto_commit=False) as a:
         a.commit({T0: OffsetAndMetadata(5, "mine", 2)})
@@ -73,7 +77,7 @@ def test_each_version_of_offset_fetch(fetch: int, known: bool) -> None:
     b.close()
 
 
-def test_refused_partitions_delay_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refused_partitions_do_not_delay_others(monkeypatch: pytest.MonkeyPatch) -> None:
     scene = Scene()
     for topic in ("t", "u"):
         scene.write(range(1), topic)
@@ -99,7 +103,7 @@ def test_refused_partitions_delay_no_others(monkeypatch: pytest.MonkeyPatch) -> 
     a.close()
 
 
-def test_a_missing_topic_is_waited_for_until_the_timeout() -> None:
+def test_committed_waits_for_a_missing_topic_until_the_timeout() -> None:
     scene = Scene()
     with scene.consumer(enable_auto_commit=False) as a:
         began = scene.world.now
@@ -135,7 +139,7 @@ def test_a_member_that_was_removed_gets_an_error_and_rejoins() -> None:
 def test_partitions_missing_in_a_response_are_requested_again(
     version: int, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Taken for "no committed offset" they would be read again by auto.offset.reset."""
+    """If a missing partition counted as one without an offset, auto.offset.reset would apply."""
     scene = Scene(10, version)
     writer = scene.consumer()
     writer.assign([T0, T1, U0])

@@ -93,10 +93,7 @@ def numbers(count: int) -> list[bytes]:
     return [b"%d\n" % n for n in range(count)]
 
 
-# produce
-
-
-def test_lines_become_records() -> None:
+def test_each_line_is_sent_as_a_record() -> None:
     scene = Scene(1)
     result = scene.produce([b"one\n", b"\n", b"two\r\n", b"three"])
     assert scene.values() == [b"one", b"", b"two", b"three"]
@@ -106,7 +103,7 @@ def test_lines_become_records() -> None:
     }
 
 
-def test_a_long_wait_is_reported() -> None:
+def test_a_long_wait_for_acknowledgements_is_reported() -> None:
     scene = Scene(11)
     scene.cluster.min_insync_replicas = 4
     scene.world.after(12.0, lambda: setattr(scene.cluster, "min_insync_replicas", 1))
@@ -118,7 +115,7 @@ def test_a_long_wait_is_reported() -> None:
     ]
 
 
-def test_lost_records_are_named_by_their_lines() -> None:
+def test_lost_records_are_reported_by_line_number() -> None:
     scene = Scene(3)
 
     def given() -> Iterator[bytes]:
@@ -152,7 +149,7 @@ def test_the_number_of_retries_is_limited() -> None:
     assert scene.values() == [b"kept"]
 
 
-def test_a_line_that_is_too_large_fails_alone() -> None:
+def test_a_line_that_is_too_large_does_not_fail_other_lines() -> None:
     scene = Scene(5)
     result = scene.produce([b"a\n", b"x" * 5000 + b"\n", b"b\n"], max_request_size=4096)
     assert scene.values() == [b"a", b"b"]
@@ -161,7 +158,7 @@ def test_a_line_that_is_too_large_fails_alone() -> None:
     assert result.stopped is None
 
 
-def test_a_line_without_a_separator_ends_the_input() -> None:
+def test_reading_stops_at_a_line_without_a_separator() -> None:
     scene = Scene(6)
     producer = scene.producer()
     parse = LineParser({"parse.key": "true"}).parse
@@ -186,7 +183,7 @@ def test_a_missing_topic_ends_the_command_after_max_block_ms() -> None:
     ] * 2
 
 
-def test_sync_waits_for_each_line() -> None:
+def test_sync_waits_for_the_acknowledgement_of_each_line() -> None:
     scene = Scene(8)
     seen: list[int] = []
 
@@ -212,7 +209,7 @@ def test_ctrl_c_flushes_the_sent_records() -> None:
     assert result.stopped == "interrupted after 3 lines"
 
 
-def test_ctrl_c_with_every_broker_dead_ends_within_its_timeout() -> None:
+def test_the_command_ends_in_time_after_ctrl_c_if_every_broker_is_dead() -> None:
     scene = Scene(10)
 
     def given() -> Iterator[bytes]:
@@ -240,9 +237,6 @@ def test_the_number_of_reported_line_ranges_is_limited() -> None:
     assert list(result.describe())[-1].startswith("  … and ")
 
 
-# consume
-
-
 def test_records_are_printed_up_to_max_messages() -> None:
     scene = Scene(20)
     scene.produce(numbers(30))
@@ -254,7 +248,7 @@ def test_records_are_printed_up_to_max_messages() -> None:
     assert scene.output.written == b"".join(b"Offset:%d\t%d\n" % (n, n) for n in range(20))
 
 
-def test_it_ends_if_no_record_arrives_within_the_timeout() -> None:
+def test_consume_ends_if_no_record_arrives_within_the_timeout() -> None:
     scene = Scene(21)
     scene.produce(numbers(3))
     with scene.consumer() as consumer:
@@ -267,7 +261,7 @@ def test_it_ends_if_no_record_arrives_within_the_timeout() -> None:
     assert not records.cut_off
 
 
-def test_starting_offsets() -> None:
+def test_consume_starts_at_the_given_offset() -> None:
     scene = Scene(22)
     scene.produce(numbers(10))
     for place, first in (("7", 7), ("earliest", 0), ("latest", None), ("-4", 6), ("-40", 0)):
@@ -291,7 +285,7 @@ def test_starting_offsets() -> None:
         ("7", "3", ()),
     ],
 )
-def test_it_ends_at_the_given_end(place: str | None, until: str, found: Any) -> None:
+def test_consume_ends_at_the_given_end(place: str | None, until: str, found: Any) -> None:
     scene = Scene(33)
     with scene.producer() as producer:
         for n in range(20):
@@ -304,7 +298,7 @@ def test_it_ends_at_the_given_end(place: str | None, until: str, found: Any) -> 
     assert scene.output.written.split() == [b"%d" % n for n in found]
 
 
-def test_it_starts_at_a_groups_offsets_and_commits_nothing() -> None:
+def test_consume_starts_at_the_offsets_of_a_group_without_committing() -> None:
     scene = Scene(34)
     scene.produce(numbers(10))
     place = TopicPartition("t", 0)
@@ -320,7 +314,7 @@ def test_it_starts_at_a_groups_offsets_and_commits_nothing() -> None:
         assert committed.offset == 6
 
 
-def test_all_topics_that_match_a_pattern() -> None:
+def test_consume_reads_all_topics_that_match_a_pattern() -> None:
     scene = Scene(35, partitions=2)
     scene.cluster.create_topic("t2", 1)
     scene.cluster.create_topic("u", 1)
@@ -331,7 +325,7 @@ def test_all_topics_that_match_a_pattern() -> None:
             fitting(consumer, "x", patience=10, tell=scene.said.append)
 
 
-def test_a_missing_partition_is_an_error() -> None:
+def test_consuming_a_missing_partition_raises_an_error() -> None:
     scene = Scene(23, partitions=3)
     with scene.consumer() as consumer:
         with pytest.raises(ConfigurationError, match="partitions 0 to 2, not 3"):
@@ -340,7 +334,7 @@ def test_a_missing_partition_is_an_error() -> None:
             there(consumer, "nix", None, patience=10)
 
 
-def test_with_every_broker_dead_the_start_times_out_with_a_reason() -> None:
+def test_consume_times_out_with_a_reason_if_every_broker_is_dead() -> None:
     scene = Scene(24)
     every_broker(scene.cluster, "crash")
     scene.cluster.close_front_door()
@@ -352,7 +346,7 @@ def test_with_every_broker_dead_the_start_times_out_with_a_reason() -> None:
     assert len(scene.said) == 2
 
 
-def test_it_ends_if_its_output_is_closed() -> None:
+def test_consume_ends_if_its_output_is_closed() -> None:
     scene = Scene(25)
     scene.produce(numbers(30))
     scene.output.closed_after = 0
@@ -365,7 +359,7 @@ def test_it_ends_if_its_output_is_closed() -> None:
     assert (scene.output.written, records.count) == (b"", 0)
 
 
-def test_it_ends_if_its_output_is_closed_while_no_record_arrives() -> None:
+def test_consume_ends_if_its_output_is_closed_while_no_record_arrives() -> None:
     scene = Scene(26)
     scene.produce(numbers(3))
     scene.output.closed_after = 3
@@ -379,7 +373,7 @@ def test_it_ends_if_its_output_is_closed_while_no_record_arrives() -> None:
     assert records.count == 3
 
 
-def test_records_that_cannot_be_formatted() -> None:
+def test_records_that_cannot_be_formatted_raise_an_error_or_are_skipped() -> None:
     scene = Scene(27)
     scene.produce([b"12345678\n", b"odd\n", b"12345678\n"])
     with scene.consumer() as consumer:
@@ -398,10 +392,7 @@ def test_records_that_cannot_be_formatted() -> None:
     assert scene.said == ["skipped the record at t-0 offset 1: Long needs 8 bytes, not 3"]
 
 
-# broker-api-versions
-
-
-def test_versions_of_a_cluster_with_a_paused_broker() -> None:
+def test_broker_api_versions_reports_a_paused_broker_at_the_timeout() -> None:
     scene = Scene(40)
     with scene.client(Admin) as admin:
         whole = admin.describe_api_versions(10)
@@ -420,7 +411,7 @@ def test_versions_of_a_cluster_with_a_paused_broker() -> None:
     assert as_dict(paused)["apis"] == []
 
 
-def test_a_broker_that_returns_is_waited_for() -> None:
+def test_broker_api_versions_waits_for_a_paused_broker() -> None:
     scene = Scene(41)
     with scene.client(Admin) as admin:
         scene.cluster.pause(1)
@@ -430,7 +421,7 @@ def test_a_broker_that_returns_is_waited_for() -> None:
     assert 4.0 <= scene.world.now <= 7.0
 
 
-def test_a_group_resumes_where_it_ended() -> None:
+def test_consume_with_a_group_resumes_at_the_committed_offsets() -> None:
     scene = Scene(31, partitions=3)
     scene.produce([b"%d" % n for n in range(30)])
     with scene.consumer(group_id="g") as first:

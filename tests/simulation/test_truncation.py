@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 import pytest
+from tests.simulation.group_scene import Scene
 from tests.simulation.produce_script import leader_of
 from tests.simulation.scene import Stage
 from tests.volume import some
 
+from odradek.api.consumer import Consumer
 from odradek.clients.consumer.records import ConsumerRecord, LogTruncationError, OffsetAndMetadata
 from odradek.common.types import TopicPartition
 from odradek.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
@@ -260,3 +264,43 @@ def test_a_range_with_a_reset_policy_continues_in_the_other_log(
     assert [r.offset for r in found] == list(range(5, 20))
     assert numbers(found) == [*range(5, 10), *range(20, 30)]
     assert "records from offset 10 on were lost" in caplog.text
+
+
+READ: dict[str, Callable[[Consumer], object]] = {
+    "poll": lambda reader: reader.poll(0.2),
+    "one by one": lambda reader: list(islice(reader, 3)),
+    "poll_arrow": lambda reader: reader.poll_arrow(0.2),
+}
+
+
+@pytest.mark.parametrize("way", READ)
+@pytest.mark.parametrize("commits", [True, False], ids=["committed", "aborted"])
+def test_a_position_behind_a_marker_of_a_newer_leader_is_not_taken_for_lost(
+    way: str, commits: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The leader changes between a transaction's records and its marker."""
+    scene = Scene()
+    with scene.transactional() as writer:
+        writer.begin_transaction()
+        for number in range(3):
+            writer.send("t", b"%d" % number, partition=0)
+        writer.flush(timeout=20)
+        scene.cluster.move_leader("t", 0)
+        writer.commit_transaction() if commits else writer.abort_transaction()
+    isolation = "read_committed" if commits else "read_uncommitted"
+    settings = {"enable_auto_commit": False, "isolation_level": isolation}
+    first = scene.member("first", **settings)
+    first.assign([TP])
+    end = 4  # three records and the marker
+    assert scene.world.run_while(lambda: scene.cluster.log("t", 0).high_watermark < end, 5.0)
+    READ[way](first)
+    while first.position(TP) < end:
+        assert first.poll(0.2) == []
+    first.commit()
+    assert first.committed([TP])[TP] == OffsetAndMetadata(end, leader_epoch=1)
+    scene.cluster.move_leader("t", 0)
+    second = scene.member("second", auto_offset_reset="none", **settings)
+    second.assign([TP])
+    assert second.poll(1.0) == []
+    assert second.position(TP) == end
+    assert "were lost" not in caplog.text

@@ -1,10 +1,10 @@
 """The `odradek` command. Each subcommand is a module of its own, imported only when it is called.
 
 In: the command line. Out: an exit status. Must not: import Spark, Arrow or a command module to
-print help; `COMMANDS` says all that the overview needs.
+print help; `COMMANDS` contains all texts of the overview.
 
-To add a command: a module whose attribute is a function (typer reads its signature) or a
-`typer.Typer` with subcommands, and one line in `COMMANDS`.
+To add a command, write a module with a function (typer reads its signature) or a `typer.Typer` with
+subcommands, and add an entry to `COMMANDS`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """Where a subcommand lives, and its line in `odradek --help`."""
+    """Module and attribute of a subcommand, and its line in `odradek --help`."""
 
     module: str
     attribute: str
@@ -119,7 +119,7 @@ COMMANDS = {
 
 def build(wanted: str | None) -> typer.Typer:
     """Return the application with the wanted subcommand imported, and the others by name only."""
-    import typer  # what is below this package can be imported without it
+    import typer  # modules in subpackages must be importable without typer
 
     from odradek.cli.frame.overviews import overview
 
@@ -129,12 +129,12 @@ def build(wanted: str | None) -> typer.Typer:
 
     @app.callback()
     def _root(
-        # typer reads annotations where this module's names are, of which it is none.
+        # typer resolves annotations by the names of this module, which doesn't import typer.
         version: bool = typer.Option(
             False, "--version", help="Print the version, as `odradek version` does."
         ),
     ) -> None:
-        # Also makes typer treat even a single command as a subcommand.
+        # With this function typer treats even a single command as a subcommand.
         if version:
             raise AssertionError("main() calls the command of that name instead")
 
@@ -156,11 +156,11 @@ UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EPIPE)
 """Errors of writing to a full disk, or to a closed pipe."""
 
 COMPLETION = "_ODRADEK_COMPLETE"
-"""Set by a shell that asks this program to complete a line (typer's own protocol)."""
+"""Environment variable that a shell sets to request completions (typer's protocol)."""
 
 
 def completed_words(environment: Mapping[str, str]) -> list[str]:
-    """Return the words of the line that a shell completes, without the program's name."""
+    """Return the words of the command line that is being completed, without the program's name."""
     line = environment.get("COMP_WORDS") or environment.get("_TYPER_COMPLETE_ARGS") or ""
     return line.split()[1:]
 
@@ -168,15 +168,15 @@ def completed_words(environment: Mapping[str, str]) -> list[str]:
 def main() -> None:
     """Run the command line of this process.
 
-    The reader of the output may end early (`| head`): that is no failure, so the exit status is 0,
-    unless the command had ended with another one.
+    If the reader of the output closes the pipe early (`| head`), that isn't a failure: the exit
+    status is 0, unless the command itself ended with another one.
     """
     _open_streams()
     if "HOME" not in os.environ:
         from odradek.runtime.private_files import home_directory
 
-        os.environ["HOME"] = str(home_directory())  # typer's and jgo's would raise
-    # Commands say in their own words what clients would tell a program without logging (R-IN-6).
+        os.environ["HOME"] = str(home_directory())  # typer and jgo would raise without it
+    # Commands print their own messages, so the clients' warnings are silenced (R-IN-6).
     logging.getLogger("odradek").addHandler(logging.NullHandler())
     logging.getLogger("odradek.options").addHandler(logging.StreamHandler())
     if sys.argv[1:2] == ["--version"]:
@@ -188,14 +188,14 @@ def main() -> None:
         try:
             build(wanted)()
         except SystemExit as end:
-            # typer makes a failure of a reader that has gone.
+            # typer exits with status 1 if the reader has closed the pipe.
             status = 0 if isinstance(end.__context__, BrokenPipeError) else end.code
-        except KeyboardInterrupt:  # while the command was imported
+        except KeyboardInterrupt:  # raised during an import
             status = INTERRUPTED
         except MissingExtraError as error:
             sys.stderr.write(f"odradek {wanted or ''}: {error}\n")
             status = 1
-        sys.stdout.flush()  # here, where a failure can be reported
+        sys.stdout.flush()  # not at exit, where errors can't be handled
     except OSError as error:
         if error.errno not in UNWRITABLE:
             if error.filename is None:
@@ -207,12 +207,12 @@ def main() -> None:
             text = f"output can't be written: {error.strerror}"
             sys.stderr.write(f"odradek {wanted or ''}: {text}\n")
             status = 1
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the exit's own flush
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
     sys.exit(status)
 
 
 def _unusable(error: OSError) -> str:
-    """Say which file a command can't use, and what to do if the home directory is read-only."""
+    """Return a message about a file that can't be used, with a remedy for a read-only home."""
     path = os.fsdecode(error.filename)
     home = os.path.expanduser("~")  # noqa: PTH111 - pathlib would cost each start of the program
     cure = f"; set HOME to a directory that can be written to (it is {home})"
@@ -223,7 +223,7 @@ def _unusable(error: OSError) -> str:
 def _open_streams() -> None:
     """Open each stream that the shell closed (`>&-`), which Python sets to None.
 
-    Otherwise a socket would get its number, and the output of a library.
+    Otherwise a socket could get the stream's descriptor, and receive the output of a library.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
@@ -232,5 +232,5 @@ def _open_streams() -> None:
 
 
 def _not_called() -> None:
-    """Stand for a command in the overview; the one that is called is imported instead."""
+    """Serve as placeholder of a command in the overview; a called command is imported."""
     raise AssertionError("a command that was called must have been imported")

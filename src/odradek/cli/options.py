@@ -1,8 +1,8 @@
-"""`odradek options`: what each option of the clients and of Spark's source and sink means.
+"""`odradek options`: explain the options of the clients and of Spark's source and sink.
 
 In: a name, Kafka's or another client's, or none for all. Out: type, default, range, text and other
-names, as text or as one JSON object. Exit status 2 for a name that there isn't. Must not: repeat
-what the tables of options say; docs/configuration.md is made from `every_option`, too.
+names, as text or as one JSON object. Exit status 2 for an unknown name. Must not: duplicate the
+tables of options; docs/configuration.md is also generated from `every_option`.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from odradek.spark.sink import sink_options
 Described = dict[str, Any]
 WIDTH = 90
 CHANGES_NOTHING = "any"
-"""The type of options of other clients that are accepted and change nothing."""
+"""Type of options of other clients that are accepted and have no effect."""
 
 
 class ClientKind(StrEnum):
-    """Whose options are listed."""
+    """Kinds of clients whose options can be listed."""
 
     PRODUCER = config.PRODUCER
     CONSUMER = config.CONSUMER
@@ -42,7 +42,7 @@ class ClientKind(StrEnum):
 
 
 def every_option() -> Iterator[Described]:
-    """All options in the order of docs/configuration.md, as `--json` has them."""
+    """Yield all options in the order of docs/configuration.md, as in `--json`."""
     for group, members in GROUPS.items():
         for option in members:
             yield _of_client(group, option)
@@ -154,7 +154,7 @@ def _lines(found: list[Described]) -> Iterator[str]:
 
 
 def _block(one: Described) -> str:
-    """All of one option, a line for each property that it has."""
+    """Return the description of one option, a line for each property."""
     default = one["default"] or "none"
     rows = [
         ("group", one["group"]),

@@ -36,13 +36,13 @@ from odradek.protocol.message import Message
 M = TypeVar("M", bound=Message)
 
 Timeout = Callable[[str, float, Sequence[Attempt]], KafkaTimeoutError]
-"""Returns a timeout error for what the call waited for, the time and the failed attempts."""
+"""Returns a timeout error; takes a text on the wait, the time and the failed attempts."""
 
 ATTEMPTS_KEPT = 20
 """Maximum number of attempts that an error lists; the last ones are kept."""
 
 MOST_ASKED = 2
-"""Maximum number of brokers that are asked at the same time: a second if the first is silent."""
+"""Maximum number of brokers asked at the same time; the second one if the first is silent."""
 
 
 class Sent(NamedTuple):
@@ -91,7 +91,7 @@ class AnyBrokerCall:
     """One call: its backoff, its attempts, and whether a response may have been lost."""
 
     newest: int | None = None
-    """Highest version of the API to use, if a request needs another limit than both sides have."""
+    """Highest version of the API to use; None: the highest that client and broker support."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class AnyBrokerCall:
         self._out: list[Sent] = []
         """Requests of this call in flight; the first response counts."""
         self._address: Address | None = None
-        """Address that was last asked, or that has answered."""
+        """Address of the last request or response."""
 
     def ask(
         self,
@@ -159,7 +159,7 @@ class AnyBrokerCall:
                 if found is None:
                     return answer
                 if isinstance(found, RebootstrapRequiredError):
-                    # R-RB-3: the connection ends as in a handshake, and the client starts again.
+                    # R-RB-3: close the connection as after a failed handshake, and rebootstrap.
                     self._network.fail(connection, found, self._engine.now)
                     found = DisconnectedError(f"{connection.address} requires a rebootstrap")
                 if not found.retriable:
@@ -208,10 +208,9 @@ class AnyBrokerCall:
             until = self.deadline
             if not out or (idempotent and len(out) < MOST_ASKED and out[-1].connection.suspect):
                 connection, until = self._connection(now)
-                # Not to a broker whose cluster isn't known, if the request is for this cluster
-                # only.
+                # A request with `ours` needs a check that the broker belongs to this cluster.
                 if connection and self._ours and not self._whose.agreed(connection, now):
-                    connection, until = None, self.deadline  # `changed` is notified then
+                    connection, until = None, self.deadline  # the check notifies `changed`
                 if connection is not None:
                     self._address = connection.address
                     reply = self._send(connection, body, idempotent, now)
@@ -273,7 +272,7 @@ class AnyBrokerCall:
         snapshot = self._metadata.snapshot
         known = self._among(snapshot) if snapshot is not None else []
         addresses = [a for a in known if a not in asked]
-        # A slow data connection may be accompanied by one for metadata.
+        # Beside a slow data connection, a separate one for metadata may exist.
         lines = [network.connection(a, p) for a in addresses for p in (DATA, METADATA)]
         found = [c for c in lines if c is not None]
         usable = [
@@ -286,8 +285,7 @@ class AnyBrokerCall:
             best = usable[order.index(min(order))]
             if not best.in_flight.has_patient():
                 return best, now
-            # The broker may hold a fetch on it, while a commit, for example, waits for this
-            # response.
+            # The broker may hold a fetch on this connection, which would delay the response.
             prompt = self._whose.prompt(best.address, now)
             at = now if prompt is not None else network.prompt_at(best.address, now)
             return prompt, min(self.deadline, at)

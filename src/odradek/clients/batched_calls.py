@@ -50,9 +50,9 @@ NOT_CURED_BY_WAITING = (
     errors.ReplicaNotAvailableError,
     errors.KafkaStorageError,
 )
-"""Errors that are retriable by Kafka's table, but that waiting alone doesn't cure.
+"""Errors that Kafka calls retriable, but that need an action: to create a topic, repair a disk.
 
-A topic must be created, or a disk repaired. The caller decides whether to retry.
+The caller decides whether to retry.
 """
 MAYBE_APPLIED = (errors.RequestTimedOutError, errors.NetworkExceptionError)
 """Errors after which a controller may have carried out a change, or may still do so.
@@ -87,7 +87,7 @@ class ApiCall(NamedTuple, Generic[K, M, V]):
     what: str
     """The subject of the call, a text to follow "timed out waiting for"."""
     thing: str
-    """Kind of an item: "topic" …"""
+    """Kind of the items, such as "topic", for errors."""
     body: Callable[[list[K], int], AnyRequest]
     """Returns the request for these items, with a timeout in milliseconds."""
     response: type[M]
@@ -97,30 +97,21 @@ class ApiCall(NamedTuple, Generic[K, M, V]):
     already: tuple[type[KafkaError], ...] = ()
     """Errors that mean success if a response was lost, because an earlier attempt succeeded."""
     changes: bool = False
-    """Whether it changes something.
+    """Whether the call changes something.
 
-    It is then sent to no second broker while the first is silent, and to no broker whose cluster
-    isn't known.
+    Then it is sent to no second broker while the first is silent, and only to brokers that are
+    known to belong to this cluster.
     """
     moving: tuple[type[KafkaError], ...] = ()
     """Errors after which another broker has to be asked for the item."""
     hurried: bool = False
-    """Whether retriable errors and missing items end the call as well.
-
-    The caller does other work meanwhile, and calls again.
-    """
+    """Whether retriable errors and missing items end the call, because its caller repeats it."""
     newest: int | None = None
-    """Highest version of the API to use, if this API needs another limit than both sides have."""
+    """Highest version of the API to use; None: the highest that client and broker support."""
     whole: bool = True
-    """Whether the response's own error code is checked here.
-
-    Otherwise `read` does it for its one item.
-    """
+    """Whether to check the error code of the response itself; otherwise `read` does."""
     unsettled: Callable[[V], KafkaError | None] | None = None
-    """Returns why a result isn't final and is requested again.
-
-    At the deadline the result counts.
-    """
+    """Returns an error if a result isn't final, and is requested again until the deadline."""
     check: Callable[[M, Connection], KafkaError | None] | None = None
     """Checks a response as a whole, before it is read.
 
@@ -145,9 +136,9 @@ class ItemResults(Generic[K, V]):
         self.results: dict[K, V] = {} if results is None else results
         self.errors: dict[K, KafkaError] = {} if errors is None else errors
         self.moved: dict[K, KafkaError] = {} if moved is None else moved
-        """Items that another broker has to be asked for, and the errors."""
+        """Items for which another broker has to be asked, with their errors."""
         self.unsettled: dict[K, V] = {} if unsettled is None else unsettled
-        """Results of items in `moved`, in case there is no better one."""
+        """Results of items in `moved` that aren't final."""
         self.led: dict[K, int] = {} if led is None else led
         """Broker id by item, where a leader or coordinator was asked."""
 
@@ -227,7 +218,7 @@ class _RemainingItems(Generic[K, M, V]):
         again: KafkaError | None = None
         for item, code, reason, value in question.read(answer):
             if item not in self.left:
-                continue  # it wasn't requested, and decides nothing about the remaining items
+                continue  # ignore an item that wasn't requested
             if not code:
                 why = question.unsettled(value) if question.unsettled is not None else None
                 if why is None:
@@ -373,10 +364,10 @@ def call_brokers(
     )
     snapshot = brokers.metadata.snapshot
     for broker, outcome in zip(items, found, strict=True):
-        outcome.errors.update(outcome.moved)  # no other broker can be asked
+        outcome.errors.update(outcome.moved)  # these items belong to this broker only
         if snapshot is not None and broker not in snapshot.brokers:
             known = ", ".join(map(str, sorted(snapshot.brokers)))
-            for error in {id(e): e for e in outcome.errors.values()}.values():  # some are shared
+            for error in {id(e): e for e in outcome.errors.values()}.values():  # without duplicates
                 error.add_note(f"The cluster has no broker {broker} (its brokers: {known}).")
     return dict(zip(items, found, strict=True))
 
@@ -541,7 +532,7 @@ class _LeaderCalls(Generic[K, V]):
                 why = yield from self._begin()
                 now = self._engine.now
                 if why is None and 0 < len(self._left) < before:
-                    continue  # known leaders were asked already; now the others
+                    continue  # look up the remaining leaders
             if self.running:
                 asked = tuple(asked for asked, _ in self.running.values())
                 if not any(a.done for a in asked):

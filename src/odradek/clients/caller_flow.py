@@ -24,7 +24,7 @@ S = TypeVar("S")
 DUE = Wait((), 0.0)
 """Lets the client do what is due now, without waiting."""
 BREATH = Wait()
-"""Lets the caller's event loop run between two pieces of much work."""
+"""Lets the caller's event loop run between two pieces of a long computation."""
 
 
 class Do(NamedTuple):
@@ -35,7 +35,7 @@ class Do(NamedTuple):
 
     action: Callable[[], object]
     blocks: bool = False
-    """Whether it blocks its thread, without waiting for this client."""
+    """Whether the work blocks its thread, and doesn't depend on this client."""
 
 
 class RaisedGeneratorExitError(BaseException):
@@ -51,7 +51,7 @@ class RaisedGeneratorExitError(BaseException):
 
 
 def as_thrown(error: BaseException) -> BaseException:
-    """Return the exception to throw into a flow for an error of its callback."""
+    """Return a callback's error in a form that can be thrown into a flow."""
     return RaisedGeneratorExitError(error) if isinstance(error, GeneratorExit) else error
 
 
@@ -62,11 +62,11 @@ CallerFlow = Generator[Wait | Do, float, T]
 def run_always(first: Generator[Y, S, T], last: Generator[Y, S, object]) -> Generator[Y, S, T]:
     """Run a flow, and then another one, even if the first fails; then raise its error.
 
-    Nothing is called between the two, so no signal can interrupt there.
+    No function is called between the two flows, so no signal handler runs there.
     """
     try:
         result = yield from first
-    except GeneratorExit:  # the flow is abandoned, so the other one can't run
+    except GeneratorExit:  # the caller has abandoned both flows
         raise
     except BaseException:
         yield from last

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 M = TypeVar("M", bound=Message)
 
 FINAL_TOPIC_ERRORS = frozenset((17, 29))
-"""INVALID_TOPIC_EXCEPTION, TOPIC_AUTHORIZATION_FAILED: waiting wouldn't help."""
+"""INVALID_TOPIC_EXCEPTION and TOPIC_AUTHORIZATION_FAILED, after which waiting doesn't help."""
 UNANSWERED = 0.1
 """Seconds after which a request without a response is listed among the attempts of a timeout."""
 UNFINISHED = {
@@ -104,9 +104,9 @@ class ClientEngine(Engine):
         self.config = config
         self.rng = rng
         self.traces: Traces | None = None
-        """Receives spans of the callers' calls, if tracing is on."""
+        """Observer of the callers' calls, if the client is traced."""
         network = self.network = parts.network(self, config, rng, frame_limit=frame_limit)
-        # A host calls the network; `not_sent` is in this class.
+        # The host calls these methods of the network without a detour through this class.
         self.connected, self.disconnected = network.connected, network.disconnected
         self.get_buffer, self.buffer_updated = network.get_buffer, network.buffer_updated
         self.sent, self.received = network.sent, network.received
@@ -148,7 +148,7 @@ class ClientEngine(Engine):
             self, self.metadata, config["client.id"], self.updater.bootstrap, self._topics_there
         )
         if config[AWAY] is not None:
-            # Imported here: most clients have no such limit.
+            # Most clients have no such limit.
             from odradek.clients.unavailable_timeout import UnavailableTimeout
 
             polls_alone = AWAY not in config.given
@@ -169,11 +169,11 @@ class ClientEngine(Engine):
         self.post(give_back)
 
     def _deny(self, tell: Callable[[NotLeaderErrors], None]) -> None:
-        """Report denied roles to their tracker, which most clients never need."""
+        """Report a NOT_LEADER or NOT_COORDINATOR error to the tracker, created on first use."""
         if self._denials is None:
             try:
                 from odradek.metadata.not_leader_errors import NotLeaderErrors
-            except OSError:  # out of descriptors: the next denial counts
+            except OSError:  # no free file descriptor: try again at the next error
                 return
 
             name, backoff = self.config["client.id"], self.config["retry.backoff.max.ms"]
@@ -194,11 +194,11 @@ class ClientEngine(Engine):
         return self.metadata.snapshot
 
     def topic(self, name: str, deadline: float) -> Flow[Topic]:
-        """Wait until a topic is known; raise errors at once that waiting doesn't cure."""
+        """Wait until a topic is known; raise at once if waiting can't help."""
         now = yield START
         check_topic(name)
         if self.metadata.topic_errors.get(name) in FINAL_TOPIC_ERRORS:
-            del self.metadata.topic_errors[name]  # an error that other callers got is checked again
+            del self.metadata.topic_errors[name]  # so that new metadata is requested
         while True:
             snapshot = self.metadata.snapshot
             found = snapshot.topic(name) if snapshot is not None else None
@@ -299,7 +299,7 @@ class ClientEngine(Engine):
     # Unavailable clusters (R-RB-6)
 
     def unavailable_since(self) -> float | None:
-        """Return the time since when no broker can be reached; None while one can."""
+        """Return since when no broker can be reached; None while a broker can."""
         since = self.updater.unavailable_since
         return self.updater.due_since if since is None and self.metadata.snapshot is None else since
 
@@ -420,7 +420,7 @@ class ClientEngine(Engine):
 
     def _topics_there(self, deadline: float) -> Flow[list[str]]:
         """Return the names of all topics."""
-        with first_use():  # imported on first use: most clients never miss a topic
+        with first_use():  # most clients never miss a topic
             from odradek.clients.descriptions import list_topics
 
         return list_topics(self.brokers, deadline, internal=False)
@@ -429,7 +429,7 @@ class ClientEngine(Engine):
         self, topics: Sequence[str | UUID], deadline: float, *, operations: bool = False
     ) -> Flow[dict[str, TopicDescription]]:
         """Describe topics; the error of a missing one contains similar names and the solution."""
-        with first_use():  # imported on first use: most clients describe no topic
+        with first_use():  # most clients describe no topic
             from odradek.clients.descriptions import describe_each
 
         yield START
@@ -463,13 +463,13 @@ class ClientEngine(Engine):
         return False
 
     def _refused(self, refusal: Refusal) -> None:
-        """Fail every waiting call, because no broker accepts this client and waiting won't help."""
+        """Fail every waiting call, because the brokers refuse this client's credentials."""
         for completion, what in list(self._callers.items()):
             if not completion.done and not self.patient(what):
                 self.cancel_now(completion, again(refusal.error))
 
     def _refuse(self, completion: Completion[Any], what: str) -> Flow[None]:
-        """Fail a call that begins before the next attempt, unless it needs no broker."""
+        """Fail a new call at once if credentials were refused and no other attempt is due yet."""
         now = yield START
         error = self.updater.refusals.standing(now)
         if error is not None and not completion.done and not self.patient(what):

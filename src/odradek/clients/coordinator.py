@@ -103,17 +103,17 @@ class Coordinator:
         self.kind = kind
         self.key = key
         self.right, self.thing = _NEEDED[kind]
-        """The operation that nearly all requests need, and its resource type."""
+        """The operation for which most requests need a permission, and its resource type."""
         self.name = coordinator_name(kind, key)
         self.broker: int | None = None
-        """Id of its broker; None while it has to be found."""
+        """Id of the coordinator's broker; None while it is unknown."""
         self._answers = 0
-        """Number of responses that have named its broker."""
+        """Number of responses that have named the coordinator's broker."""
         self.whose = brokers.check
         self.changed = Signal()
-        """Notified when it was found or lost."""
+        """Notified when the coordinator was found or lost."""
         self._newest: _CoordinatorCall | None = None
-        """The latest call, which may still run."""
+        """The latest call, which may be running."""
         self._finding = False
         self._looking: Completion[None] | None = None
         self._looks = Backoff(SILENT_LOOKUP_WAITS, brokers.rng)
@@ -177,7 +177,7 @@ class Coordinator:
         `body` gets the remaining seconds. `timeout` is the maximum for one request (without it
         request.timeout.ms), `patience` the part of it for which silence is normal. `steady`: joins,
         syncs, heartbeats start with a constant backoff (KIP-580). `newest` is the highest version
-        of the API to use, if the request needs another limit than both sides have. `ordered`: such
+        of the API to use, if that isn't the highest that client and broker support. `ordered`: such
         a request overwrites the effect of earlier ones (commits do). `replies` gets the reply of
         each attempt when it is sent; one that never succeeds has no result.
         """
@@ -223,10 +223,7 @@ class Coordinator:
             self._looking = self._engine.start(self._look())
 
     def look_at_silent(self, now: float) -> float:
-        """Check a silent coordinator if it is due, the first time at once, as it may be down.
-
-        Returns when to check next.
-        """
+        """Look up a silent coordinator again if that is due; return when it is due next."""
         if now >= self._looks.until:
             self._looks.failed(now)
             self.look_again()
@@ -238,16 +235,16 @@ class Coordinator:
         try:
             broker = yield from finder.locate(self.key)
         except KafkaError:
-            return  # no response changes nothing
+            return  # without a response, keep the known broker
         if self.broker == before != broker:
             self._found(broker, "moved", self._engine.now)
 
     def is_at(self, broker: int | None) -> bool:
-        """Return whether no other broker was found since; a lost coordinator may still answer."""
+        """Return whether this broker was the last known coordinator, or none is known."""
         return self.broker is None or self.broker == broker
 
     def address(self, now: float) -> Address:
-        """Return its address in the current snapshot; raise if the snapshot lacks the broker."""
+        """Return the coordinator's address; raise if the metadata lacks its broker."""
         snapshot, broker = self._metadata.snapshot, self.broker
         if snapshot is not None and broker is not None and broker in snapshot.brokers:
             return snapshot.brokers[broker].address
@@ -257,7 +254,7 @@ class Coordinator:
         raise CoordinatorNotAvailableError(f"the {self.name} is broker {broker}: {why}")
 
     def others(self, snapshot: Cluster) -> list[Address]:
-        """Return the addresses of the brokers that aren't the coordinator; without any, all.
+        """Return the addresses of all brokers except the coordinator; if there is no other, all.
 
         A coordinator that is cut off from its cluster still names itself.
         """
@@ -306,7 +303,7 @@ class _Call(AnyBrokerCall):
         self,
         connection: Connection,
         body: Callable[[float], AnyRequest],
-        idempotent: bool,  # all of these requests may be repeated
+        idempotent: bool,  # requests to coordinators may be repeated
         now: float,
     ) -> Completion[Message]:
         network = self._network
@@ -329,16 +326,16 @@ class FindCall(_Call):
         deadline: float,
         beside: Coordinator | None = None,
     ) -> None:
-        """Set `beside`, a doubtful coordinator, which isn't asked if there are other brokers."""
+        """Set `beside`, a coordinator in doubt, which isn't asked about itself if others exist."""
         among = Cluster.addresses if beside is None else beside.others
         super().__init__(brokers, f"the coordinators of {_NEEDED[kind][1]}s", deadline, among)
         self._kind, self._keys = kind, [""]
         self._by_keys = True
-        # Of the next requests: that operation implies DESCRIBE.
+        # The operation that the next requests need implies DESCRIBE.
         needs_more = brokers.right != "DESCRIBE"
         self._right = _NEEDED[kind][0] if needs_more else brokers.right
         self._until = brokers.engine.now + brokers.network.request_timeout
-        """Until then, a response without a coordinator may only be due to that broker."""
+        """Time until which an error is retried, as it may only concern one broker."""
 
     def using(self, connection: Connection) -> None:
         """Choose the form of the request by the connection's version."""
@@ -359,19 +356,19 @@ class FindCall(_Call):
         found: dict[str, int | KafkaError] = {}
 
         def note(answer: FindCoordinatorResponse, connection: Connection) -> KafkaError | None:
-            self.using(connection)  # another broker may have been asked since, in another version
+            self.using(connection)  # the last request may have used another version
             for key, (broker, error) in self._read(answer).items():
                 if isinstance(error, RebootstrapRequiredError):
                     return error
                 found[key] = broker if error is None else self._weighed(error, connection)
-                if error is not None:  # another broker is asked first the next time
+                if error is not None:  # prefer another broker next time
                     self._failed[connection.address] = None
             return None
 
         left = list(keys)
         while left:
             self._keys = left
-            self._out.clear()  # pending responses are about other keys
+            self._out.clear()  # ignore late responses for other keys
             yield from self.ask(self._body, FindCoordinatorResponse, note)
             left = [key for key in left if key not in found]
         return found
@@ -416,7 +413,7 @@ class _CoordinatorCall(_Call):
 
     ordered = False
     replies: list[Completion[Message]] | None = None
-    """The reply of each attempt, for a caller that has to know which had no response."""
+    """The reply of each attempt, for a caller that must know which attempts had no response."""
 
     def __init__(
         self, coordinator: Coordinator, brokers: Brokers, what: str, deadline: float
@@ -436,7 +433,7 @@ class _CoordinatorCall(_Call):
         response: type[M],
         check: Callable[[M], KafkaError | None],
     ) -> Flow[M]:
-        """Find, connect, send, and start over whenever that may help."""
+        """Find the coordinator, connect and send; repeat after retriable errors."""
         now, coordinator = (yield START), self._coordinator
         while True:
             self._address = None
@@ -462,12 +459,12 @@ class _CoordinatorCall(_Call):
             if isinstance(error, COORDINATOR_LOST):
                 self._doubt(error, now)
             elif not error.retriable:
-                # Unless its reader named another permission.
+                # Does nothing if the reader has named another permission.
                 if isinstance(error, AuthorizationError):
                     error.needing(coordinator.right, coordinator.key, coordinator.thing)
                 raise error
             elif now >= self._refused_until:
-                # A broker that is cut off may wait forever for the end of a transaction.
+                # The broker may be cut off from its cluster: ask another one for the coordinator.
                 coordinator.look_again()
             if now >= self._refused_until or self._refused_until == math.inf:
                 self._refused_until = now + LOOKUP_INTERVAL_S
@@ -586,7 +583,7 @@ class _CoordinatorCall(_Call):
         return BESIDE if slow or connection.may_hold() else COORDINATOR
 
     def _doubt(self, error: KafkaError, now: float) -> None:
-        """Find the coordinator again, unless another call has found it meanwhile."""
+        """Forget the coordinator, unless another call has found a newer one."""
         if isinstance(error, ConnectionFailedError):
             self._metadata.request(f"{self.what}: {type(error).__name__}")
         if self._coordinator.broker == self.asked:

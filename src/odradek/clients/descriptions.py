@@ -135,7 +135,7 @@ def check_metadata(
             return ForeignAnswerError(str(foreign))
         if response.error_code:
             return error_for(response.error_code).needing("DESCRIBE")
-        if not response.brokers:  # from brokers that are starting, or refuse all requests
+        if not response.brokers:  # a broker that is starting, or refuses all requests
             return EmptyAnswerError("the response contains no brokers")
         return None
 
@@ -171,7 +171,7 @@ def describe_each(
     yield START
     found: ItemResults[str | UUID, TopicDescription] = ItemResults()
     wanted = list(dict.fromkeys(topics))
-    for kind in (str, UUID):  # a broker that is asked for an id leaves names out
+    for kind in (str, UUID):  # brokers ignore names in a request with ids
         those = [t for t in wanted if isinstance(t, kind)]
         if those:
             asked = _described(brokers, those, operations=operations, hurried=hurried)
@@ -323,6 +323,6 @@ def list_topics(brokers: Brokers, deadline: float, *, internal: bool) -> Flow[li
             for item in response.topics
             if item.name
             and (internal or not item.is_internal)
-            and item.error_code != UnknownTopicOrPartitionError.code  # it was deleted just now
+            and item.error_code != UnknownTopicOrPartitionError.code  # the topic was just deleted
         }
     )

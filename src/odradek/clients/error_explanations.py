@@ -48,7 +48,7 @@ def of_producer_id(code: int, transactional_id: str, timeout_ms: int) -> str:
 def explain_fetch(
     error: BrokerError, topic: str, connection: Connection | None, request: type[AnyRequest]
 ) -> None:
-    """Add the missing permission to a partition's error, or which version of Fetch returns zstd."""
+    """Add the missing permission to a partition's error, or for zstd the required Fetch version."""
     error.needing("READ", topic)
     if isinstance(error, UnsupportedCompressionTypeError) and connection is not None:
         error.add_note(connection.lacks(request, ZSTD_RETURNED))
@@ -126,7 +126,7 @@ CURES: dict[type[BrokerError], str] = {
         "(their group.consumer.assignors), or leave it unset"
     ),
 }
-"""Causes and cures of errors for which brokers send no text."""
+"""Causes and remedies of errors for which brokers send no text."""
 
 
 def with_cure(error: KafkaError, config: Config) -> KafkaError:

@@ -33,11 +33,11 @@ REFUSALS = (
     errors.UnsupportedSaslMechanismError,
     errors.UnsupportedVersionError,
 )
-"""Codes about the caller, which remain until its configuration or permissions change."""
+"""Errors that remain until the client's configuration or its permissions change."""
 
 
 def is_refusal(error: KafkaError) -> bool:
-    """Return whether an error remains until a user acts; this client's own errors do."""
+    """Return whether an error can't be retried, because it remains until a user acts."""
     if isinstance(error, BrokerError):
         return isinstance(error, REFUSALS)
     return not (error.retriable or isinstance(error, MalformedMessageError))

@@ -148,7 +148,7 @@ class MissingTopics:
 
     def _tell_topics(self, names: Iterable[str]) -> Flow[float]:
         there: list[str] = []
-        with suppress(KafkaError):  # then the warning contains no similar names
+        with suppress(KafkaError):  # without the list, the warning has no similar names
             there = yield from self._list_topics(self._engine.now + LIST_TIME)
         now = self._engine.now
         self._look(now)
@@ -156,7 +156,7 @@ class MissingTopics:
             missing = self.topics.get(name)
             if missing is None:
                 continue
-            if name in there:  # it was just created: the metadata will contain it
+            if name in there:  # the topic was just created, and metadata will soon contain it
                 missing.since = now
                 continue
             missing.told = True
@@ -181,8 +181,8 @@ def similar_names(name: str, there: Iterable[str]) -> tuple[str, ...]:
     half, but two swapped letters in the middle aren't found.
     """
     try:
-        from difflib import get_close_matches  # imported here: most clients start without it
-    except OSError:  # out of descriptors while an error's text is formatted
+        from difflib import get_close_matches  # most clients don't need it
+    except OSError:  # no free file descriptor
         return ()
     name = name.lower()
     by_lower = {one.lower(): one for one in there}

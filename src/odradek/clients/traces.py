@@ -65,4 +65,4 @@ class Traces(Protocol):
         """Return the context in which workers process a record; they enter and leave it."""
 
     def burying(self, record: ConsumerRecord) -> AbstractContextManager[object]:
-        """Return the context in which its dead letter is sent."""
+        """Return the context in which a record's dead letter is sent."""

@@ -16,7 +16,7 @@ from odradek.common.errors import KafkaError
 from odradek.network.flow import Completion
 
 MIN_TRY_S = 1.0
-"""Minimum number of seconds for each call before this option ends it."""
+"""Minimum number of seconds that each call gets before this option ends it."""
 POLL_WAIT = "records"
 """Name of the wait of a consumer's poll()."""
 
@@ -71,5 +71,5 @@ class UnavailableTimeout:
         return max(self._unavailable_until(), min(self._begun.values()) + MIN_TRY_S)
 
     def abort(self, error: KafkaError, now: float) -> None:
-        """Note that the client has ended, and every call with it."""
+        """Forget all calls, because the client has ended."""
         self._begun.clear()

@@ -59,7 +59,7 @@ def is_bool(value: Any) -> bool:
 def whole_number(
     name: str, value: Any, low: int, high: int = INT64_MAX, cure: str = "", beyond: str = ""
 ) -> int:
-    """Return a whole number within bounds; numpy's are accepted, True and False aren't numbers.
+    """Return a whole number within bounds; accept numpy's, but not True or False.
 
     An error for another type contains `cure`, an error for a number out of bounds contains
     `beyond`.
@@ -113,7 +113,7 @@ def checked_timeout(timeout: Any, name: str = "timeout", unit: str = "seconds") 
 
 
 def plain(value: str) -> str:
-    """Return an exact `str`; `str()` of an enum's member would be a different text."""
+    """Convert a subclass of `str`, such as an enum member, to an exact `str`."""
     return str.__str__(value)
 
 

@@ -16,7 +16,7 @@ STEADY = 10
 JITTER = 0.2
 """Relative jitter (KIP-144 and KIP-580): 20 % below to 20 % above the computed value."""
 DOUBLINGS = 512
-"""More doublings than there are between any two sensible waits in seconds."""
+"""Maximum number of doublings that are computed; more than any two sensible waits need."""
 
 
 class ExponentialBackoff:

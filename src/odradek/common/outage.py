@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 FIRST_SPACING, LONGEST_SPACING = 5.0, 60.0
-"""Seconds between two summaries: the first wait, doubled up to the second."""
+"""Seconds between two summaries: the first wait, and the maximum to which it doubles."""
 CALM = 30.0
 """Seconds after the end of an outage within which a new one continues its summaries."""
 NAMED = 3
@@ -109,7 +109,7 @@ class Outage:
         """Addresses and errors that a line has named."""
 
     def unsaid(self) -> dict[str, str]:
-        """Return the failing addresses whose current error no line has named; count it as named."""
+        """Return the failing addresses whose error wasn't logged yet, and mark it as logged."""
         new = {a: error for a, error in self.failing.items() if (a, error) not in self.said}
         self.said.update(new.items())
         return new
@@ -152,7 +152,7 @@ def named(failing: Mapping[str, str]) -> str:
     found = [
         ", ".join(addresses[:NAMED])
         + (f" and {len(addresses) - NAMED} more" if len(addresses) > NAMED else "")
-        + f": {error}"  # last, as it may end with a cure
+        + f": {error}"  # last, as the error may end with advice
         for error, addresses in list(groups.items())[:NAMED]
     ]
     if len(groups) > NAMED:

@@ -51,7 +51,7 @@ QUIET_AFTER_S = 5.0
 Clients connect to addresses that they need at least every second.
 """
 NO_NAME = f"{DnsError.__name__}: "
-"""Beginning of the error of an attempt that ended before it could connect."""
+"""Prefix of the error of an attempt whose host name didn't resolve."""
 FULLY_LOGGED_OUTAGES = 3
 """Number of outages in a row whose beginnings and ends are logged as single lines."""
 
@@ -87,7 +87,7 @@ class OutageLog:
         self._step = FIRST_SPACING
         self._next_line = math.inf
         self._up_untold = False
-        self._told = False  # whether the latest rebootstrap has a line
+        self._told = False  # whether the latest rebootstrap was logged
         self._ended = False
         self._pending: dict[int, str] = {}  # connection attempts, by connection
         self._mute: set[str] = set()  # addresses with a silent connection
@@ -132,7 +132,7 @@ class OutageLog:
         # R-CS-6: the address is kept and tried again; the line is logged even if another address
         # began the outage.
         address = fields["address"]
-        if not self.known:  # the line of the failed attempt names the cause
+        if not self.known:  # the failed attempt's line names the cause
             return
         text = (
             f"the host name of {address} can't be resolved ({fields['error']}); the client will "
@@ -349,7 +349,7 @@ class OutageLog:
     def _summary(self, now: float) -> None:
         outage = self.current
         if outage is not None and outage.told and self._not_needed_at(outage) < math.inf:
-            return  # probably over: that shows in a moment
+            return  # the outage is probably over; the next event shows that
         self._step = min(2 * self._step, LONGEST_SPACING)
         self._next_line = math.inf if outage is None else now + self._step
         if outage is None and not self._up_untold:

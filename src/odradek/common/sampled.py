@@ -22,8 +22,8 @@ KEPT = 2.0 * WINDOW
 class Sampled:
     """One measured quantity; written by one thread, read by any.
 
-    A class that measures each request inherits this and has the code of `record` in line, as a
-    function call would be too expensive.
+    A class that measures each request inherits this and inlines `record`, as a function call would
+    be too expensive.
     """
 
     __slots__ = ("_before", "_begun", "_count", "_largest", "_past", "_until", "_whole")

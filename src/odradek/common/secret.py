@@ -76,7 +76,7 @@ class Secret:
 
 
 class NotText:
-    """Replaces a value that was passed as a secret but isn't text; the value itself isn't kept."""
+    """Placeholder for a value that was passed as a secret but isn't text; drops the value."""
 
     __slots__ = ("kind",)
 
@@ -85,7 +85,7 @@ class NotText:
 
 
 def hidden(value: object) -> Secret | NotText | None:
-    """Wrap a value that was set as a secret, whatever it is; None remains None."""
+    """Wrap a value of any type that was set as a secret; None remains None."""
     if value is None or isinstance(value, Secret | NotText):
         return value
     if isinstance(value, bytes):

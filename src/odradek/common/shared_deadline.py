@@ -21,7 +21,7 @@ class SharedDeadline:
     def __init__(self) -> None:
         self._until: float | None = None
         self.over = False
-        """Whether the context has ended: tasks and timers that started in it keep a copy."""
+        """Whether the context has ended; tasks and timers that it started still refer to this."""
 
     def until(self, deadline: float) -> float:
         """Return the effective deadline of a request whose own deadline is `deadline`."""

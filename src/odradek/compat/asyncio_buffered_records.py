@@ -1,7 +1,7 @@
-"""Records one by one in an event loop, as `at_hand` returns them in a thread.
+"""Asyncio consumer that returns single records, the counterpart of `ThreadConsumer`.
 
 In: an Odradek asyncio consumer. Out: the next record, and records by partition. Must not: block the
-event loop while a program takes record after record.
+event loop while a program takes many buffered records.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from odradek.api.asyncio_consumer import AsyncConsumer
 from odradek.compat.buffered_records import BufferedRecords, R, RecordFactory, Runs
 
 STRETCH = 128
-"""Records after which the consumer yields to the event loop."""
+"""Number of records after which the consumer yields to the event loop."""
 
 
 class LoopConsumer(BufferedRecords[R], AsyncConsumer):
-    """`AsyncConsumer`, record by record; yields to the event loop every `STRETCH` records."""
+    """`AsyncConsumer` that returns single records; yields to the loop every `STRETCH` records."""
 
     _stretch = STRETCH
 
@@ -34,7 +34,7 @@ class LoopConsumer(BufferedRecords[R], AsyncConsumer):
         return self._keep(await self._read(self._calls.iterated_as(timeout, self._made)))
 
     async def runs(self, timeout: float, most: int) -> Runs:
-        """Return records by partition, including those that `at_hand` didn't return yet."""
+        """Wait for records and return them by partition, including those kept for `at_hand`."""
         self._found = None
         found = await self._read(self._calls.runs(timeout, most))
         self._calls.engine.delivery.handed_over()

@@ -1,7 +1,7 @@
-"""Producer that returns a record's place in its batch instead of a future.
+"""Producer that returns a record's position in its batch instead of a future.
 
-In: records. Out: each record's batch, its index there and its time. Each batch reports its outcome
-once; the holder of its records derives theirs. Must not: decide anything.
+In: records. Out: each record's batch, its index there and its time. A batch reports its outcome
+once, from which the caller derives the outcomes of its records. Must not: decide anything.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ BatchPosition = tuple[Batch, int, int]
 
 
 def batch_position(_: object, batch: Batch, index: int, at: int) -> BatchPosition:
-    """Return the batch of a record, and the index and time in it, instead of a future."""
+    """Return a record's batch, its index in it and its timestamp, instead of a future."""
     return batch, index, at
 
 
@@ -38,7 +38,7 @@ def never(*_: object) -> None:
 
 
 class BatchPositionProducer(Producer):
-    """`Producer` whose method `put` is `send`, but returns a place in a batch, not a future."""
+    """`Producer` whose method `put` sends a record and returns its position in its batch."""
 
     put: Callable[..., BatchPosition] = Producer.send  # type: ignore[assignment]
 
@@ -46,5 +46,5 @@ class BatchPositionProducer(Producer):
         super().__init__(settings)
         self._set_up_sending(self._calls, batch_position, never)  # type: ignore[arg-type]
         self.report_at_once = self._report_at_once
-        engine = self._calls.engine  # bound to the engine: its batches mustn't refer to `self`
+        engine = self._calls.engine  # not to `self`, which batches mustn't keep alive
         self.unnoticed, self.report_failures = engine.unnoticed, engine.report_failures

@@ -1,8 +1,8 @@
-"""Records one by one from fetched batches, for other clients' calls that return a single record.
+"""Consumers that return single records from fetched batches, as other client libraries do.
 
-In: an Odradek consumer. Out: the next record, without a wait and without a flow of the engine if it
-has been fetched; the position moves with each record. Records by partition, for calls that return
-many. Must not: return a record before a pending callback of the group has run.
+In: an Odradek consumer. Out: the next record, without waiting if it is already fetched; the
+position advances with each record. Also records by partition, for calls that return many. Must not:
+return a record before a pending callback of the group has run.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class BufferedRecords(ConsumerState, Generic[R]):
 
     _made: RecordFactory[R]
     _found: Iterator[R] | None = None
-    """Fetched records that weren't returned yet."""
+    """Fetched records that haven't been returned yet."""
     _group: ConsumerGroup | None = None
     _clock: Callable[[], float]
     _given = 0
@@ -50,7 +50,7 @@ class BufferedRecords(ConsumerState, Generic[R]):
         if group is None or not group.callbacks.waiting:
             try:
                 record = next(found, None)
-            except ValueError:  # another thread is taking one: `fetch` raises an error
+            except ValueError:  # another thread uses the consumer: `fetch` raises
                 return None
         if record is None:
             self._found = None
@@ -59,11 +59,11 @@ class BufferedRecords(ConsumerState, Generic[R]):
         return record
 
     def rest(self) -> tuple[Iterator[R], ConsumerGroup | None, Callable[[], float], int]:
-        """Return the fetched records for a caller that reports to `took` how many it takes.
+        """Return the fetched records; the caller must report to `took` how many it has taken.
 
         Records that it doesn't take are returned by `at_hand`. Also returns the group, whose
-        callbacks come first; the clock for the time of each record; and how many records may be
-        taken before `fetch`.
+        callbacks must run first; the clock for the time of each record; and the number of records
+        that may be taken before `fetch` is called.
         """
         return self._found or iter(()), self._group, self._clock, self._stretch - self._given
 
@@ -72,14 +72,14 @@ class BufferedRecords(ConsumerState, Generic[R]):
         self._given += count
 
     def remember_positions(self) -> None:
-        """Commit positions after resets too, if the compat layer commits the other offsets."""
+        """Make the group commit positions after resets, when the compat layer commits offsets."""
         engine = self._calls.engine
         with engine.lock:
             if engine.group is not None:
                 engine.group.remember_positions(True)
 
     def assigned(self) -> list[TopicPartition]:
-        """Return the assigned partitions, with those that `assignment` doesn't contain yet."""
+        """Return the assigned partitions, including those that `assignment` doesn't show yet."""
         return list(self._engine.subscription.partitions)
 
     def is_assigned(self, topic: str, partition: int) -> bool:
@@ -87,7 +87,10 @@ class BufferedRecords(ConsumerState, Generic[R]):
         return (topic, partition) in self._engine.subscription.partitions
 
     def may_commit(self, record: tuple[Any, ...]) -> bool:
-        """Return whether a record was read since its partition was assigned, as far as is known."""
+        """Return whether the offset after a record may be committed.
+
+        It may not if the partition was lost, or assigned again, since the record was read.
+        """
         group = self._calls.engine.group
         if group is None or not isinstance(record, ConsumerRecord):
             return True
@@ -104,7 +107,7 @@ class BufferedRecords(ConsumerState, Generic[R]):
 
 
 class ThreadConsumer(BufferedRecords[R], Consumer):
-    """`Consumer`, record by record."""
+    """`Consumer` that returns single records."""
 
     def __init__(self, settings: dict[str, Any], made: RecordFactory[R]) -> None:
         super().__init__(settings)
@@ -116,7 +119,7 @@ class ThreadConsumer(BufferedRecords[R], Consumer):
         return self._keep(self._read(self._calls.iterated_as(timeout, self._made)))
 
     def runs(self, timeout: float, most: int) -> Runs:
-        """Return records by partition, including those that `at_hand` didn't return yet."""
+        """Wait for records and return them by partition, including those kept for `at_hand`."""
         self._found = None
         found = self._read(self._calls.runs(timeout, most))
         self._calls.engine.delivery.handed_over()

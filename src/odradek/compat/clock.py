@@ -1,6 +1,6 @@
-"""Provide the facades with the clock that a test's frozen time (freezegun) doesn't stop.
+"""Monotonic clock for the compat packages, which freezegun doesn't stop in a program's tests.
 
-In: nothing. Out: monotonic seconds. Must not: be used for a date.
+In: nothing. Out: monotonic seconds. Must not: be used for dates.
 """
 
 from odradek.runtime.system_clock import monotonic, monotonic_clock

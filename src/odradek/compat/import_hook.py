@@ -1,8 +1,8 @@
 """Import hook that replaces a library by its compat module.
 
 In: a library's name. Out: `import aiokafka` returns `odradek.compat.aiokafka`, in frameworks that
-import it, too. Must not: mix both: it is an error if the library itself was imported before, as
-other modules then hold its classes.
+import it, too. Must not: mix both: if the library itself was imported before, other modules hold
+its classes, so `install` raises an error.
 """
 
 from __future__ import annotations

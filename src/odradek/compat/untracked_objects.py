@@ -1,8 +1,8 @@
-"""Records as objects instead of tuples, created by the thousand.
+"""Fast creation of record objects that the garbage collector doesn't track.
 
-In: a class. Out: objects to fill, which the garbage collector doesn't track, as a record's fields
-(bytes, texts, numbers) can't refer back to it; it does once a program changes one. Must not: be
-used for objects that hold a program's own objects.
+In: a class. Out: empty objects of it. A record's fields (bytes, texts, numbers) can't refer to the
+record, so it needs no tracking until the program changes a field. Must not: be used for objects
+that hold a program's objects.
 """
 
 from odradek.record import become, blanks, collectable

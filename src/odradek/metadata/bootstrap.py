@@ -14,7 +14,7 @@ from odradek.common.errors import ClusterIdMismatchError
 from odradek.common.types import Address
 
 ENOUGH = 5
-"""Number of known brokers that failed in a row and count as all of a large cluster (R-RB-3)."""
+"""If this many known brokers fail in a row, a large cluster counts as unavailable (R-RB-3)."""
 
 
 class Rebootstrap:
@@ -29,7 +29,7 @@ class Rebootstrap:
         self.address: Address | None = None
 
     def end(self, now: float, address: Address) -> bool:
-        """Note that an address answered; return whether it is the first one."""
+        """Note that an address answered; return whether this is the first time."""
         first = self.address is None
         self.ended, self.address = now, address
         return first
@@ -40,37 +40,36 @@ class Rebootstrap:
 
 
 class SilentConnections:
-    """Known brokers whose connections fell silent since the last good response (R-RB-2)."""
+    """Known brokers whose connections became silent after the last good response (R-RB-2)."""
 
     def __init__(self) -> None:
         self.clear()
 
     def clear(self) -> None:
-        """Reset everything after a good response."""
+        """Forget all silent connections, because a good response arrived."""
         self.addresses: dict[Address, None] = {}
         self._asks = 0
         self._is_general = False
         self.since = math.inf
-        """Time after which no silent connection has sent anything."""
+        """No silent connection has received anything since this time."""
 
     def fell(self, address: Address, at: float) -> None:
-        """Note that a connection is suspect and has sent nothing since `at`."""
+        """Note that a connection is suspect: its broker has sent nothing since `at`."""
         self.addresses[address] = None
         self.since = min(self.since, at)
 
     def asked(self) -> None:
-        """Note a metadata request on a silent connection, without a response so far."""
+        """Count a metadata request that got no response on a silent connection."""
         self._asks += 1
 
     def general(self, known: int, heard_at: float) -> bool:
-        """Return whether enough connections fell silent that idle ones prove nothing either.
+        """Return whether enough connections are silent that idle ones count as silent too.
 
-        Waiting for the suspicion time at each of them would take minutes in a large cluster whose
-        network failed. Silence on writes alone may be caused by a dead replica, so metadata
-        requests must have had no response: two of them, or one if no broker at all sent anything
-        meanwhile (`heard_at` is the time of the last received byte). The result stays true until a
-        good response: a bootstrap address that answers doesn't prove anything about the silent
-        ones.
+        If a large cluster's network fails, waiting for the suspicion time at each broker would take
+        minutes. Unanswered writes alone may be caused by a dead replica, so metadata requests must
+        be unanswered as well: two of them, or one if no broker has sent anything meanwhile
+        (`heard_at` is the time of the last received byte). The result remains true until a good
+        response: an answer of a bootstrap address proves nothing about the silent brokers.
         """
         if known and not self._is_general:
             enough = len(self.addresses) >= min(known, ENOUGH)
@@ -126,18 +125,18 @@ def check_cluster_id(
 def shuffled(
     addresses: Sequence[Address], shuffle: Callable[[list[Address]], None]
 ) -> list[Address]:
-    """Return the bootstrap addresses in a random order of this client."""
+    """Return the bootstrap addresses in random order."""
     order = list(addresses)
     shuffle(order)
     return order
 
 
 class UnexpectedBrokers:
-    """Reports of unexpected brokers (error 129, KIP-1242) to one client.
+    """Reports by brokers that the client expected another broker (error 129, KIP-1242).
 
-    The first report of an address starts a rebootstrap at once (R-RB-3). If the address repeats it,
-    as when a proxy or a recycled address leads to another broker, it counts as a failure of that
-    address: another rebootstrap would end all good connections once per backoff.
+    The first report of an address starts a rebootstrap at once (R-RB-3). A repeated report, as when
+    a proxy or a recycled address leads to another broker, counts as a failure of that address:
+    another rebootstrap would end all good connections once per backoff.
     """
 
     def __init__(self, spacing: float) -> None:
@@ -148,7 +147,7 @@ class UnexpectedBrokers:
     def starts_again(self, address: Address, broker: int, since_start: float) -> bool:
         """Return whether a report starts a rebootstrap.
 
-        `since_start`: seconds since the last rebootstrap started, for whatever reason.
+        `since_start`: seconds since the last rebootstrap for any reason started.
         """
         if self._told.get(address) == broker or since_start < self._spacing:
             return False

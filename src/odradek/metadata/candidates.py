@@ -40,9 +40,9 @@ class RoundCandidates(NamedTuple):
     known: list[Address]
 
     def exhausted(self, *, some_failed: bool) -> bool:
-        """Return whether the round can ask no other address and only silent ones are left.
+        """Return whether the round has no address to connect to, and all connections are silent.
 
-        Without a failed candidate another round would ask the same ones, so this one waits.
+        If no candidate has failed, another round would have the same candidates: return False.
         """
         if self.starts or self.known:
             return False
@@ -82,7 +82,7 @@ class Candidates:
             {*round_.failed, *but} if but else round_.failed,
             RoundCandidates([], [], []),
         )
-        if not self._network.connections:  # the case of most steps in an outage
+        if not self._network.connections:  # the usual case in an outage
             found.starts.extend([a for a in starts if a not in failed])
             found.known.extend([a for a in known if a not in failed])
             return found
@@ -110,9 +110,9 @@ class Candidates:
     def _leads_nowhere(self, connection: Connection) -> bool:
         """Return whether a bootstrap address needs another connection, as its only one is silent.
 
-        With a load balancer, or a name with several IPs, the next connection reaches another
-        broker. Otherwise there may be no broker to ask until `request.timeout.ms` or the setup
-        timeout is over. The silent connection isn't closed: whichever answers first is used.
+        With a load balancer, or a name with several IPs, the next connection may reach another
+        broker. Without it, the client might wait for `request.timeout.ms` or the setup timeout. The
+        silent connection isn't closed: the connection that answers first is used.
         """
         handshake = connection.state in HANDSHAKES
         if not (connection.suspect and (connection.ready or handshake)):
@@ -123,7 +123,7 @@ class Candidates:
     def may_begin(
         self, round_: Round, earliest: float, now: float, *, rebootstrapping: bool
     ) -> float:
-        """Return when a round that is due at `earliest` can do anything, as far as is known now."""
+        """Return when a round that is due at `earliest` may first connect or send something."""
         if self._network.connections:
             return earliest
         starts, known = self._addresses(round_, rebootstrapping=rebootstrapping)
@@ -146,11 +146,11 @@ class Candidates:
         return starts, known
 
     def _known_of_round(self, round_: Round, known: list[Address], count: int) -> list[Address]:
-        """Return the known brokers of a round of a rebootstrap.
+        """Return the known brokers that a round of a rebootstrap tries.
 
-        These are the connected ones, and as many others as there are bootstrap addresses, least
-        recently tried first. A pass over all brokers of a large dead cluster would delay the
-        bootstrap addresses for minutes.
+        These are the connected brokers and, for each bootstrap address, one other broker; the least
+        recently tried brokers are chosen. Trying all brokers of a large dead cluster would delay
+        the bootstrap addresses for minutes.
         """
         network = self._network
         kept = round_.known
@@ -165,13 +165,13 @@ class Candidates:
         return [a for a in known if a in kept or network.connection(a) is not None]
 
     def line(self, address: Address, now: float) -> Connection | None:
-        """Return the connection on which to ask an address; None if one has to be opened.
+        """Return the connection for a metadata request; None if another one has to be opened.
 
         Brokers answer the requests of a connection in order. With a dead replica, a write with
         acks=all may be held for the controller's session timeout (9 s by default): a metadata
-        request after it would make a healthy broker look silent. So that request gets a separate
-        connection. It also gets one if any other response on the connection has been late for the
-        suspicion time: a new connection distinguishes a slow broker from a dead one (R-RB-9).
+        request after it would make a healthy broker look silent. So that request is sent on a
+        separate connection. That is also done if a response is overdue by the suspicion time: a new
+        connection distinguishes a slow broker from a dead one (R-RB-9).
         """
         own = self._network.connection(address, METADATA)
         data = self._network.connection(address)
@@ -179,7 +179,7 @@ class Candidates:
             silent = data is not None and data.ready and data.suspect
             return None if data is not None and (silent or data.is_held(now)) else data
         if data is not None and data.ready and not (own.ready and not own.suspect):
-            # Its metadata connection hangs or is silent: the data connection's state decides again.
+            # The metadata connection is pending or silent: use the data connection if it works.
             return own if data.suspect or data.is_held(now) else data
         return own
 
@@ -221,28 +221,28 @@ class Candidates:
     def proves(self, asked: PendingRequest, *, rebootstrapping: bool) -> bool:
         """Return whether a missing response to a metadata request proves a failure (R-RB-9).
 
-        It doesn't if another request on the connection is slow, or while only a connection attempt
-        can show whether the only broker is alive.
+        It doesn't if the connection also waits for the response to another request. A cluster's
+        only broker counts as failed only if a new connection fails as well.
         """
         snapshot = self._metadata.snapshot
         alone = snapshot is not None and len(snapshot.brokers) == 1 and not rebootstrapping
         return asked.first and not (alone and asked.connection.purpose == DATA)
 
     def lives(self, connection: Connection, now: float) -> bool:
-        """Return whether a silent connection's broker answered on another one: slow, not dead."""
+        """Return whether a silent connection's broker is only slow: it answers on another one."""
         if not (connection.ready and connection.suspect):
             return False
         return connection.record.heard_at > max(connection.suspected_at, now - RECENT_RESPONSE_S)
 
     def unneeded(self, snapshot: Cluster, used: Connection) -> list[tuple[Connection, str]]:
-        """Return the connections that a new snapshot makes superfluous, and the reasons.
+        """Return the connections that aren't needed after a new snapshot, and the reasons.
 
         A silent connection with requests stays open while its broker belongs to the cluster.
         """
         found = []
         for connection in self._network.connections.values():
             gone = not snapshot.knows(connection.address)
-            told = connection.broker_id  # the broker has confirmed that it has this id (KIP-1242)
+            told = connection.broker_id  # the broker confirmed this id (KIP-1242)
             named = None if told is None else snapshot.brokers.get(told)
             if (
                 told is not None
@@ -260,12 +260,11 @@ class Candidates:
         return found
 
     def unsettling(self, connection: Connection) -> bool:
-        """Return whether a connection's silence makes a refresh due.
+        """Return whether a refresh is due because a connection is silent.
 
-        It doesn't if only a metadata request is unanswered, or one that was sent to another broker
-        as well. While metadata is slow, such a request is always unanswered, and each refresh would
-        make the next one due (R-RB-9). Other requests after it count unless metadata is slow
-        elsewhere.
+        If the oldest unanswered request is a metadata request, a refresh is only due if other
+        requests wait after it, no other refresh is running and the last one was quick. Otherwise,
+        while metadata is slow, each refresh would make the next one due (R-RB-9).
         """
         head = connection.in_flight.head
         if head is None or not isinstance(head.body, MetadataRequest):
@@ -278,7 +277,7 @@ class Candidates:
         return any(not isinstance(r.body, MetadataRequest) for r in connection.in_flight)
 
     def waited_for(self) -> Address | None:
-        """Return a silent broker with unanswered requests other than metadata requests."""
+        """Return the address of a silent broker for which a refresh is due (see `unsettling`)."""
         found = None
         for connection in self._network.connections.values():
             if connection.ready and connection.suspect and self.unsettling(connection):
@@ -288,8 +287,8 @@ class Candidates:
     def _serves(self, connection: Connection, now: float) -> bool:
         """Return whether a coordinator's connection shows that its broker is alive.
 
-        A response there proves that for the suspicion time only: silence is normal while a join
-        waits.
+        Only a response within the suspicion time proves that: while JoinGroup waits, such a
+        connection is silent.
         """
         if connection.secondary or connection.purpose in (DATA, METADATA):
             return False

@@ -27,7 +27,7 @@ Epochs = dict[str, SeenEpochs | dict[int, tuple[bytes, int]]]
 """The topic id and the leader epoch that were seen last, by topic and partition."""
 NO_ID = bytes(16)
 UNKNOWN_TOPIC = frozenset((3, 100))
-"""UNKNOWN_TOPIC_OR_PARTITION and UNKNOWN_TOPIC_ID: the topic doesn't exist, or not any more."""
+"""UNKNOWN_TOPIC_OR_PARTITION and UNKNOWN_TOPIC_ID: the topic doesn't exist (any more)."""
 
 
 class Broker(NamedTuple):
@@ -78,7 +78,7 @@ class Topic:
     @property
     def uuid(self) -> str:
         """The topic id as text."""
-        from uuid import UUID  # imported here: most clients start without it
+        from uuid import UUID  # imported here, as most clients don't need it
 
         return str(UUID(bytes=self.topic_id))
 
@@ -115,10 +115,7 @@ class Cluster:
         self.leaderless = leaderless
         self._addresses = dict.fromkeys(self.brokers[i].address for i in sorted(self.brokers))
         self.asked: dict[str, Topic] = {}
-        """Topics that were looked up.
-
-        Each record looks up its topic, and a dict needs no Python call.
-        """
+        """Topics that were looked up, cached in a dict: `TopicMap.get` would be slow per record."""
 
     def with_id(self, cluster_id: str | None) -> Cluster:
         """Return the same snapshot with this cluster id."""
@@ -147,12 +144,12 @@ class Cluster:
         if found is None or not 0 <= partition < found.count:
             return None
         given = found.partitions
-        # This lookup needs no Python call.
+        # Faster than `given[partition]`, which calls a Python method.
         made = given.made if type(given) is Partitions else given
         there = None if made is None else made[partition]
         if there is None:
             there = given[partition]
-        return there if there.partition == partition else None  # a response may lack partitions
+        return there if there.partition == partition else None  # a response may omit some
 
     def leader(self, topic: str, partition: int) -> Broker | None:
         """Return the broker that leads a partition, if both are known."""
@@ -176,7 +173,7 @@ class Ready:
     def __init__(self) -> None:
         self.topics: dict[str, Topic] = {}
         self.changed: dict[str, Topic | None] = {}
-        """Those of them that differ from the snapshot; None for a topic to be removed."""
+        """The topics that differ from the snapshot; None for a topic to remove."""
         self.led = 0
         self.leaderless = 0
         self.before: tuple[int, int] = (0, 0)
@@ -196,7 +193,7 @@ class Ready:
 
 
 def is_possible(host: str, port: int) -> bool:
-    """Return whether a connection is possible; resolvers map a port of 70000 to another one."""
+    """Return whether an address is valid. Some resolvers truncate a port above 65535 silently."""
     return is_host(host) and 0 < port < 65536
 
 
@@ -211,14 +208,14 @@ def updated(
     left: Iterable[MetadataResponseTopic] | None = None,
     ready: Ready | None = None,
 ) -> Cluster:
-    """Return the snapshot after a response to a request for `asked` topics (None: all of them).
+    """Return the snapshot after a response to a request for `asked` topics (None: all topics).
 
-    Other topics are kept, or only those in `keep` if it is given. A leader epoch never decreases
-    (MD-17), also without topic ids (until `lower_epochs` accepts it). With another topic id epochs
-    start again (MD-16), and also if a topic without ids was missing in between. `epochs` has the
-    last epoch of each partition outside the snapshot, so that it survives a rebootstrap (R-RB-4).
-    If `ready` contains some of the topics, `left` contains the others. A broker with an impossible
-    address is left out.
+    Other topics are kept, or only the topics in `keep` if it is given. A leader epoch never
+    decreases (MD-17), unless `lower_epochs` accepts it for a topic without an id. If the topic id
+    changes, or if a topic without an id was missing in between, epochs start again (MD-16). The
+    newest epochs are in `epochs`, outside the snapshot, so that they survive a rebootstrap
+    (R-RB-4). `ready` contains topics that were compared already, `left` the other ones. Brokers
+    with an invalid address are left out.
     """
     brokers: Mapping[int, Broker] = {
         b.node_id: Broker(b.node_id, Address(b.host, b.port), b.rack)
@@ -248,7 +245,7 @@ def updated(
         if item.error_code in UNKNOWN_TOPIC:
             changes[name] = None
             if all(topic_id == NO_ID for topic_id, _ in seen_epochs(epochs, name).values()):
-                epochs.pop(name, None)  # with an id, a recreated topic would be recognized
+                epochs.pop(name, None)  # ids would show that a topic was recreated
         elif item.error_code and before is not None:
             changes[name] = before.refused(item.error_code)
         elif not item.error_code:
@@ -260,7 +257,7 @@ def updated(
     for name in set(asked or ()) - answered:
         changes[name] = None
     led, leaderless = (0, 0) if old is None or asked is None else (old.led, old.leaderless)
-    for name, topic_now in changes.items():  # only these can have changed
+    for name, topic_now in changes.items():  # adjust the numbers by the changes
         for topic_, sign in ((known.get(name), -1), (topic_now, 1)):
             if topic_ is not None:
                 led += sign * (len(topic_.partitions) - topic_.leaderless)
@@ -306,7 +303,7 @@ def topic_of(item: MetadataResponseTopic, before: Topic | None, epochs: Epochs) 
 
 
 def _checked(item: MetadataResponseTopic, before: Topic | None, epochs: Epochs) -> Topic:
-    """Return the topic of a partly outdated response: each partition's newer state is kept."""
+    """Return the topic of a partly outdated response, with the newer state of each partition."""
     seen = seen_epochs(epochs, item.name or "")
     epochs[item.name or ""] = seen
     partitions = []
@@ -316,7 +313,7 @@ def _checked(item: MetadataResponseTopic, before: Topic | None, epochs: Epochs) 
         known_id, known_epoch = seen.get(index, (NO_ID, -1))
         anew = known_id != item.topic_id and NO_ID not in (known_id, item.topic_id)
         if not anew and 0 <= p.leader_epoch < known_epoch:
-            # After a rebootstrap there is no known leader to keep: no leader is better than a stale
+            # After a rebootstrap no newer leader is known; no leader is better than an outdated
             # one.
             partitions.append(kept.get(index) or Partition(index, -1, known_epoch, error=5))
             continue
@@ -330,10 +327,10 @@ def _checked(item: MetadataResponseTopic, before: Topic | None, epochs: Epochs) 
 def brings_progress(old: Cluster, new: Cluster, asked: Iterable[str]) -> bool:
     """Return whether a response has news about the requested topics.
 
-    News are a new partition, a higher epoch, another topic id (B 1.3 of the rules, as in Java), or
-    without epochs another leader. In-sync replicas, racks and the like change while a client waits
-    for a leader, and are no reason for ten requests per second. If no topic was requested, the
-    brokers are compared.
+    News are a new partition, a higher epoch, another topic id (B 1.3 of the rules, as in Java) or,
+    without epochs, another leader. Changes of replicas or racks don't count: they would cause ten
+    requests per second while a client waits for a leader. If no topic was requested, the brokers
+    are compared.
     """
     none = True
     for name in asked:
@@ -384,7 +381,7 @@ def with_leader(
 
 
 def without_leaders(cluster: Cluster, stale: Mapping[str, Container[int]]) -> Cluster:
-    """Return the snapshot without the leaders of these partitions, as their epochs are outdated."""
+    """Return the snapshot without the leaders of these partitions, whose epochs are outdated."""
     changes: dict[str, Topic | None] = {}
     led, leaderless = cluster.led, cluster.leaderless
     for name, numbers in stale.items():
@@ -425,7 +422,7 @@ def to_hint(cluster: Cluster) -> dict[str, Any]:
 
 
 def checked_hint(name: str, hint: Any) -> Mapping[str, Any] | None:
-    """Validate a result of `to_hint` that a user passes; return None for an empty one."""
+    """Validate a hint (see `to_hint`) that a user passes; return None if it is empty."""
     if hint is None or (isinstance(hint, Mapping) and not hint):
         return None
     try:
@@ -437,7 +434,7 @@ def checked_hint(name: str, hint: Any) -> Mapping[str, Any] | None:
 
 
 def from_hint(hint: Mapping[str, Any], now: float) -> Cluster:
-    """Return the snapshot for the plain data that `to_hint` returned."""
+    """Create a snapshot from the plain data that `to_hint` returned."""
     brokers = {i: Broker(i, Address(host, port)) for i, host, port in hint["brokers"]}
     topics = {
         name: Topic(

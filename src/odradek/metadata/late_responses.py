@@ -23,40 +23,40 @@ from odradek.network.connection import PROBE
 from odradek.network.network_client import NetworkClient
 
 ENOUGH = 2
-"""Maximum number of brokers to ask: one, and another while the first is silent."""
+"""Maximum number of brokers to ask: another one only while the first is silent."""
 ADDRESS_CHECK_S = 3.0
 """Seconds after which the client checks again whether the address of a slow broker is alive.
 
-The next proof must arrive before the last one is too old.
+So the next check ends before the last response is too old (`RECENT_RESPONSE_S`).
 """
 
 
 class LateResponses:
-    """Metadata requests in flight after which another broker was asked."""
+    """Late metadata requests: still in flight when the client asked another broker."""
 
     def __init__(self, network: NetworkClient, candidates: Candidates) -> None:
         self._network = network
         self._candidates = candidates
         self.asked: list[PendingRequest] = []
         self.added = 0
-        """Number of such requests since the client started."""
+        """Number of late requests since the client started."""
 
     def add(self, asked: PendingRequest) -> None:
-        """Add a request after which another broker is asked; its response still counts."""
+        """Add a late request; its response is still used."""
         self.asked.append(asked)
         self.added += 1
 
     def clear(self) -> None:
-        """Reset everything after a good response."""
+        """Drop all late requests, because a good response arrived."""
         self.asked.clear()
 
     def forget_failures(self) -> bool:
-        """Drop requests that failed; return whether a response has arrived."""
+        """Drop requests that failed; return whether a response to another one has arrived."""
         self.asked = [a for a in self.asked if not (a.reply.done and a.reply.error)]
         return any(a.reply.done for a in self.asked)
 
     def take(self) -> list[PendingRequest]:
-        """Remove and return the requests that have ended, with a response or without."""
+        """Remove and return the requests that have a response or have failed."""
         if not self.asked:
             return self.asked
         ended = [a for a in self.asked if a.reply.done]
@@ -65,7 +65,7 @@ class LateResponses:
         return ended
 
     def only_slow(self, now: float) -> bool:
-        """Return whether enough brokers were asked and at least one of them is alive."""
+        """Return whether to wait: enough brokers were asked, and one of them is slow but alive."""
         slow = self._slow()
         return len(slow) >= ENOUGH and any(
             self._candidates.lives(other, now)
@@ -74,7 +74,7 @@ class LateResponses:
         )
 
     def _slow(self) -> list[PendingRequest]:
-        """Return the requests that don't wait for another request on their connection."""
+        """Return the silent requests that don't wait for another request of their connection."""
         return [a for a in self.asked if a.connection.suspect and a.first]
 
     def arriving(self, now: float) -> list[Address]:
@@ -84,7 +84,7 @@ class LateResponses:
     def prove(self, now: float) -> float:
         """Check whether silent addresses still accept connections; return when to check again.
 
-        A connection that was opened for this is closed at once.
+        Close a connection that was opened for this check as soon as it is ready.
         """
         look_at = math.inf
         for asked in self._slow():
@@ -100,7 +100,7 @@ class LateResponses:
             else:
                 due = now
             if connection.record.dialling:
-                continue  # an attempt for any purpose shows the same; `changed` reports its result
+                continue  # a pending attempt for another purpose is as good
             due = max(
                 due,
                 self._network.next_dial_at(

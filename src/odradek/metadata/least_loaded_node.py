@@ -33,10 +33,10 @@ class Candidate(NamedTuple):
     connection: Connection
     suspect: bool
     young_until: float
-    """Until then, the round waits for this pending connection attempt."""
+    """The round waits for this pending connection attempt until this time."""
     bootstrap: bool = False
     older: bool = False
-    """Whether its last response was older than a known epoch: ask others first (R-ID-4)."""
+    """Whether its last response had an outdated epoch, so that others are asked first (R-ID-4)."""
 
     @property
     def answering(self) -> bool:
@@ -60,10 +60,10 @@ def choose(
 ) -> Choice:
     """Choose among candidates that haven't failed in this round.
 
-    Connected and idle ones come first, least recently used first; then the connected one with the
-    fewest requests in flight; then one that is connecting, while its attempt is young; then the
-    address that `whom` returns. No connection is opened while a connected broker can answer; a
-    broker whose last response was outdated is the last resort.
+    The order is: the connected broker with the fewest requests in flight (of several, the least
+    recently used); a recent connection attempt, which the round waits for; the address to connect
+    to that `whom` returns; a connected broker whose last response was outdated. No connection is
+    opened while a connected broker can answer.
     """
     usable: list[Candidate] = []
     older: list[Candidate] = []

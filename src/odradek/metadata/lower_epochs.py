@@ -15,12 +15,12 @@ from odradek.metadata.cluster import NO_ID
 from odradek.protocol.messages.metadata import MetadataResponseTopic
 
 ANSWERS = 5
-"""Number of responses in a row with a lower epoch, each after another error of the known leader."""
+"""Required number of responses with a lower epoch, each after a new error of the leader."""
 SECONDS = 10.0
-"""Seconds over which these responses must arrive.
+"""Minimum number of seconds from the first of these responses to the last.
 
-Within them, outdated brokers are found out: KRaft's controllers fence a broker that is cut off
-after 9 s (broker.session.timeout.ms), and the responses of other brokers don't name it any more.
+It is longer than the time after which KRaft's controllers fence a broker that is cut off (9 s,
+broker.session.timeout.ms) and other brokers' responses don't name it any more.
 """
 
 
@@ -30,7 +30,7 @@ class LowerEpochs:
     def __init__(self) -> None:
         self._refused: dict[str, set[int]] = {}
         self._doubts: dict[str, tuple[int, float, float]] = {}
-        """By topic: the number of such responses, and the times of the first and the last one."""
+        """By topic: the number of responses with a lower epoch, the first and the last time."""
 
     def refused(self, topic: str, partition: int) -> None:
         """Note that the known leader refused a request for a partition."""
@@ -42,7 +42,7 @@ class LowerEpochs:
         self._doubts.pop(topic, None)
 
     def forget_those(self, topics: Iterable[str]) -> None:
-        """Forget many topics; this is cheap if there is no evidence at all."""
+        """Forget many topics; this is cheap if nothing is noted about any topic."""
         if self._refused or self._doubts:
             for topic in topics:
                 self.forget(topic)
@@ -57,8 +57,8 @@ class LowerEpochs:
     ) -> bool:
         """Check a response about a topic; return whether its lower epochs are accepted now.
 
-        `leaders` are the known ones, `brokers` those in the response: a leader that left the
-        cluster can't refuse requests any more.
+        `leaders` are the known leaders, `brokers` the brokers in the response: a leader that isn't
+        among them has left the cluster, which counts like an error from it.
         """
         name = item.name or ""
         refused = self._refused.pop(name, ())
@@ -74,7 +74,7 @@ class LowerEpochs:
             self._doubts.pop(name, None)
             return False
         if not against:
-            # Requested because of its age or for other topics: no evidence about the leader.
+            # No error of the leader since the last response, so this one counts for nothing.
             return False
         count, first, last = self._doubts.get(name, (0, now, now))
         if now - last > SECONDS:

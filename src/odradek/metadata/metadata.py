@@ -41,7 +41,7 @@ from odradek.protocol.packed_metadata import PackedPartitions
 logger = logging.getLogger("odradek.metadata")
 
 DENYING = (NotLeaderOrFollowerError, ReplicaNotAvailableError)
-"""Errors of a broker that isn't the leader; before Kafka 2.6, the latter one."""
+"""Errors of a broker that isn't the leader; ReplicaNotAvailable is from before Kafka 2.6."""
 
 
 class Metadata:
@@ -56,17 +56,17 @@ class Metadata:
         rng: Rng,
         clock: Callable[[], float],
     ) -> None:
-        """Set `clock`, which returns the engine's time; it is used to note when topics are used."""
+        """Set `clock`, which returns the engine's time and is used for the last use of topics."""
         self.snapshot: Cluster | None = None
         self.cluster_id: str | None = None
         """Known cluster id; outside the snapshot, so that a rebootstrap can check it (R-RB-5)."""
         self.topics: dict[str, float] = {}
         """Topics in use, and the time of their last use; refreshes request only these (R-MD-7)."""
         self.held_by: list[Callable[[], Iterable[str]]] = []
-        """Functions that return topics in use, whenever these were last requested."""
+        """Functions that return topics in use even if their last use was long ago."""
         self.on_forgotten: list[Callable[[str], object]] = []
         self.on_denied: list[Callable[[TopicPartition, Address], object]] = []
-        """Called with a partition, and the address of a broker that denied being its leader."""
+        """Called with a partition and the address of a broker that answered it isn't the leader."""
         self.topic_errors: dict[str, int] = {}
         self.changed = Signal()
         self.wanted = Signal()
@@ -82,7 +82,7 @@ class Metadata:
         self._epochs: Epochs = {}
         self._lower = LowerEpochs()
         self.heard = ReportedEpochs()
-        """Epochs above those that metadata has shown."""
+        """Epochs that are newer than those in metadata."""
         self._answered_by: Address | None = None
         self._asked = 0
         self._sent = 0
@@ -123,7 +123,7 @@ class Metadata:
         if at is not None and not hinted and isinstance(error, DENYING):
             for told in self.on_denied:
                 told(partition, at)
-        # The leader doesn't know the epoch yet, or never will, because its topic was recreated.
+        # UnknownLeaderEpoch: the leader is outdated, or the topic was recreated.
         wanted = error.refresh_metadata or isinstance(error, UnknownLeaderEpochError)
         if wanted and not hinted:
             self.request(f"{partition}: {type(error).__name__}")
@@ -131,8 +131,8 @@ class Metadata:
     def want(self, topics: Iterable[str]) -> None:
         """Add topics in use.
 
-        New ones are fetched at once (MD-09); one that was requested before and doesn't exist is
-        requested again with the spacing of all refreshes.
+        New topics are requested at once (MD-09). A topic that was requested before and doesn't
+        exist is requested again with the next refresh.
         """
         now = self._clock()
         for name in topics:
@@ -153,7 +153,7 @@ class Metadata:
     def use(self, topic: str, now: float) -> None:
         """Note that a known topic is used.
 
-        Any thread may call this, with its own time: the engine's time may be that of an old step.
+        Any thread may call this. It passes the time, because the engine's time may be old.
         """
         self.topics[topic] = now
 
@@ -166,7 +166,7 @@ class Metadata:
             self._lower.forget(name)
             self.heard.forget(name)
             if self.snapshot is None or name not in self.snapshot.topics:
-                self._left(name)  # a topic in the snapshot is forgotten when it leaves that
+                self._left(name)  # otherwise forgotten when it leaves the snapshot
 
     def _left(self, name: str) -> None:
         """Forget a topic that is neither in use nor in the snapshot."""
@@ -188,7 +188,7 @@ class Metadata:
         self.forget_topics([name for name in idle if self.topics[name] <= latest])
 
     def start_from(self, snapshot: Cluster, now: float) -> None:
-        """Begin with the snapshot of another process."""
+        """Start from the snapshot of another process instead of a metadata request."""
         self.snapshot, self._looked = snapshot, None
         self.cluster_id = self.cluster_id or snapshot.cluster_id
         self.refreshed_at = now
@@ -224,16 +224,15 @@ class Metadata:
     def due_at(self) -> float:
         """Return the earliest time at which the next refresh is due and allowed."""
         if self._new_topics and self.snapshot is not None:
-            # At once (MD-09). But if the last refresh fetched several new topics, many callers
-            # request topics, and the usual spacing collects those of the next moment in one request
-            # (R-MD-4).
+            # At once (MD-09). But if the last refresh was for several new topics, more will follow,
+            # and the usual spacing collects them in one request (R-MD-4).
             return self.allowed_at if self._crowd else -math.inf
         if self.snapshot is None or self.requested:
             return self.allowed_at
         return max(self.allowed_at, (self.refreshed_at or 0.0) + self._max_age)
 
     def next_topics(self, *, full: bool = False) -> tuple[list[str], bool]:
-        """Return the topics to request now, and whether these are only the new ones."""
+        """Return the topics to request now, and whether they are only the new topics."""
         partial = bool(self._new_topics) and not self.requested and self.snapshot is not None
         partial = partial and not full
         if not partial:
@@ -248,8 +247,7 @@ class Metadata:
         Returns its serial number, which `apply` receives with the response.
         """
         if not self.requested or self._clock() > self.allowed_at + self._retry.maximum:
-            # For new topics, because of age, or after a while without requests: the spacing starts
-            # over.
+            # The refresh isn't a repeated one, so the spacing starts from the shortest again.
             self._equivalent = 0
         self.in_flight_topics = frozenset(topics)
         for name in topics:
@@ -288,9 +286,9 @@ class Metadata:
         serial: int,
         at: Address | None = None,
     ) -> Cluster:
-        """Apply a good response of the broker `at` an address.
+        """Apply a good response of the broker at address `at`.
 
-        `fresh` drops the old snapshot first (rebootstrap).
+        With `fresh`, the old snapshot is dropped first (rebootstrap).
         """
         old = None if fresh else self.snapshot
         names = list(asked)
@@ -306,14 +304,14 @@ class Metadata:
         snapshot = updated(
             old, response, names, self._epochs, now, keep=keep, left=left, ready=ready
         )
-        if not snapshot.cluster_id:  # R-RB-5: a response without an id changes nothing
+        if not snapshot.cluster_id:  # keep the known id (R-RB-5)
             snapshot = snapshot.with_id(self.cluster_id)
         self._answered_by = at
         if self.heard:
             snapshot = self.heard.checked(snapshot, at, names, now)
         self.in_flight_topics = None
         self._done = max(self._done, serial)
-        # Also those that a silent request should have fetched, and which are known now (R-RB-9).
+        # Some may have been added again when an earlier request became late (R-RB-9).
         for name in names:
             self._new_topics.pop(name, None)
         for name in self.topic_errors.keys() & ready.topics.keys():
@@ -333,7 +331,7 @@ class Metadata:
             if isinstance(item.partitions, PackedPartitions):
                 item.partitions.forget_compared()
         self._equivalent = 0 if progress else self._equivalent + 1
-        # Rule B 1.3: at least the base backoff between refreshes, more while responses have no
+        # Rule B 1.3: wait at least the base backoff between refreshes, longer if responses have no
         # news. The jitter is drawn once per response (R-BO-3).
         self.allowed_at = now + self._retry.delay(max(0, self._equivalent - 1), self._rng)
         before, self.snapshot = self.snapshot, snapshot
@@ -423,7 +421,7 @@ class Metadata:
         return True
 
     def forget(self) -> None:
-        """Drop the snapshot (R-RB-4); the cluster id, the topics and the epochs are kept."""
+        """Drop the snapshot (R-RB-4), but keep the cluster id, the topics and the epochs."""
         before, self.snapshot, self._looked = self.snapshot, None, None
         self._drop_unused(before, Cluster())
         self.changed.notify()

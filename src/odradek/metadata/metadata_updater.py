@@ -48,11 +48,11 @@ ATTEMPTS_KEPT = 64
 CONNECT = "connect"
 """Value of `Attempt.what` for a connection attempt."""
 MAY_REFUSE = 4
-"""The first version of Metadata in which a request can forbid that topics are created (KIP-361)."""
+"""First version of Metadata in which a request can disable topic creation (KIP-361)."""
 WARNED_OF = 100
-"""Maximum number of brokers with impossible addresses that are named in warnings."""
+"""Maximum number of brokers with invalid addresses that are named in warnings."""
 SAME_OUTAGE = 60.0
-"""Seconds after the end of a rebootstrap in which it may turn out to have been useless."""
+"""If a rebootstrap is needed again within this number of seconds, it counts as the same one."""
 
 
 class MetadataUpdater:
@@ -105,7 +105,7 @@ class MetadataUpdater:
 
     @property
     def hedged(self) -> int:
-        """Number of requests after which another broker was asked, because no response had come."""
+        """Number of requests whose response was late, so that another broker was asked as well."""
         return self._late.added
 
     # Flow
@@ -125,7 +125,7 @@ class MetadataUpdater:
             now = yield from self._refresh(now)
 
     def _refresh(self, now: float) -> Flow[float]:
-        """Run rounds until one of them returns a response."""
+        """Run rounds until a good response arrives."""
         round_ = Round(self.rounds + 1)
         while True:
             self.rounds += 1
@@ -144,9 +144,9 @@ class MetadataUpdater:
             self.refusals.look(now, at)
             while now < min(at, self._trigger_at()) and self._forced is None:
                 if self._late.forget_failures():
-                    break  # a good response arrived after all
+                    break  # a late response arrived
                 waits = [self.metadata.wanted, *[a.reply for a in self._late.asked]]
-                # Before that, a connection that another component opened can be used.
+                # A connection that another component opens can be used earlier.
                 if at > until:
                     waits.append(self._network.changed)
                 now = yield Wait(tuple(waits), min(at, self._trigger_at()))
@@ -156,7 +156,7 @@ class MetadataUpdater:
     def _round(self, round_: Round, now: float) -> Flow[tuple[bool, float]]:
         """Ask one candidate after the other; return (True, now) after a good response."""
         while True:
-            while self._reads_on(round_, now):  # decode a part of a large response in each step
+            while self._reads_on(round_, now):  # each step decodes a part of a large response
                 now = yield Wait((), math.nextafter(now, math.inf))
             if self._take_answers(round_, now):
                 return True, now
@@ -193,7 +193,7 @@ class MetadataUpdater:
     # Requests
 
     def _choose(self, round_: Round, now: float) -> Choice | None:
-        """Choose the broker to ask next; None if all have failed, or only silent ones are left."""
+        """Choose the broker to ask next; None if all have failed or the others are silent."""
         if self._late.only_slow(now):
             return Choice(Action.NONE)
         rebootstrapping = self.current is not None
@@ -208,15 +208,15 @@ class MetadataUpdater:
         return None if not acts and found.exhausted(some_failed=bool(round_.failed)) else choice
 
     def _metadata_only(self, only: bool) -> None:
-        """Hold back connections to leaders while no metadata is available (R-CS-8)."""
+        """Set whether connections to leaders must wait for metadata (R-CS-8)."""
         if self._network.dials.metadata_only(only):
             self._network.changed.notify()
 
     def _make_room(self, starts: list[Address], now: float) -> None:
-        """Replace a pending connection attempt by one to an untried bootstrap address.
+        """End a pending attempt if a bootstrap address wasn't tried in this outage.
 
-        Only addresses that weren't tried in this outage count, so that attempts to a dead cluster
-        aren't given up early.
+        Once all of them were tried, pending attempts keep their time: in a dead cluster, replacing
+        them would help nothing.
         """
         since = self.due_since if self.due_since is not None else now
         find = self._network.states.find
@@ -250,7 +250,7 @@ class MetadataUpdater:
     # Responses
 
     def _reads_on(self, round_: Round, now: float) -> bool:
-        """Continue to decode a large response; return whether some of it is left."""
+        """Decode the next part of a large response; return whether there was one."""
         waited_for = [] if round_.asked is None else [round_.asked]
         for asked in (*waited_for, *self._late.asked):
             try:
@@ -276,8 +276,8 @@ class MetadataUpdater:
                 if self._take(round_, asked, now):
                     return True
             elif asked.connection.is_held(now) or self._takes_long(round_, asked, now):
-                # The request waits for a write that the broker holds, or its response is large and
-                # arrives slowly (R-TI-1): not a failure, but ask another broker.
+                # The request waits for a write that the broker holds, or its large response
+                # arrives slowly (R-TI-1). That is no failure, but another broker is asked.
                 round_.asks_no_more()
                 self._late.add(asked)
                 self.metadata.failed(late=True)
@@ -303,9 +303,9 @@ class MetadataUpdater:
         if now < asked.sent_at + SUSPECT_AFTER_S or asked.connection.suspect:
             return False
         if self._late.arriving(now):
-            return False  # two responses are on their way
+            return False  # another late response is on its way
         if asked.connection.last_received <= asked.sent_at:
-            return False  # the connection is silent: the network client reports that in this step
+            return False  # silent: the network client marks it as suspect
         rebootstrapping = self.current is not None
         return self._candidates.has_other(round_, asked, rebootstrapping=rebootstrapping)
 
@@ -315,7 +315,7 @@ class MetadataUpdater:
         if error is None:
             response = cast("MetadataResponse", asked.reply.result())
             error = self._refusal(response, asked, now)
-            if error is not None and round_.asked is None:  # otherwise a newer request is running
+            if error is not None and round_.asked is None:  # no newer request is running
                 self.metadata.failed()
         if error is not None:
             self._attempt_failed(round_, address, "metadata request", error, now)
@@ -328,8 +328,8 @@ class MetadataUpdater:
     def _too_large(self, error: AnswerTooLargeError, now: float) -> None:
         """Fail the waiting calls of a client without metadata, because the response is too large.
 
-        The broker works, so this is no outage; any broker's response would be as large, and a
-        rebootstrap wouldn't help.
+        The broker works, so this is no outage. A rebootstrap wouldn't help, because the response of
+        any broker would be as large.
         """
         self.due_since = now
         if self.metadata.snapshot is None:
@@ -344,7 +344,7 @@ class MetadataUpdater:
             if self._rebootstraps:
                 self._forced = f"{address} answered REBOOTSTRAP_REQUIRED"
             return RebootstrapRequiredError("the broker requires a rebootstrap")
-        # An error of any kind: other brokers are asked.
+        # After any other error, other brokers are asked.
         if response.error_code:
             return KafkaError(str(error_for(response.error_code)))
         if not response.brokers:
@@ -406,11 +406,11 @@ class MetadataUpdater:
             self._network.forget_addresses(known, now, self._config["metadata.max.idle.ms"])
 
     def _warn_of_addresses(self, response: MetadataResponse) -> None:
-        """Warn once of each broker with an address that can't be connected to."""
+        """Log a warning once for each broker with an invalid address."""
         for broker in response.brokers:
             named = broker.node_id, broker.host, broker.port
             if named not in self._warned_of and not is_possible(broker.host, broker.port):
-                if len(self._warned_of) >= WARNED_OF:  # a peer may name other addresses each time
+                if len(self._warned_of) >= WARNED_OF:  # limit the memory of the set
                     return
                 self._warned_of.add(named)
                 logger.warning(
@@ -422,9 +422,8 @@ class MetadataUpdater:
     def _close_unneeded(self, snapshot: Cluster, used: Connection, now: float) -> None:
         """Close connections to brokers outside the cluster, and those opened only for metadata.
 
-        A broker that is silent with open requests may only be slow; otherwise its cluster removes
-        it from the metadata after a while. Then callers needn't wait for `request.timeout.ms`:
-        their requests are retried at the new leaders.
+        If a broker is silent while requests are open, request another refresh: if the broker is
+        dead, metadata names new leaders before `request.timeout.ms` is over.
         """
         for connection, why in self._candidates.unneeded(snapshot, used):
             self._network.close(connection, now, why)
@@ -435,9 +434,7 @@ class MetadataUpdater:
     def _rebootstrapped(self, restarted: bool, used: Connection, now: float) -> None:
         current = cast("Rebootstrap", self.current)
         self.current = None
-        if current.end(
-            now, used.address
-        ):  # not if its brokers couldn't be reached and had to be asked again
+        if current.end(now, used.address):  # no second event for the same rebootstrap
             self._events.emit(
                 now,
                 "rebootstrapped",
@@ -466,7 +463,7 @@ class MetadataUpdater:
         text = f"{type(error).__name__}: {error}"
         shown = CONNECT if what == "dial" else what
         self.attempts.append(Attempt(address, shown, text, now))
-        large = isinstance(error, AnswerTooLargeError)  # the broker works
+        large = isinstance(error, AnswerTooLargeError)  # not a failure: the broker works
         if proves and not large:
             self._failed_in_a_row[address] = None
         if round_ is not None:
@@ -496,7 +493,7 @@ class MetadataUpdater:
             self._misled.led_right(connection.address)
         if isinstance(error, RebootstrapRequiredError) and self._rebootstraps:
             _, meant = self._meant_by(connection.address)
-            in_use = connection.ready_at < math.inf  # it has answered a later request
+            in_use = connection.ready_at < math.inf  # it was ready before
             began = self.history[-1].started if self.history else -math.inf
             if in_use or self._misled.starts_again(connection.address, meant, now - began):
                 self._forced = f"{connection.address} answered ApiVersions: REBOOTSTRAP_REQUIRED"
@@ -515,7 +512,7 @@ class MetadataUpdater:
         self.metadata.request(f"the {what} to {connection.address} {happened}")
 
     def _suspected(self, connection: Connection, now: float) -> None:
-        # Ask another broker, but don't count a failure: this one may only be slow.
+        # Ask another broker, but don't count a failure: the silent broker may only be slow.
         if connection.ready:
             self._candidates.silence.fell(connection.address, now - SUSPECT_AFTER_S)
         else:
@@ -529,8 +526,8 @@ class MetadataUpdater:
     def _meant_by(self, address: Address) -> tuple[str | None, int]:
         """Return the cluster and broker id to expect at an address of the cluster (R-RB-8).
 
-        Neither for a bootstrap address, which may lead to any broker, or if several brokers share
-        one address.
+        Return (None, -1) for a bootstrap address, which may lead to any broker, and if several
+        brokers share the address.
         """
         snapshot = self.metadata.snapshot
         if snapshot is None or snapshot.cluster_id is None or address in self.bootstrap:
@@ -562,7 +559,7 @@ class MetadataUpdater:
                 if connection.ready and not connection.secondary:
                     break
             else:
-                return  # no change could have helped
+                return  # still unavailable
         why_not = self._candidates.why_unavailable(snapshot, self._failed_in_a_row, now)
         if why_not is None:
             self.unavailable_since = None
@@ -570,7 +567,7 @@ class MetadataUpdater:
             self.unavailable_since = now
         if why_not is not None and self._rebootstraps and self.current is None:
             self._begin(why_not, now)
-            for address in self.bootstrap:  # they join this round, even if one failed as a broker
+            for address in self.bootstrap:  # try it again in this round
                 round_.failed.pop(address, None)
 
     def _begin(self, why: str, now: float, *, forced: bool = False) -> None:
@@ -590,8 +587,8 @@ class MetadataUpdater:
     def _goes_on(self, last: Rebootstrap, known: list[Address], now: float) -> bool:
         """Return whether the outage of the last rebootstrap continues (R-RB-4: it counts once).
 
-        It does if a bootstrap address answered but none of the brokers that it named was ever
-        reached, as with advertised addresses that are unreachable from this machine.
+        It continues if a bootstrap address answered but no broker in its response was reached since
+        then, as with advertised addresses that are unreachable from this machine.
         """
         if last.ended is None or now > last.ended + SAME_OUTAGE:
             return False
@@ -599,7 +596,7 @@ class MetadataUpdater:
         return not any(states.state(a).proved_at > last.ended for a in known)
 
     def _forget(self, round_: Round, now: float) -> None:
-        """Drop the snapshot, unless the trigger waits for a better response (R-RB-4)."""
+        """Drop the snapshot and all connections, and restart this round (R-RB-4)."""
         if round_.asked is not None:
             self.metadata.failed()
         self.metadata.forget()

@@ -46,31 +46,29 @@ AFTER = 3.0
 Elections take a while in a busy cluster, and many clients would reconnect at the same moment.
 """
 MAX_GAP_S = 5.0
-"""Maximum number of seconds between two errors in a row.
-
-`BACKOFFS` of the longest backoffs, if those are longer.
-"""
+"""Maximum number of seconds between two errors in a row, unless `BACKOFFS` is longer."""
 BACKOFFS = 3.0
+"""The same maximum, as a multiple of the client's longest retry backoff."""
 RECONNECT_WAITS = ExponentialBackoff(1.0, 10.0)
 """Seconds between two reconnects of an address, by the number of earlier ones."""
 FORGOTTEN = 60.0
 """Seconds without an error after which earlier reconnects don't count any more."""
 DRAIN_TIMEOUT_S = 0.5
-"""Seconds without new requests on a connection that waits for responses before it is closed."""
+"""Seconds without new requests on a connection that is closed after its last response."""
 KEPT = frozenset((ProduceRequest.API_KEY, MetadataRequest.API_KEY))
 """Requests that must be answered before the connection is closed."""
 
 
 class Denied(NamedTuple):
-    """The role that a connection's broker denies; one partition or coordinator is enough."""
+    """A role that a connection's broker denies; only one role per connection is tracked."""
 
     thing: Hashable
     """The partition, or the coordinator's name."""
     named: Hashable
-    """The leader or coordinator according to the cluster."""
+    """Id and epoch of the leader in the metadata, or the id of the coordinator."""
     times: int
     counts_from: int
-    """Number of the metadata response from which on errors count."""
+    """Errors count again after the metadata response with this number."""
     since: float
     at: float
 
@@ -81,7 +79,7 @@ class NotLeaderErrors:
     def __init__(
         self, client: str, network: NetworkClient, metadata: Metadata, rng: Rng, backoff: float
     ) -> None:
-        """`client`: the client's name; `backoff`: maximum number of seconds between its retries."""
+        """Set `client`, the name in messages, and `backoff`, the longest retry backoff in s."""
         self._client = client
         self._network, self._metadata, self._rng = network, metadata, rng
         self._in_a_row = max(MAX_GAP_S, BACKOFFS * backoff)
@@ -91,7 +89,7 @@ class NotLeaderErrors:
         network.on_lost.append(self._lost)
 
     def leading(self, partition: TopicPartition, address: Address) -> None:
-        """Note that the broker at this address doesn't lead a partition."""
+        """Note that the broker at an address answered that it doesn't lead a partition."""
         metadata = self._metadata
         connection = self._network.connection(address)
         if connection is None or metadata.snapshot is None:
@@ -105,11 +103,10 @@ class NotLeaderErrors:
     def denied(
         self, connection: Connection, thing: Hashable, named: Hashable, answered: int, after: int
     ) -> None:
-        """Note that the broker on a connection isn't the one that is `named` for a role.
+        """Note that a broker denied the role `thing`, for which the cluster names `named`.
 
-        `answered` is the number of responses that have named it so far, `after` the number of the
-        first response that will be requested after this; both are 0 if the caller looks the broker
-        up each time.
+        `answered` is the number of the last metadata response, `after` the number of the next
+        refresh; both are 0 if the caller looks the broker up each time.
         """
         if connection.ended or connection.secondary:
             return
@@ -129,10 +126,10 @@ class NotLeaderErrors:
     def _dial_anew(self, connection: Connection, denied: Denied, now: float) -> None:
         place = connection.address, connection.purpose
         ends, not_before = self._ends.get(place, (0, -math.inf))
-        if now < not_before:  # a later denial checks again
+        if now < not_before:  # the next error checks again
             return
         if any(r.body.API_KEY in KEPT for r in connection.in_flight):
-            connection.rest(now + DRAIN_TIMEOUT_S)  # a busy producer would never stop sending
+            connection.rest(now + DRAIN_TIMEOUT_S)  # no new requests, so that it becomes idle
             return
         if now > not_before + FORGOTTEN:
             ends = 0

@@ -27,12 +27,12 @@ class Partition(NamedTuple):
 
 
 def term(partition: Partition) -> int:
-    """Return the leader's epoch; without one, a negative number that differs for each leader."""
+    """Return the leader's epoch; if it has none, a negative number that identifies the leader."""
     return partition.leader_epoch if partition.leader_epoch >= 0 else -2 - partition.leader
 
 
 def made_of(p: MetadataResponsePartition) -> Partition:
-    """Return the state of a partition from its item in a response."""
+    """Create a partition from its item in a response."""
     return Partition(
         p.partition_index,
         p.leader_id if p.error_code == 0 or p.leader_id >= 0 else -1,
@@ -63,7 +63,7 @@ class Partitions(Sequence[Partition]):
     @overload
     def __getitem__(self, at: slice) -> tuple[Partition, ...]: ...
     def __getitem__(self, at: int | slice) -> Any:
-        """One partition, or some."""
+        """Return one partition, or a tuple of partitions for a slice."""
         if isinstance(at, slice):
             return tuple(self[n] for n in range(len(self.packed))[at])
         made = self.made
@@ -106,9 +106,9 @@ class SeenEpochs:
 def no_epoch_is_lower(
     seen: SeenEpochs | dict[int, tuple[bytes, int]], topic_id: bytes, new: PackedPartitions
 ) -> bool:
-    """Return whether a response has all seen partitions, none with a lower epoch.
+    """Return whether a response has all seen partitions, and none has a lower epoch.
 
-    Also returns False if the response has another form: then the caller compares each partition.
+    False may also mean that partitions must be compared one by one (`numbered` is false).
     """
     if not new.numbered:
         return False
@@ -122,13 +122,13 @@ def no_epoch_is_lower(
 
 
 def brings_news(old: Sequence[Partition], new: Sequence[Partition]) -> bool:
-    """Return whether a partition is new, an epoch higher, or without epochs a leader different."""
+    """Return whether a partition is new, or has a higher epoch or (without epochs) a new leader."""
     if len(old) != len(new):
         return True
     if isinstance(old, Partitions) and isinstance(new, Partitions):
         if old.packed.numbered and new.packed.numbered:
             return new.packed.compare(old.packed)[1]
-    elif isinstance(new, Partitions) and new.packed.numbered:  # without creating an object for each
+    elif isinstance(new, Partitions) and new.packed.numbered:  # creates no Partition objects
         pairs = zip(old, new.packed.epochs(), strict=True)
         return any(p.partition != n or epoch > p.leader_epoch for n, (p, epoch) in enumerate(pairs))
     for p, q in zip(old, new, strict=True):

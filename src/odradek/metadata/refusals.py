@@ -18,20 +18,19 @@ from odradek.common.types import Address
 from odradek.network.network_client import NetworkClient
 
 GRACE = 1.0
-"""Seconds in which a round may find a broker that accepts the client."""
+"""Seconds for which a round tries other brokers, after the first refusal."""
 RECENT = 10.0
-"""Seconds before the first refusal in which a failure of another address counts as the same
-problem."""
+"""Failures up to this many seconds before the first refusal count as the same problem."""
 WEAK = (NotKafkaError, PlaintextPortError)
-"""Errors of other servers at an address.
+"""Errors that mean that another server uses the address.
 
-If the cluster accepted this client before the outage, they prove nothing unless all addresses have
-them, since addresses are recycled.
+Addresses are recycled. So if the cluster accepted this client before the outage, these errors only
+count if all addresses have them.
 """
 
 
 class Refusal(NamedTuple):
-    """An error that applies to all calls until the next attempt begins."""
+    """An error that all calls raise until the next attempt begins."""
 
     error: KafkaError
     until: float
@@ -67,11 +66,11 @@ class Refusals:
 
     @property
     def due_at(self) -> float:
-        """When to check for a refusal, even if the round isn't over."""
+        """Time at which to check for a refusal although the round continues; infinite if none."""
         return self._since + GRACE
 
     def look(self, now: float, until: float | None = None) -> None:
-        """Check whether a refusal applies; `until`: when the round after this one begins."""
+        """Check whether a refusal applies; `until`: start of the next round, if this one failed."""
         if self._since == math.inf or (until is None and now < self.due_at):
             return
         states, since = self._network.states, self._since
@@ -95,7 +94,7 @@ class Refusals:
         return last.error
 
     def latest(self) -> KafkaError | None:
-        """Return the latest refusal that still applies: the cause of a timeout."""
+        """Return a refusal of an address that hasn't answered since, as the cause of a timeout."""
         for state in self._network.states.all():
             error = state.last_error
             if state.failures and isinstance(error, KafkaError) and error.sticky:
@@ -107,16 +106,15 @@ class Refusals:
         return self._network.states.proved_anywhere
 
     def _connected(self) -> bool:
-        # A copy, because a call that begins reads this from its own thread, beside the host's
-        # thread.
+        # A copy, because the caller's thread reads this while the host's thread may change it.
         connections = tuple(self._network.connections.values())
         return any(c.ready and not c.secondary for c in connections)
 
     def _decisive(self, noted: Mapping[Address, KafkaError], since: float) -> KafkaError | None:
-        """Return the error that decides for all addresses, if there is one.
+        """Return the error that applies to all calls; None if the client should wait.
 
         A client that was accepted before waits for addresses that are only unreachable, unless more
-        than half of the addresses refuse it: a single one may belong to another cluster by now.
+        than half of the addresses refuse it: one address may belong to another cluster by now.
         """
         strong = [e for e in noted.values() if not isinstance(e, WEAK)]
         if self.got_in():

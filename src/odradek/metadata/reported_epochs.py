@@ -45,13 +45,13 @@ class ReportedEpoch:
         self.since = since
         self.answers = 0
         self.said: dict[Address, int] = {}
-        """Older epochs that brokers reported last, by address."""
+        """The last older epoch that each broker reported, by address."""
         self.believed = believed
-        """Whether the lower epoch is accepted, because this one belongs to a deleted topic."""
+        """Whether metadata's lower epoch is accepted, because this one is of a deleted topic."""
         self.told = False
 
     def why(self) -> str:
-        """Return why the partition waits."""
+        """Return why the partition waits, as a text for users."""
         of = " and ".join(map(str, self.said))
         epochs = " and ".join(map(str, dict.fromkeys(self.said.values())))
         older = f"metadata of {of} is older (epoch {epochs})" if of else "metadata is older"
@@ -59,7 +59,7 @@ class ReportedEpoch:
 
 
 class ReportedEpochs:
-    """The epochs of one client's partitions that metadata hasn't shown yet."""
+    """Epochs of one client's partitions that are newer than metadata."""
 
     def __init__(self) -> None:
         self._topics: dict[str, dict[int, ReportedEpoch]] = {}
@@ -79,7 +79,7 @@ class ReportedEpochs:
         return True
 
     def accept(self, topic: str, epochs: Mapping[int, tuple[bytes, int]]) -> None:
-        """Accept lower epochs, because the topic of the known ones is gone."""
+        """Accept lower epochs than these, because their topic was deleted and recreated."""
         heard = self._topics.setdefault(topic, {})
         for number, (topic_id, epoch) in epochs.items():
             heard[number] = ReportedEpoch(epoch, topic_id, 0.0, believed=True)
@@ -106,10 +106,10 @@ class ReportedEpochs:
         answered: Collection[str] | None,
         now: float,
     ) -> Cluster:
-        """Return the snapshot without the leaders that are older than a known epoch.
+        """Return the snapshot without the leaders whose epoch is older than a known one.
 
-        `at`: the address that sent it; `answered`: the topics of this response (None: there was no
-        request, an existing snapshot is checked again).
+        `at` is the address that sent the response, `answered` its topics; None if there was no new
+        response and an existing snapshot is checked again.
         """
         stale: dict[str, set[int]] = {}
         for name, number, heard in list(self._all()):

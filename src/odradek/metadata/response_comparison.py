@@ -31,7 +31,7 @@ class ResponseComparison:
 
     @classmethod
     def at_nothing(cls, answer: MetadataResponse) -> ResponseComparison:
-        """Return a comparison that has not begun: all of the response is left."""
+        """Return a comparison in which no topic of the response was compared yet."""
         looked = cls(answer)
         looked.left = answer.topics
         return looked
@@ -77,9 +77,9 @@ class ResponseComparison:
             )
 
     def is_all_of(self, answer: MetadataResponse, asked: Container[str]) -> bool:
-        """Return whether a response can be applied with this result.
+        """Return whether this result covers the whole response, so that `apply` can use it.
 
-        It can if it was read to the end, and contains each topic once and only requested ones.
+        Each topic must occur once, and all compared topics must have been requested.
         """
         if answer is not self.answer or not self._done == len(self._names) == len(answer.topics):
             return False

@@ -40,17 +40,17 @@ class PendingRequest:
 
     @property
     def first(self) -> bool:
-        """Whether its connection waits for no other response before, except for metadata."""
+        """Whether the oldest unanswered request of its connection is a metadata request."""
         head = self.connection.in_flight.head
         return head is not None and isinstance(head.body, MetadataRequest)
 
     def is_on_its_way(self, now: float) -> bool:
-        """Return whether its response only takes long: the connection isn't silent or held."""
+        """Return whether its response may arrive soon: the connection isn't silent or held."""
         connection = self.connection
         return not (self.reply.done or connection.suspect or connection.is_held(now))
 
     def read_on(self) -> MetadataResponse | None:
-        """Decode the next part of a response; return the response once it is complete, else None.
+        """Decode the next part of a large response; return it, or None if nothing was left.
 
         Raises MalformedMessageError if it can't be decoded.
         """
@@ -63,7 +63,7 @@ class PendingRequest:
         return answer
 
     def failed(self, error: KafkaError) -> None:
-        """Set the error because of which the response can't be used."""
+        """Replace the response by an error, because it can't be used."""
         self.reply = Completion()
         self.reply.fail(error)
 
@@ -78,20 +78,20 @@ class Round:
         self.failed: dict[Address, None] = {}
         self.dialled: list[Connection] = []
         self.known: list[Address] | None = None
-        """During a rebootstrap: known brokers that take part, in the snapshot's order.
+        """In a rebootstrap: the unconnected known brokers to try, in the snapshot's order.
 
-        The bootstrap addresses and the connected brokers take part as well.
+        The bootstrap addresses and the connected brokers are tried as well.
         """
         self.asked: PendingRequest | None = None
 
     def asks(self, request: PendingRequest) -> None:
-        """Note that a request was sent and is waited for."""
+        """Note that a request was sent and that the round waits for its response."""
         self.asked = request
 
     def asks_no_more(self) -> None:
-        """Stop waiting for the request: it has ended, or another broker is asked now."""
+        """Stop waiting for the request, because it has ended or another broker is asked."""
         self.asked = None
 
     def keep_to(self, known: list[Address]) -> None:
-        """Let these known brokers take part until the round ends."""
+        """Try these known brokers until the round ends."""
         self.known = known

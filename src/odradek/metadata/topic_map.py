@@ -19,14 +19,14 @@ D = TypeVar("D")
 
 
 class TopicMap(Mapping[str, T], Generic[T]):
-    """An immutable mapping with cheap successors."""
+    """An immutable mapping from which changed copies are created cheaply."""
 
     __slots__ = ("__weakref__", "_changed", "_drift", "_next", "_shared")
 
     def __init__(self, topics: Mapping[str, T]) -> None:
         self._shared = dict(topics)
         self._changed: dict[str, T | None] | None = None
-        """Entries that the successor changed, as they are in this map (None: missing here)."""
+        """This map's entries that the successor changed (None: missing in this map)."""
         self._next: TopicMap[T] | None = None
         self._drift = 0
         """Number of entries that have changed since the dict was created."""
@@ -39,8 +39,8 @@ class TopicMap(Mapping[str, T], Generic[T]):
             return self
         drift = self._drift + len(changes)
         if self._changed is not None or drift > len(shared):
-            # Once as many entries have changed as there are, copy the dict: that is O(1) per
-            # change, and an old map keeps at most twice its own entries alive.
+            # Copy the dict once as many entries have changed as it has. That costs O(1) per change,
+            # and an old map refers to at most twice its own number of entries.
             made = self._now() | changes
             return TopicMap({k: v for k, v in made.items() if v is not None})
         following: TopicMap[T] = TopicMap.__new__(TopicMap)

@@ -64,7 +64,7 @@ class ClientConnections:
         None without one.
         """
         self.fetching: Completion[Any] | None = None
-        """The last fetch of credentials in the background."""
+        """The last call that fetched credentials in the background."""
         self.retry_backoff = config.backoff("retry.backoff")
         self.events = engine.events
         self.states = ClusterConnectionStates(
@@ -81,7 +81,7 @@ class ClientConnections:
         self.asides = SecondaryConnections(rng)
         self.states.on_forgotten.append(self.asides.forget)
         self.changed = Signal()
-        """Notified when a connection became ready, ended, or a reply came."""
+        """Notified when a connection became ready or ended, or a response arrived."""
         self.connections: dict[tuple[Address, str], Connection] = {}
         self.on_lost: list[LostListener] = []
         self.request_timeout: float = config["request.timeout.ms"]
@@ -101,7 +101,7 @@ class ClientConnections:
         self.finalized: tuple[int, dict[str, int]] = (-1, {})
         """The cluster's feature levels (KIP-584), with the newest epoch that a broker reported."""
         self._capped: dict[str, int] = {}
-        """Feature levels that connections allow, where a proxy hides versions of APIs."""
+        """Upper limits of feature levels, where a proxy hides API versions that a level needs."""
 
     @property
     def user(self) -> str | None:
@@ -110,7 +110,7 @@ class ClientConnections:
         return name
 
     def authenticates_by(self, mechanism: Mechanism | None) -> None:
-        """Authenticate new connections by this mechanism."""
+        """Authenticate new connections with this mechanism; None: without SASL."""
         self.mechanism = mechanism
 
     def renews_by(self, renewal: Completion[None]) -> None:
@@ -140,9 +140,9 @@ class ClientConnections:
     def learned_features(
         self, epoch: int, levels: dict[str, int], versions: Mapping[int, tuple[int, int]]
     ) -> None:
-        """Note the features of a cluster's broker (KIP-584); the newest epoch counts.
+        """Note the feature levels that a broker reported (KIP-584); keep those of the newest epoch.
 
-        `versions` are those of the broker's APIs, as this client sees them.
+        `versions` are the broker's API versions, as this connection reported them.
         """
         for name, (level, least) in FEATURES.items():
             known = all(versions.get(key, (0, -1))[1] >= newest for key, newest in least.items())
@@ -152,7 +152,7 @@ class ClientConnections:
             self.finalized = (epoch, levels)
 
     def feature_level(self, name: str) -> int:
-        """Return the finalized level of a feature, or the lower one that connections allow."""
+        """Return a feature's finalized level, or a lower one if a proxy hides API versions."""
         level = self.finalized[1].get(name, 0)
         return min(level, self._capped.get(name, level))
 
@@ -223,7 +223,7 @@ class ClientConnections:
     def _transmit(self, connection: Connection, request: InFlightRequest, now: float) -> None:
         connection.sends(request, now)
         body, version, identity = request.body, request.version, request.correlation_id
-        # Like `__new__` of these tuples, but without a Python call.
+        # Faster than calling the NamedTuples, whose `__new__` is a Python function.
         fields = (body, version, identity, self.client_id, request.answered)
         outgoing = tuple.__new__(OutgoingRequest, fields)
         self.engine.effects.append(tuple.__new__(Send, (connection.id, outgoing)))
@@ -237,7 +237,7 @@ class ClientConnections:
             self.engine.effects.append(Close(connection.id, reason))
 
     def disown(self, connection: Connection, error: KafkaError, now: float) -> None:
-        """Close a connection to another cluster, and withdraw its proofs."""
+        """Close a connection to another cluster, whose responses no longer count as proofs."""
         if not connection.ended:
             connection.proves(False)
             if not connection.secondary:

@@ -62,17 +62,17 @@ class AddressState:
         self.through: str | None = None
         """The proxy's IP that was last used for this address."""
         self.tried: list[str] = []
-        """IPs to try last: those tried since the last success, or just lost."""
+        """IPs to try last: those tried since the last success, or that of a lost connection."""
         self.failures_before_proof = 0
         """Failures that the last proof reset; restored if the proof turns out to be false."""
         self.suspicion = ""
-        """Question that the next attempt asks, to explain an end without an error (see `probe`)."""
+        """Why a connection may have ended without an error; the next attempt checks that."""
         self.api_versions = API_VERSIONS[0]
-        """The version of ApiVersions with which the next connection begins."""
+        """The version of ApiVersions that the next connection sends first."""
         self.api_versions_answered = -1
         """The newest version of ApiVersions that the address has answered.
 
-        A connection with this version that closes without an error has another cause.
+        If the peer closes a connection that uses this version, the version isn't the reason.
         """
         self.stepped_down = False
         """Whether all versions were tried without success.
@@ -96,7 +96,7 @@ class AddressState:
         self.last_ip = ip
 
     def suspect_of(self, suspicion: str) -> None:
-        """Set the question of the next attempt; "" for none."""
+        """Set the suspicion that the next attempt checks; "" for none."""
         self.suspicion = suspicion
 
     def heard(self, now: float) -> None:
@@ -160,11 +160,11 @@ class ClusterConnectionStates:
         return found
 
     def forget(self, known: Collection[Address], now: float, after: float) -> None:
-        """Drop records of addresses that metadata responses haven't named for `after` seconds.
+        """Drop the states of addresses that metadata responses haven't named for `after` seconds.
 
-        `known`: those that the newest response names, the bootstrap addresses, and those with a
-        connection. During an outage no response comes, so nothing is forgotten: an address that is
-        named again afterwards continues its backoff (R-CS-2).
+        `known` contains the addresses in the newest response, the bootstrap addresses, and
+        addresses with a connection. During an outage no response comes, so nothing is forgotten: an
+        address that is named again afterwards continues its backoff (R-CS-2).
         """
         for address, state in list(self._states.items()):
             if address in known or state.dialling or state.backoff_until > now:
@@ -178,7 +178,7 @@ class ClusterConnectionStates:
                     told(address)
 
     def standing(self, address: Address) -> tuple[bool, bool]:
-        """Return whether it failed since the last answer, and whether the last attempt got none."""
+        """Return whether it has failed since its last proof, and if its last attempt failed."""
         found = self._states.get(address)
         return (False, False) if found is None else (found.failures > 0, found.dial_failed)
 
@@ -200,12 +200,12 @@ class ClusterConnectionStates:
         return state.setup_timeout
 
     def pick_ip(self, address: Address, ips: Sequence[str]) -> str:
-        """Choose among a name's IPs: the first answer's family first, tried ones last (R-CS-6)."""
+        """Choose one of a name's IPs: the first IP's family first, tried IPs last (R-CS-6)."""
         state = self.state(address)
         first_family = ":" in ips[0]
         ordered = [ip for ip in ips if (":" in ip) == first_family]
         ordered += [ip for ip in ips if (":" in ip) != first_family]
-        # Names may rotate their IPs without end.
+        # Some names resolve to other IPs each time: without this, the list would grow for ever.
         state.tried = [ip for ip in state.tried if ip in ordered]
         fresh = [ip for ip in ordered if ip not in state.tried]
         if not fresh:  # all IPs were tried: start again, but not with the last one
@@ -218,8 +218,8 @@ class ClusterConnectionStates:
     def pick_proxy(self, address: Address, ips: Sequence[str], proxies: Sequence[str]) -> str:
         """Choose an IP of the proxy's name, if the broker's name has several IPs as well.
 
-        The IP with the last success is used; once all IPs of the broker have failed through it, the
-        next one.
+        Keep the proxy's IP of the last attempt, until all IPs of the broker have failed through it;
+        then choose the next one.
         """
         state, at = self.state(address), 0
         if state.through in proxies:
@@ -230,7 +230,7 @@ class ClusterConnectionStates:
         return state.through
 
     def others_wait(self, address: Address, ips: Sequence[str]) -> bool:
-        """Return whether a name has an IP that wasn't tried since the last answer."""
+        """Return whether a name has an IP that wasn't tried since the last success."""
         state = self.state(address)
         return state.failures < len(ips) and any(ip not in state.tried for ip in ips)
 
@@ -278,17 +278,16 @@ class ClusterConnectionStates:
     def step_down(self, address: Address, asked: int) -> bool:
         """Choose an older version for the next ApiVersions, after the peer closed the connection.
 
-        `asked` is the version that the peer closed on without an error. Returns True if that isn't
-        a failure of the address: while versions are tried for the first time, and no address has
-        answered one of them. Once a broker has answered a version, the other brokers of its cluster
-        support it as well, so an address that closes the connection then isn't a broker. After the
-        oldest version the newest is tried again; otherwise a broker that wasn't running yet would
-        never be asked with the right one.
+        `asked` is the version of the request that the peer didn't answer. Returns True if that
+        isn't a failure of the address: while versions are tried for the first time, and no address
+        has answered one of them. Once a broker has answered a version, the other brokers of its
+        cluster support it as well, so an address that closes the connection then isn't a broker.
+        After the oldest version the newest is tried again: the broker may only have been starting.
         """
         state = self.state(address)
         if asked <= state.api_versions_answered:
             return False
-        if asked != state.api_versions:  # another connection's end has chosen it already
+        if asked != state.api_versions:  # another connection has already changed the version
             return not state.stepped_down and asked > self._answered_anywhere
         older = [version for version in API_VERSIONS if version < state.api_versions]
         state.api_versions = older[0] if older else API_VERSIONS[0]
@@ -297,7 +296,7 @@ class ClusterConnectionStates:
         return excused
 
     def excused(self, address: Address, now: float, error: BaseException) -> None:
-        """Note an end that isn't a failure; errors and `explain()` show it as an attempt."""
+        """Note an error that isn't counted as a failure, for messages and `explain()`."""
         state = self.state(address)
         state.last_error, state.last_error_at = error, now
 

@@ -34,7 +34,10 @@ A PUSH sends metrics, whose receiver may be slow (KIP-714). The backoff is per a
 purpose.
 """
 SECONDARY = frozenset((ASIDE, PUSH))
-"""Purposes of connections from which nothing is concluded (see `secondary_connections`)."""
+"""Purposes whose failures and responses don't count for the address.
+
+See `secondary_connections`.
+"""
 SECONDARY_IDLE_S = 10.0
 """Seconds for which an unused secondary connection is kept."""
 CONNECT_SUSPICION = 1.5
@@ -106,19 +109,16 @@ class Connection:
         self.window_at, self.window_bytes = -math.inf, 0
         """Start of the current `WINDOW`, and the number of bytes received since."""
         self.ours = False
-        """Whether no response contradicts that the client's cluster answers here (R-RB-5)."""
+        """Whether the broker is known to belong to the client's cluster (R-RB-5)."""
         self.asked_whose = False
         """Whether a request for the broker's cluster id is in flight."""
         self.for_metadata = False
         self.beside = False
-        """Whether the connection was opened while another attempt is silent.
-
-        Its timeout is shorter.
-        """
+        """Whether it was opened beside a silent attempt; then its timeout is shorter."""
         self.suspect = False
-        """Whether nothing, or too little, was received for the suspicion time (R-RB-2, R-TI-1).
+        """Whether the peer sent nothing, or too little, for the suspicion time (R-RB-2, R-TI-1).
 
-        A request is unanswered, or the attempt has been pending, for this time.
+        For this time, a request was unanswered or the attempt was pending.
         """
         self.suspected_at = math.inf
         """Time at which the connection last became suspect."""
@@ -127,14 +127,14 @@ class Connection:
         """The SASL session, if the broker requires a new authentication after some time
         (KIP-368)."""
         self.steps_down = False
-        """Whether the broker closed it only because of the version of ApiVersions.
+        """Whether the peer probably closed it because of the version of ApiVersions.
 
-        As far as is known; that isn't a failure of the address.
+        That isn't a failure of the address.
         """
         self.asks = ""
-        """Question that the connection asks in addition to its purpose (see `probe`)."""
+        """The suspicion that this connection checks in addition to its purpose (see `probe`)."""
         self.works_outside = False
-        """Whether the authentication waits for this client's function: the broker isn't silent."""
+        """Whether authentication waits for a function of this client, and not for the broker."""
 
     def version_for(self, request: type[AnyRequest]) -> int:
         """Return the highest version of an API that both sides support."""
@@ -148,7 +148,7 @@ class Connection:
         return version
 
     def check_values(self, body: AnyRequest, version: int) -> None:
-        """Raise if the broker would take a value of the request for another one."""
+        """Raise if the request has a value that brokers would misread in this version."""
         for value in VALUES.get(body.API_KEY, ()):
             if version < value.version and value.used(body):
                 raise UnsupportedVersionError(self.lacks(type(body), value))
@@ -174,12 +174,12 @@ class Connection:
     # Setup
 
     def beside_of(self, first: Connection, now: float) -> None:
-        """Set the timeout of an attempt beside a silent one: the time that attempt has lasted."""
+        """Set the timeout of this attempt to the time that the silent `first` one has lasted."""
         self.beside = True
         self.hurry(2 * now - first.dialled_at)
 
     def hurry(self, deadline: float) -> None:
-        """Shorten the setup to this deadline."""
+        """Set an earlier deadline for the setup."""
         self.setup_deadline = min(self.setup_deadline, deadline)
 
     def opens_to(self, ip: str) -> None:
@@ -191,7 +191,7 @@ class Connection:
     def connected(self, now: float) -> None:
         """Note that TCP (and TLS) is established.
 
-        A setup that `hurry` shortened gets its full time.
+        If `hurry` has shortened the setup's deadline, restore it.
         """
         self.last_received = now
         if not (self.beside or self.asks):
@@ -204,7 +204,7 @@ class Connection:
         self.versions, self.broker_id = versions, broker_id
 
     def outside(self, works: bool, now: float) -> None:
-        """Note that a function for its authentication has started, or has ended."""
+        """Note that a function for the authentication has started or ended in this client."""
         self.works_outside = works
         if not works:
             self.last_received = now  # silence is measured from here on
@@ -223,7 +223,7 @@ class Connection:
         self.session = session
 
     def finds_out(self, asks: str, left: str) -> None:
-        """Take over the question of the address (see `probe`); `left` of it remains to be asked."""
+        """Check the suspicion `asks` (see `probe`); set the address's suspicion to `left`."""
         self.asks = asks
         self.record.suspect_of(left)
 
@@ -243,7 +243,7 @@ class Connection:
         return self.window_bytes >= LEAST_BYTES
 
     def heard(self, now: float) -> bool:
-        """Note a response, or enough of one; return whether that ended a silence."""
+        """Note that a response, or enough of it, arrived; return whether it was suspect before."""
         self.last_received = max(self.throttled_until, now)
         self.heard_at = now
         self.record.heard(now)
@@ -256,7 +256,7 @@ class Connection:
     def sends(self, request: InFlightRequest, now: float) -> None:
         """Note that a request was sent and is in flight."""
         if self.in_flight.head is None:
-            # Silence is measured from the request on, or from the end of a throttle.
+            # Silence is measured from this request on, or from the end of throttling.
             self.last_received = max(self.throttled_until, now)
         self.in_flight.note(request)
         self.record.asked()
@@ -271,7 +271,7 @@ class Connection:
         self.suspect, self.suspected_at = True, now
 
     def throttle(self, until: float, now: float) -> None:
-        """Note that the broker reads nothing until then (KIP-219): its silence proves nothing."""
+        """Note that the broker reads nothing until then (KIP-219), so that it isn't suspect."""
         added = until - max(self.throttled_until, now)
         if added > 0.0:
             self.rest(until)
@@ -279,23 +279,23 @@ class Connection:
             self.in_flight.put_off(added)
 
     def rest(self, until: float) -> None:
-        """Send no request until then."""
+        """Let the client send no request until then."""
         self.throttled_until = max(self.throttled_until, until)
 
     def set_writable(self, ready: bool) -> None:
-        """Set whether the host accepts more bytes for it."""
+        """Set whether the host accepts more bytes for this connection."""
         self.writable = ready
 
     def proves(self, proved: bool) -> None:
-        """Note that the broker has answered a request, or that the answer was another cluster's."""
+        """Set whether the broker has answered a request; False if it is of another cluster."""
         self.proved = proved
 
     def asks_whose(self, asks: bool) -> None:
-        """Set whether its broker was asked for its cluster id and hasn't answered."""
+        """Set whether a request for the broker's cluster id is in flight."""
         self.asked_whose = asks
 
     def is_ours(self) -> None:
-        """Note that the connection leads to the client's cluster, while it lasts (R-RB-5)."""
+        """Note that the broker belongs to the client's cluster (R-RB-5)."""
         self.ours = True
 
     # Ends
@@ -305,12 +305,12 @@ class Connection:
         self.left_in_use = True
 
     def ends_for_its_version(self, steps_down: bool) -> bool:
-        """Set and return whether only the version of ApiVersions led to the end."""
+        """Set and return whether the peer closed it because of the version of ApiVersions."""
         self.steps_down = steps_down
         return steps_down
 
     def lost(self, error: KafkaError) -> None:
-        """Change to the state in which a connection ends with this error."""
+        """Change to the final state that belongs to this error."""
         refused = isinstance(error, AuthenticationError) and self.state not in _BEFORE_TCP
         event = ConnectionEvent.AUTHENTICATION_REFUSED if refused else ConnectionEvent.LOST
         self.move(event)
@@ -328,7 +328,7 @@ class Connection:
         self.ended = state in ENDED
 
     def dial_suspect_at(self, suspicion: float) -> float:
-        """Return when a pending attempt will be suspect: sooner without a TCP connection."""
+        """Return when a pending attempt becomes suspect: earlier if TCP isn't established."""
         if self.state is ConnectionState.AUTHENTICATING:
             return math.inf if self.works_outside else self.last_received + suspicion
         if self.state is ConnectionState.CHECKING_API_VERSIONS or suspicion < CONNECT_SUSPICION:
@@ -338,7 +338,7 @@ class Connection:
     def suspect_at(self, suspicion: float) -> float | None:
         """Return when the connection becomes suspect if no bytes arrive (R-RB-2).
 
-        None with no request in flight.
+        None if no request is in flight.
         """
         if not self.ready:
             return self.dial_suspect_at(suspicion)
@@ -348,13 +348,16 @@ class Connection:
         return max(head.sent_at + head.patience, self.last_received) + suspicion
 
     def look_at(self, suspicion: float, idle: float, proof: float) -> float:
-        """Set the time of the next check: of setup, response, first answer, idleness or session."""
+        """Return when the connection must be checked next.
+
+        That is the deadline of its setup, of a response, of its idle time or of its SASL session.
+        """
         if not self.ready:
             due = self.setup_deadline
             return due if self.suspect else min(due, self.dial_suspect_at(suspicion))
         head = self.in_flight.head
         if head is None:
-            usual = self.session is None and not self.secondary  # `idle_at` in line
+            usual = self.session is None and not self.secondary  # `idle_at`, inlined
             deadline = self.last_used + idle if usual else self.idle_at(idle)
             if not self.proved:
                 deadline = min(deadline, self.ready_at + proof)
@@ -362,7 +365,7 @@ class Connection:
             deadline = self.overdue_at(suspicion)
         else:
             sent, heard, deadline = head.sent_at, self.last_received, self.in_flight.deadline
-            if heard > sent and heard + suspicion > deadline:  # `overdue_at` in line
+            if heard > sent and heard + suspicion > deadline:  # `overdue_at`, inlined
                 deadline = heard + suspicion
             silent = max(sent + head.patience, heard) + suspicion
             if silent < deadline:
@@ -370,39 +373,38 @@ class Connection:
         return deadline if self.session is None else min(deadline, self.session.due_at)
 
     def idle_at(self, idle: float) -> float:
-        """Return when the idle connection ends; never while requests wait in its session."""
-        if self.secondary:  # it occupies a connection that others may need more
+        """Return when the idle connection is closed; never while requests wait in its session."""
+        if self.secondary:  # brokers limit the number of connections
             idle = min(idle, SECONDARY_IDLE_S)
         waited_for = self.session is not None and self.session.held
         return math.inf if waited_for else self.last_used + idle
 
     def may_hold(self) -> bool:
-        """Return whether the broker may answer a request that is sent now late, without a failure.
+        """Return whether a request sent now may be answered late, without a failure.
 
-        That is so if a JoinGroup is unanswered, or waits itself for another authentication.
+        True if a request that the broker may hold, such as JoinGroup, is unanswered or unsent.
         """
         held = () if self.session is None else self.session.held
         return self.in_flight.has_patient() or any(r.patience > 0.0 for r in held)
 
     @property
     def held_at(self) -> float | None:
-        """Time from which its first request counts as held, so that later ones may be late."""
+        """Time at which its oldest request counts as held, so that later requests may be late."""
         head = self.in_flight.head
         if head is None or not head.held:
             return None
         return max(head.sent_at, self.last_received) + HELD
 
     def is_held(self, now: float) -> bool:
-        """Return whether a write that the broker may hold is unanswered since `HELD` seconds."""
+        """Return whether a write that the broker may hold is unanswered for `HELD` seconds."""
         at = self.held_at
         return at is not None and now >= at
 
     def overdue_at(self, grace: float) -> float:
-        """Return when the oldest request times out; bytes that arrive postpone that by `grace`."""
+        """Return when the oldest request times out: `grace` after the last bytes or later."""
         head, deadline = self.in_flight.head, self.in_flight.deadline
         if head is None:
             return math.inf
-        # The first request on an idle connection sets `last_received` as well, without a received
-        # byte.
+        # `sends` also sets `last_received`, although no byte was received.
         heard = self.last_received > head.sent_at
         return max(deadline, self.last_received + grace) if heard else deadline

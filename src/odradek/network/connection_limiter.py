@@ -3,8 +3,8 @@
 In: attempts, failures, proofs. Out: when the next attempt is allowed. From the first failure until
 a connection has proved itself, all attempts of the client share one spacing: short for the first
 few addresses that haven't failed, doubling to 1 s for the others. A client without a failure isn't
-limited. If `reconnect.backoff.ms` is set, no spacing is longer than that, as far as the number of
-attempts per second allows. Must not: choose the address.
+limited. If `reconnect.backoff.ms` is set, no spacing is longer than that, unless the maximum number
+of attempts per second would be exceeded. Must not: choose the address.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from odradek.common.backoff import ExponentialBackoff
 from odradek.common.types import Rng
 
 RETRY_SPACING = ExponentialBackoff(0.1, 1.2)
-"""Wait before another attempt to a failed address: four in the first second, as in KIP-580.
+"""Wait before another attempt to a failed address: four attempts in the first second (KIP-580).
 
 It grows to 1 s ± 20 %, so that a total outage of five minutes costs 300 attempts.
 """
@@ -26,9 +26,9 @@ FRESH_SPACING = ExponentialBackoff(0.05, 0.1)
 Five known brokers and a bootstrap address are then tried within a third of a second.
 """
 FRESH = 6
-"""Number of attempts with the short spacing before a proof; large clusters have more addresses."""
+"""Maximum number of attempts with the short spacing until a connection has proved itself."""
 MAX_PENDING = 6
-"""Attempts that may be pending in one client while it is limited (R-MD-3)."""
+"""Maximum number of pending attempts of one client while it is limited (R-MD-3)."""
 MAX_PER_SECOND = 6
 """Maximum number of attempts in any one second (R-RB-7).
 
@@ -59,7 +59,7 @@ class ConnectionLimiter:
         self.metadata_only = False
         """Whether no metadata is available.
 
-        Then connections to leaders wait for the round's success.
+        Then connections to leaders wait until a metadata request succeeds.
         """
         self.next_dial_at = -math.inf
         self.pending = 0
@@ -70,15 +70,14 @@ class ConnectionLimiter:
         """Return the seconds until an attempt is allowed; infinite if only another event allows it.
 
         `failed` means that the address has failed since its last proof: then a proof of another
-        address doesn't lift the limit. `again` means that an attempt to the address has failed
-        since then.
+        address doesn't lift its limit. `again` means that its latest attempt has failed.
         """
         limited = self.engaged or failed
         if not limited and not for_metadata:
             return 0.0
         if self.engaged and self.metadata_only and not for_metadata:
             return math.inf
-        # An answer ends no pending attempt, so this limit holds after an answer as well.
+        # A proof ends no pending attempt, so this limit remains after a proof.
         if self.pending >= MAX_PENDING:
             return math.inf
         at = self.again_at if again else self.next_dial_at
@@ -114,7 +113,7 @@ class ConnectionLimiter:
         self._recent.append(now)
 
     def for_metadata_only(self, only: bool) -> bool:
-        """Note whether no metadata is available; return whether that has ended."""
+        """Set whether no metadata is available; return True if it has just become available."""
         over = self.metadata_only and not only
         self.metadata_only = only
         return over

@@ -24,7 +24,7 @@ from odradek.network.cluster_connection_states import AddressState, ClusterConne
 from odradek.network.connection_limiter import FRESH_SPACING, MAX_PENDING, ConnectionLimiter
 
 PENDING_ATTEMPT_WAIT_S = FRESH_SPACING.base
-"""Seconds for which a pending attempt is waited for before another address (R-MD-2)."""
+"""Seconds to wait for a pending attempt before another address is tried (R-MD-2)."""
 
 
 class AttemptDelay(StrEnum):
@@ -46,7 +46,7 @@ class AllowedTime(NamedTuple):
 
 
 def next_dial(seconds: float | None, why: str) -> str:
-    """Return the policy's answer in words; without `seconds`, only an event allows the attempt."""
+    """Describe the next attempt for users; `seconds` is None if only an event allows it."""
     soon = "" if seconds is None else f"in {seconds:.2f} s, "
     return f"next connection attempt {soon}after {why}"
 
@@ -88,9 +88,9 @@ class ConnectionPolicy:
         return AllowedTime(now + wait, AttemptDelay.SPACING if wait else AttemptDelay.NOTHING)
 
     def limited(self, address: Address) -> bool:
-        """Return whether the governor spaces connection attempts to an address (R-CS-8).
+        """Return whether the limiter spaces connection attempts to an address (R-CS-8).
 
-        Secondary connections, which are only a convenience, would then delay others.
+        Then no secondary connection is opened, because it would delay the other attempts.
         """
         return self._governor.engaged or self._states.standing(address)[0]
 
@@ -104,8 +104,8 @@ class ConnectionPolicy:
     ) -> NextAttempt | None:
         """Return the address to connect to for metadata (R-MD-2); None if there is none.
 
-        Bootstrap addresses (`starts`) go first; among equals the least recently tried one. `by` is
-        the time of the attempt, if that isn't now.
+        Bootstrap addresses (`starts`) have priority over `known` ones; within each group, the least
+        recently tried address is chosen. `by` is the time of the attempt, if that isn't now.
         """
         allowed = max(now + self._governor.wait(now, for_metadata=True), self._opens_at)
         by = now if by is None else by
@@ -134,7 +134,7 @@ class ConnectionPolicy:
 
     @property
     def leaders_wait(self) -> bool:
-        """Return whether only attempts for metadata are allowed, which is unavailable (R-CS-8)."""
+        """Whether only attempts for metadata are allowed, because none is available (R-CS-8)."""
         return self._governor.engaged and self._governor.metadata_only
 
     @property
@@ -144,7 +144,7 @@ class ConnectionPolicy:
 
     @property
     def pending(self) -> int:
-        """Return the number of attempts that haven't ended yet."""
+        """Number of attempts that haven't ended yet."""
         return self._governor.pending
 
     # Events of attempts
@@ -154,11 +154,11 @@ class ConnectionPolicy:
         self._opens_at = now + self._first_wait
 
     def go_on(self) -> None:
-        """Skip the first wait: this engine replaces another one of the same client."""
+        """Skip the wait before the first attempt, because this engine replaces an earlier one."""
         self._first_wait = 0.0
 
     def metadata_only(self, only: bool) -> bool:
-        """Note whether no metadata is available; return whether leaders needn't wait any more."""
+        """Set whether no metadata is available; return True if it has just become available."""
         return self._governor.for_metadata_only(only)
 
     def begun(self, record: AddressState, now: float, *, for_metadata: bool) -> float:
@@ -178,7 +178,7 @@ class ConnectionPolicy:
         self._governor.ended()
 
     def alarmed(self, now: float) -> None:
-        """Space attempts, although no single address has failed."""
+        """Space attempts as after a failure, although no address counts a failure."""
         self._governor.failed(now)
 
     def failed(

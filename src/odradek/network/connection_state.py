@@ -29,7 +29,7 @@ STATES = {
     ConnectionState.CHECKING_API_VERSIONS.value: "waiting for ApiVersions",
     ConnectionState.AUTHENTICATION_FAILED.value: "authentication failed",
 }
-"""Texts for states whose names users wouldn't understand."""
+"""Texts that users see instead of the names of these states."""
 ENDED = frozenset((ConnectionState.DISCONNECTED, ConnectionState.AUTHENTICATION_FAILED))
 
 

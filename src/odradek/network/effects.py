@@ -28,17 +28,17 @@ class Resolve(NamedTuple):
 
 
 class Hop(NamedTuple):
-    """A proxy, and the host and port to which it is asked to connect."""
+    """A proxy, and the host and port to which the proxy must connect."""
 
     proxy: Proxy
     target: Address
 
 
 class Open(NamedTuple):
-    """Open a connection to `ip`:port; `address` keeps the name (for TLS and for messages).
+    """Open a connection to `ip`:port; `address` contains the name (for TLS and for messages).
 
-    `plain`: without TLS even if the host uses it, to find out which protocol the port has. With a
-    `hop`, `ip` and port are the proxy's.
+    With `plain`, don't use TLS, to find out whether the port expects plaintext. With a `hop`, `ip`
+    and port are the proxy's.
     """
 
     connection: int
@@ -101,7 +101,7 @@ class IncomingResponse(NamedTuple):
 
 
 class Inputs(Protocol):
-    """The calls of a host to the engine, which only record: `step` processes them."""
+    """Calls of a host to the engine, which only records them: `step` processes them."""
 
     def connected(self, connection: int) -> None:
         """Note that TCP (and TLS, if it is used) is established."""

@@ -26,14 +26,14 @@ logger = logging.getLogger("odradek")
 T = TypeVar("T")
 
 MAX_TURNS = 100_000
-"""Maximum number of turns of one step before it counts as a hot loop, which is a bug."""
+"""Maximum number of turns of one step; more mean an endless loop, which is a bug."""
 
 
 class Component(Protocol):
-    """A part of a client that moves when the engine steps."""
+    """A part of a client that advances in each step of the engine."""
 
     resting: bool
-    """Whether the component waits for an input only: it isn't advanced until this changes."""
+    """Whether the component has nothing to do; then the engine doesn't advance it."""
 
     def advance(self, now: float) -> bool:
         """Do everything that is possible now; return whether anything changed."""
@@ -42,11 +42,11 @@ class Component(Protocol):
         """Return when the component must be advanced again if no input arrives."""
 
     def abort(self, error: KafkaError, now: float) -> None:
-        """End all open futures with this error, because the client ends."""
+        """Complete all open futures with this error, because the client ends."""
 
 
 class Engine:
-    """Runs flows and components; connections are unknown here."""
+    """Runs flows and components; it doesn't know about connections."""
 
     def __init__(self, events: EventLog) -> None:
         self.events = events
@@ -61,7 +61,7 @@ class Engine:
         self._from_outside: Callable[[BaseException], bool] = _no_exception
         self.inputs: deque[Callable[[float], None]] = deque()
         """Functions to run in the next step; while there are any, a step is due at once."""
-        # Only recorded: appending to a deque is atomic, so any thread may post.
+        # Appending to a deque is atomic, so any thread may post.
         self.post = self.inputs.append
         """Run a function with `now` inside the next step."""
         self._ready: deque[Task[Any]] = deque()
@@ -72,7 +72,7 @@ class Engine:
         self._next_token = 0
 
     def hosted(self, from_outside: Callable[[BaseException], bool]) -> None:
-        """Set a host's function that tells which exceptions aren't the engine's own."""
+        """Set the host's function that tells whether an exception came from outside the engine."""
         self._from_outside = from_outside
 
     # Inputs
@@ -84,7 +84,7 @@ class Engine:
         return task.completion
 
     def cancel(self, completion: Completion[Any], error: KafkaError) -> None:
-        """End a flow with `error` in the next step, unless it is done by then."""
+        """End a flow with `error` in the next step, unless it has ended by then."""
         self.post(lambda now: self.cancel_now(completion, error))
 
     def called(self, token: int, result: Any, error: BaseException | None) -> None:
@@ -99,11 +99,11 @@ class Engine:
         return len(self._tasks)
 
     def step(self, now: float) -> float | None:
-        """Move state; return when to step again without input (None: only on input)."""
+        """Change state; return when to step again if no input arrives (None: only on input)."""
         self.now = now
         try:
             return self._step(now)
-        except BaseException as error:  # any exception: no caller may wait forever because of it
+        except BaseException as error:  # a bug must not let callers wait for ever
             self.torn = self.ended is None and self._from_outside(error)
             broken = ClientBrokenError(f"internal error: {type(error).__name__}: {error}")
             broken.__cause__ = error
@@ -137,7 +137,7 @@ class Engine:
 
     def _next_deadline(self, now: float) -> float | None:
         timers = self._timers
-        while timers:  # drop timers of waits that have ended: they mustn't wake the host
+        while timers:  # timers of waits that have ended mustn't wake the host
             _, _, task, serial = timers[0]
             if serial == task.serial and not task.completion.done:
                 break
@@ -151,7 +151,7 @@ class Engine:
         return earliest
 
     def _begin(self, task: Task[Any], now: float) -> None:
-        if task.completion.done:  # it was cancelled before
+        if task.completion.done:  # cancelled before it began
             task.flow.close()
             return
         if self.ended is not None:
@@ -169,7 +169,7 @@ class Engine:
             self._timer_serial += 1
             heapq.heappush(self._timers, (wait.deadline, self._timer_serial, task, task.serial))
             if len(self._timers) > 64 and len(self._timers) > 4 * len(self._tasks):
-                # Flows that are woken often leave their late deadlines in the heap.
+                # A flow that is woken before its deadline leaves its timer in the heap.
                 self._timers = [t for t in self._timers if t[2].serial == t[3]]
                 heapq.heapify(self._timers)
 
@@ -185,12 +185,12 @@ class Engine:
         return timer[3] != timer[2].serial or timer[2].completion.done
 
     def cancel_now(self, completion: Completion[Any], error: KafkaError) -> None:
-        """Cancel a flow from within a step; it isn't resumed in this step any more."""
+        """Cancel a flow from within a step; its code doesn't run again."""
         for task in self._tasks:
             if task.completion is completion:
                 task.cancel(error)
                 return
-        if not completion.done:  # it was started in this step, and won't begin
+        if not completion.done:  # started in this step: it won't begin
             completion.fail(error)
 
     # Calls to user code and slow functions
@@ -203,7 +203,7 @@ class Engine:
         deadline: float,
         where: Literal["caller", "worker"] = "caller",
     ) -> Completion[T]:
-        """Let the host run a function in the caller's thread, or in a worker thread.
+        """Let the host run a function in the caller's thread or in a worker thread.
 
         At the deadline the completion fails with `TimeoutError`; the function may continue to run.
         """
@@ -240,7 +240,7 @@ class Engine:
         for component in self.components:
             _quietly(component.abort, why, self.now)
         for task in list(self._tasks):
-            if task.running:  # it ended the client itself: it is closed when it yields
+            if task.running:  # this flow ends the client: close it when it yields
                 task.cancel(why)
             elif not task.completion.done:
                 _quietly(task.flow.close)
@@ -267,12 +267,12 @@ class Engine:
 
 
 def _no_exception(error: BaseException) -> bool:
-    """Return whether the error can't be this package's own, if no host decides that."""
+    """Return whether an exception comes from outside; used unless a host sets its function."""
     return not isinstance(error, Exception)
 
 
 def _quietly(action: Callable[..., object], *arguments: Any, **fields: Any) -> None:
-    """Run one action at the end of the engine; its error mustn't prevent the other actions."""
+    """Run an action and log its error, which mustn't prevent the other actions of the end."""
     try:
         action(*arguments, **fields)
     except Exception:

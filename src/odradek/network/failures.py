@@ -27,7 +27,7 @@ from odradek.common.errors import (
 from odradek.common.types import Address
 
 _NAME_CODES = frozenset((62, 63, 64))
-"""OpenSSL's verify codes for a host name, an e-mail address or an IP that the certificate lacks."""
+"""OpenSSL's verify codes: the certificate isn't for this host name, e-mail address or IP."""
 _TIME_CODES = {
     9: "the broker's certificate isn't valid yet",
     10: "the broker's certificate has expired",
@@ -50,7 +50,7 @@ REVOKED_CURE = (
     "Don't trust this broker: its key may be stolen. It needs a new key and a new certificate."
 )
 _NO_TLS = frozenset(("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "BAD_RECORD_TYPE"))
-"""OpenSSL's reasons for an answer that isn't TLS at all."""
+"""OpenSSL's reasons that mean: the peer's response isn't TLS."""
 _NOTHING_IN_COMMON = {
     "TLSV1_ALERT_PROTOCOL_VERSION": "the broker refuses the TLS versions of this client",
     "UNSUPPORTED_PROTOCOL": "the broker only supports TLS versions that this client refuses",
@@ -107,7 +107,7 @@ def ended_in_handshake(address: Address | None = None) -> TlsError:
 def as_error(
     error: BaseException | str | None, *, setting_up: bool, address: Address | None = None
 ) -> KafkaError:
-    """Return an error of this package for an error that the host saw."""
+    """Convert an error that the host reported into an error of this package."""
     if isinstance(error, ExplainedError):
         return error if address is None else error.at(address)
     if isinstance(error, KafkaError):
@@ -127,16 +127,13 @@ def as_error(
 
 
 def _said(error: BaseException) -> str:
-    """Return OpenSSL's message without its prefix and the source line."""
+    """Return OpenSSL's message without its prefix and source line."""
     text = str(getattr(error, "strerror", None) or error)
     return text.partition("] ")[2].partition(" (_ssl")[0] or text
 
 
 def _of_tls(error: BaseException, address: Address | None) -> TlsError:
-    """Return the error for a TLS failure that needs an action.
-
-    None for one that may pass on its own.
-    """
+    """Convert an error of the TLS handshake into an error that names the cause."""
     code, reason = getattr(error, "verify_code", None), str(getattr(error, "reason", None) or "")
     if code:
         return _of_certificate(code, str(getattr(error, "verify_message", "")), address)

@@ -25,7 +25,7 @@ class Waitable:
         self._waiters: dict[Callable[[], None], None] = {}
 
     def subscribe(self, wake: Callable[[], None]) -> None:
-        """Call `wake` at the next notification."""
+        """Register `wake`, which is called at the next notification."""
         self._waiters[wake] = None
 
     def unsubscribe(self, wake: Callable[[], None]) -> None:
@@ -65,12 +65,12 @@ class Completion(Waitable, Generic[T]):
     __slots__ = ("_callbacks", "_result", "done", "error")
 
     def __init__(self) -> None:
-        # Without a call of super().__init__: each request and each batch has one.
+        # No call of super().__init__, to save time: each request and batch has a Completion.
         self._waiters = {}
         self.done = False
         self._result: T | None = None
         self.error: BaseException | None = None
-        """The exception with which it failed, if any."""
+        """The exception with which the operation failed, if any."""
         self._callbacks: list[Callable[[Completion[T]], None]] = []
 
     def fail(self, error: BaseException) -> None:
@@ -82,7 +82,7 @@ class Completion(Waitable, Generic[T]):
     def complete(self, result: T) -> None:
         """Set the result; raise if there is one already, which is a bug."""
         if self.done:
-            # Not a KafkaError: that would only end the flow that caused the bug, and hide it.
+            # Not a KafkaError: that would only end the flow that has the bug, and hide the bug.
             raise RuntimeError("a completion was completed twice")
         self._result = result
         self.done = True
@@ -92,21 +92,21 @@ class Completion(Waitable, Generic[T]):
         while self._callbacks:
             try:
                 callback = self._callbacks.pop()
-            except IndexError:  # another thread has just popped it, see `when_done` and `forget`
+            except IndexError:  # another thread has removed it (`when_done`, `forget`)
                 break
             callback(self)
         if self._waiters:
             self._wake_all()
 
     def when_done(self, callback: Callable[[Completion[T]], None]) -> None:
-        """Call back in the engine's thread, or at once if there is a result already."""
+        """Call back in the engine's thread at the end, or at once if it is done already."""
         over = self.done
         if not over:
             self._callbacks.append(callback)
             over = self.done
             if not over:
                 return
-            # Completed meanwhile: only the thread that removes the callback from the list calls it.
+            # Completed meanwhile: the thread that removes the callback from the list calls it.
             try:
                 self._callbacks.remove(callback)
             except ValueError:
@@ -115,11 +115,11 @@ class Completion(Waitable, Generic[T]):
 
     @property
     def followed(self) -> bool:
-        """Return whether a callback will be called."""
+        """Whether a callback is registered."""
         return bool(self._callbacks)
 
     def forget(self, callback: Callable[[Completion[T]], None]) -> None:
-        """Undo a `when_done`, if the callback wasn't called yet."""
+        """Remove a callback of `when_done` that wasn't called yet."""
         try:
             self._callbacks.remove(callback)
         except ValueError:
@@ -133,12 +133,12 @@ class Completion(Waitable, Generic[T]):
             try:
                 raise self.error
             finally:
-                del self  # otherwise the error refers to this frame, which refers to the error
+                del self  # break the cycle: error, traceback, this frame, error
         return self._result  # type: ignore[return-value]  # set by complete()
 
 
 class Wait(NamedTuple):
-    """Wait for any of the waitables or for the deadline; without either, for the next step."""
+    """Wait for any of the waitables or the deadline; without both, resume in the same step."""
 
     on: tuple[Waitable, ...] = ()
     deadline: float | None = None
@@ -168,18 +168,18 @@ class Task(Generic[T]):
         self._ready = ready
 
     def cancel(self, why: BaseException) -> None:
-        """End the flow with this error at its next turn, which is due at once."""
+        """End the flow with this error, as soon as the engine resumes it."""
         self.cancelled = why
         self.wake()
 
     def wake(self) -> None:
-        """Ask to be resumed in this step."""
+        """Let the engine resume this flow in the current step."""
         if not self.queued and not self.completion.done:
             self.queued = True
             self._ready(self)
 
     def resume(self, now: float) -> Wait | None:
-        """Run to the next wait; return None if the flow has ended. A bug in the flow is raised."""
+        """Run to the next wait; return None if the flow has ended. Raise a bug in the flow."""
         self.queued = False
         self.serial += 1
         if self.completion.done:
@@ -200,7 +200,7 @@ class Task(Generic[T]):
             self.completion.complete(end.value)
             return None
         except KafkaError as error:
-            trace = error.__traceback__  # without this frame, which refers to the error
+            trace = error.__traceback__  # without this frame, to avoid a cycle
             self.completion.fail(error.with_traceback(trace and trace.tb_next))
             return None
         finally:

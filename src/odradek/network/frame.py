@@ -28,12 +28,12 @@ class FrameReader:
         self.limit = limit
         self.buffers = buffers
         """Source of buffers for large responses; None: a new buffer for each."""
-        # Created with the first byte: most attempts in outages receive none.
+        # Allocated on first use: most connection attempts in an outage receive no byte.
         self._scratch = bytearray()
         self._start = 0  # start of the unread bytes in the scratch buffer
         self._filled = 0
         self._body: Buffer | None = None
-        self._room = memoryview(b"")  # view of the body's buffer, which keeps it from being reused
+        self._room = memoryview(b"")  # view of the body's buffer, which prevents its reuse
         self._expected = 0  # size of the body, if it has a separate buffer
         self._refused = False
 
@@ -48,7 +48,7 @@ class FrameReader:
 
     @property
     def amid(self) -> bool:
-        """Whether a part of a response has been received."""
+        """Whether a response was received in part."""
         return self._body is not None or self.received > 0
 
     def get_buffer(self) -> memoryview:
@@ -77,13 +77,13 @@ class FrameReader:
         if not self._start and self._filled >= 4:
             length = self._filled - 4
             if length <= self.limit and length == int.from_bytes(self._scratch[:4], "big"):
-                self._filled = 0  # the usual case: the buffer contained exactly one small response
+                self._filled = 0  # usually the buffer contains exactly one small response
                 frames.append(memoryview(bytes(memoryview(self._scratch)[4 : length + 4])))
                 return frames
         while self._body is None and self._filled - self._start >= 4:
             if not self._cut(frames):
                 break
-        if self._start == self._filled and self._body is None:  # nearly always
+        if self._start == self._filled and self._body is None:  # the usual case
             self._start = self._filled = 0
         elif self._body is None:
             self._compact()
@@ -129,6 +129,6 @@ class FrameReader:
         text = (
             f"a response has {length} bytes (limit {self.limit}), first bytes {head[:8].hex(' ')}"
         )
-        if length > self.limit > FIRST_LIMIT:  # the peer has shown that it is a broker
+        if length > self.limit > FIRST_LIMIT:  # ApiVersions was answered, so it is a broker
             return AnswerTooLargeError(text, length)
         return MalformedMessageError(text)

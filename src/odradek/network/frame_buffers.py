@@ -29,7 +29,7 @@ _SMALLEST_GRAIN = 1 << 12
 
 
 def size_class(size: int) -> int:
-    """Round a size up, at most by a quarter, so that responses of similar size share buffers."""
+    """Round a size up by at most a quarter, so that responses of similar size share buffers."""
     grain = max(_SMALLEST_GRAIN, 1 << size.bit_length() >> 3)
     return -(-size // grain) * grain
 
@@ -42,7 +42,7 @@ class FrameBuffers:
         """Maximum number of bytes kept, in use or free; a buffer beyond that isn't reused."""
         self.kept = 0
         self.made = 0
-        """Number of created buffers, which doesn't change in a steady state."""
+        """Number of created buffers, which doesn't grow in a steady state."""
         self.reused = 0
         self._believed = STEP
         self._buffers: list[Buffer] = []  # the most recently used last
@@ -58,12 +58,10 @@ class FrameBuffers:
         self.limit = limit
 
     def take(self, size: int) -> Buffer:
-        """Return a buffer for a response of `size` bytes.
+        """Return a free buffer of at least `size` bytes, or a new buffer.
 
-        A free one that is large enough, or a new one.
-
-        A new buffer may be smaller: call again when it is full. The caller must hold a view of a
-        buffer before it requests the next one.
+        A new buffer may be smaller: call `grow` when it is full. The caller must hold a view of a
+        buffer before it takes the next one.
         """
         found = -1
         buffers = self._buffers
@@ -99,13 +97,13 @@ class FrameBuffers:
         return buffer
 
     def _least_useful(self) -> int:
-        """Return the smallest free buffer, else the oldest one in use."""
+        """Return the index of the smallest free buffer, or of the oldest if all are in use."""
         free = [i for i, buffer in enumerate(self._buffers) if _is_free(buffer)]
         return min(free, key=lambda i: len(self._buffers[i]), default=0)
 
     @property
     def free(self) -> int:
-        """Return the number of kept buffers that aren't in use."""
+        """Number of kept buffers that aren't in use."""
         return sum(map(_is_free, self._buffers))
 
 
@@ -115,13 +113,13 @@ def _mapped(size: int) -> mmap.mmap | None:
         return None
     try:
         return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    # Address space is limited; the bytes that really arrive may still fit.
+    # The address space is limited; a growing bytearray may still be possible.
     except (OSError, ValueError):
         return None
 
 
 def _is_free(buffer: Buffer) -> bool:
-    """Return whether no view of a buffer is left; with one, it can't be resized."""
+    """Return whether no view of a buffer exists: a buffer with a view can't be resized."""
     try:
         if isinstance(buffer, mmap.mmap):
             buffer.resize(len(buffer))

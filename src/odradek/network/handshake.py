@@ -33,19 +33,19 @@ from odradek.protocol.messages.metadata import MetadataRequest
 SOFTWARE_NAME, SOFTWARE_VERSION = "odradek", "0.2.0"
 """Name and version of this client, which brokers log (KIP-511)."""
 SAYS_WHO_IS_MEANT = 5
-"""First version of ApiVersions that names the expected cluster and broker (KIP-1242)."""
+"""First version of ApiVersions whose request names the expected cluster and broker (KIP-1242)."""
 OLDEST = {0: ("Produce", 3), 1: ("Fetch", 4)}
 """The versions of Produce and Fetch in Kafka 0.11, the first with this client's record batches."""
-BROKER_REGISTRATION = 62  # an API of controllers
+BROKER_REGISTRATION = 62  # only controllers support this API
 CONTROLLER_CURE = (
     "Set bootstrap.servers to addresses of brokers: a controller's port "
     "(controller.listener.names) is for brokers and other controllers."
 )
 NEXT_IP = 2.0
-"""Seconds for TCP to be established while the name has untried IPs.
+"""Timeout in seconds of a TCP connection while the name has IPs that weren't tried yet.
 
-One dead address among several mustn't take the whole setup timeout (R-CS-6, R-RB-7). An IP is
-untried if it wasn't tried in this outage.
+One dead IP among several mustn't take the whole setup timeout (R-CS-6, R-RB-7). Attempts before the
+last success don't count as tried.
 """
 
 
@@ -63,8 +63,7 @@ class Handshake:
     def begin(self, now: float) -> None:
         """Open the connection, after resolving its address if necessary.
 
-        A numeric address needs no flow, which saves time: most connection attempts of an outage are
-        refused.
+        An IP address is opened without a flow, which saves time in outages with many attempts.
         """
         network, connection = self._network, self._connection
         if connection.record.numeric and network.proxy is None:
@@ -77,9 +76,9 @@ class Handshake:
             network.engine.start(self._resolve_and_open())
 
     def _open(self, ip: str, now: float, through: str = "") -> None:
-        """Open a connection to an IP of the address, or to a proxy's IP (`through`).
+        """Open a connection to an IP of the address, if necessary through a proxy's IP (`through`).
 
-        A proxy that resolves names receives the name instead, and `ip` is the proxy's.
+        If the proxy resolves names, `ip` is the proxy's IP, and the proxy receives the name.
         """
         network, connection = self._network, self._connection
         connection.opens_to(ip)
@@ -174,7 +173,7 @@ class Handshake:
         except KafkaError as error:
             network.fail(connection, error, network.engine.now)
             return
-        if self._gone():  # it may have happened during the yield, which type checkers don't know
+        if self._gone():  # a method, as type checkers don't expect a change during a yield
             return
         connection.became_ready(now, event, network.frame_limit, network.buffers)
         network.states.setup_done(connection.address)
@@ -190,10 +189,10 @@ class Handshake:
         network.changed.notify()
 
     def _check_api_versions(self, now: float) -> Flow[float]:
-        """Request the broker's API versions, in an older version if it rejects the newest.
+        """Request the broker's API versions; retry with an older version if it rejects the newest.
 
-        A broker that doesn't know the version answers UNSUPPORTED_VERSION in the oldest layout,
-        with the range that it knows (KIP-511). From version 5 on the request names the expected
+        A broker that doesn't support the version answers UNSUPPORTED_VERSION in the oldest layout,
+        with the range that it supports (KIP-511). From version 5 on the request names the expected
         broker (KIP-1242).
         """
         network, connection = self._network, self._connection
@@ -210,7 +209,7 @@ class Handshake:
                 told = version >= SAYS_WHO_IS_MEANT and cluster_id is not None
                 connection.speaks(versions, node_id if told else None)
                 _, newest = versions.get(ApiVersionsRequest.API_KEY, (0, version))
-                aside = connection.secondary  # the broker's id isn't known yet
+                aside = connection.secondary  # its broker's identity isn't verified yet
                 if not aside:
                     network.states.api_versions_known(connection.address, version, newest)
                 if not asks and not aside:

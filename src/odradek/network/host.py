@@ -23,7 +23,7 @@ class EngineInputs(Inputs, Protocol):
     effects: deque[Effect]
 
     def hosted(self, from_outside: Callable[[BaseException], bool]) -> None:
-        """Learn which exceptions aren't the engine's own: they are raised in the host."""
+        """Set the function that tells which exceptions come from outside; `step` raises them."""
 
     @property
     def inputs(self) -> Sized:
@@ -38,29 +38,29 @@ class Host(Protocol):
 
     @property
     def lock(self) -> Lock:
-        """Lock that `send()` holds, and the step while it collects open batches."""
+        """Lock that `send()` holds, and `step` while it collects open batches."""
 
     @property
     def interrupted(self) -> bool:
         """Whether this thread was interrupted during a call of this client.
 
-        A signal handler, a finaliser or a listener may be running. Nothing may wait then (R-HO-2).
+        Then a signal handler, a finalizer or a listener is running, and must not wait (R-HO-2).
         """
 
     @property
     def inside(self) -> bool:
-        """Whether this thread is in a callback of the client: it can't wait for the client."""
+        """Whether this thread runs a callback of the client, so that it mustn't wait for it."""
 
     @property
     def torn(self) -> bool:
         """Whether an exception from outside interrupted a step: the client needs a new engine."""
 
     callers_first: bool
-    """Whether callers that a step has woken run before the next step that is due at once."""
+    """Whether callers that a step has woken run before the next step, even if it is due."""
 
     @property
     def on_its_own(self) -> bool:
-        """Whether the host runs without calls, so that callers may wait by other means."""
+        """Whether the engine runs even if no call of the client does, as with a thread."""
 
     @property
     def gone(self) -> bool:
@@ -71,10 +71,10 @@ class Host(Protocol):
 
     @property
     def cut_off(self) -> bool:
-        """Whether the host can't do anything any more.
+        """Whether the host can't run any more.
 
-        This is a forked child of the process that created it, or the interpreter is ending and has
-        stopped the host's thread.
+        That is so in a forked child of the process that created it, and after the interpreter has
+        stopped the host's thread at exit.
         """
 
     @property
@@ -91,13 +91,13 @@ class Host(Protocol):
         """Pass a callback's error to the program, which gets it from its next call (R-HO-5)."""
 
     def renew(self, engine: EngineInputs) -> None:
-        """Continue with another engine, after `torn`."""
+        """Run another engine instead of one that is `torn`."""
 
     def drop(self) -> None:
-        """Drop everything without waiting: the client isn't referenced any more (R-HO-4)."""
+        """Close everything without waiting: the client isn't referenced any more (R-HO-4)."""
 
     def attach(self, engine: EngineInputs) -> None:
-        """Run this engine from now on; start or open nothing before the first call."""
+        """Set the engine to run; start no thread and open no socket before the first call."""
 
     def now(self) -> float:
         """Return the engine's time, in monotonic seconds."""
@@ -144,11 +144,11 @@ class LoopHost(Host, Protocol):
         """
 
     def overslept(self, deadline: float) -> None:
-        """Note a caller's timeout; process earlier input if the loop was blocked."""
+        """Before a caller times out, process earlier input if the loop was blocked."""
 
     @property
     def overdue(self) -> bool:
-        """Whether a step that the loop was asked to run is overdue."""
+        """Whether a step that was scheduled in the loop is overdue."""
 
     async def breathe(self) -> None:
         """Let the event loop run other tasks, if it hasn't for some time."""

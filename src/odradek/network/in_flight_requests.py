@@ -60,13 +60,13 @@ class InFlightRequest:
         """
 
     def waited(self, now: float) -> None:
-        """Set the time at which the request is sent, if that is later than its creation."""
+        """Move the sending time and the deadline of a request that was sent after a wait."""
         self.deadline += now - self.sent_at
         self.sent_at = now
 
 
 class InFlightRequests(Sampled):
-    """First in, first out: Kafka answers the requests of one connection in order.
+    """The queue of one connection's requests, which brokers answer in order.
 
     The samples are the response times, in seconds.
     """
@@ -76,12 +76,12 @@ class InFlightRequests(Sampled):
     def __init__(self) -> None:
         super().__init__()
         self.head: InFlightRequest | None = None
-        """The request whose response comes next.
+        """The request whose response is expected next.
 
-        Without one, the oldest request that isn't written yet.
+        If no response is expected, the oldest request that isn't written yet.
         """
         self.deadline = math.inf
-        """Deadline of the first request."""
+        """The earliest deadline of all requests."""
         self._queue: deque[InFlightRequest] = deque()
         self._writing: dict[int, InFlightRequest] = {}
         """Requests without a response, until they are written."""
@@ -133,26 +133,26 @@ class InFlightRequests(Sampled):
         self.deadline += seconds
 
     def patience_ends(self, since: float = math.inf) -> float:
-        """Return until when the broker may hold these requests, and so delay a new one.
+        """Return until when the broker may hold these requests, which delays later ones.
 
-        Only requests that were sent by the time `since` count.
+        Only requests that were sent until `since` count.
         """
         found = [r.sent_at + r.patience for r in self._queue if r.sent_at <= since]
         return max(found, default=-math.inf)
 
     def has_patient(self) -> bool:
-        """Return whether the broker may answer one of these late without a failure."""
+        """Return whether there is a request whose response the broker may hold."""
         return any(r.patience > 0.0 for r in self._queue)
 
     def take(self, correlation_id: int, now: float) -> InFlightRequest:
-        """Return the request of a response with this id; raise unless it is the first."""
+        """Remove and return the request of a response; raise if it isn't the oldest one."""
         if not self._queue or self._queue[0].correlation_id != correlation_id:
             expected = self._queue[0].correlation_id if self._queue else "none"
             raise MalformedMessageError(
                 f"the response has correlation id {correlation_id}, expected {expected}"
             )
         found = self._queue.popleft()
-        waited = now - found.sent_at  # `record` in line
+        waited = now - found.sent_at  # from here on, `record` is inlined
         if now >= self._until:
             self._turn(now)
         self._count += 1
@@ -166,13 +166,13 @@ class InFlightRequests(Sampled):
         return found
 
     def written(self, correlation_id: int) -> InFlightRequest | None:
-        """Remove a request without a response once it is written, if it still exists."""
+        """Remove a request that was written and has no response, and return it if it existed."""
         found = self._writing.pop(correlation_id, None)
         self._look_again()
         return found
 
     def give_back(self, correlation_id: int, error: BaseException) -> None:
-        """Fail a request that couldn't be encoded, and so was never sent."""
+        """Remove and fail a request that wasn't sent because it couldn't be encoded."""
         found = self._writing.pop(correlation_id, None)
         if found is None:
             found = next((r for r in self._queue if r.correlation_id == correlation_id), None)

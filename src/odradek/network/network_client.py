@@ -47,9 +47,9 @@ from odradek.protocol.message import Message
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
 
 SUSPECT_AFTER_S = 2.0
-"""Seconds of silence after which a pending attempt or an open request proves nothing (R-RB-2)."""
+"""Seconds without a byte after which an attempt or a connection is suspect (R-RB-2)."""
 IN_USE_S = 2.0
-"""Seconds after its last request in which a connection counts as in use when it ends."""
+"""A connection counts as in use for this number of seconds after its last request."""
 PROOF_BY_AGE = 1.0
 """Seconds after which an idle connection that is ready has proved itself as well (R-CS-3)."""
 LONGEST_THROTTLE = 60.0
@@ -58,7 +58,7 @@ LONGEST_THROTTLE = 60.0
 Brokers request at most their quota's window, 11 s by default; the field can hold 24 days.
 """
 MUTES_FROM = 2
-"""Newest version of ApiVersions of brokers that throttle by reading nothing after the response."""
+"""Brokers that support this version of ApiVersions throttle after a response, not before it."""
 THROTTLED = frozenset((0, 1))
 """Produce and Fetch, whose throttling Kafka's clients measure."""
 
@@ -72,15 +72,15 @@ class NetworkClient(ClientConnections):
         super().__init__(engine, config, rng, frame_limit=frame_limit)
         self.on_suspect: list[Callable[[Connection, float], None]] = []
         self.heard_at = -math.inf
-        """Time of the last response, or of enough bytes of one, from any broker."""
+        """Time when any broker last sent a response, or enough bytes of it."""
         self.throttled = Sampled()
-        """Throttle times in milliseconds of produce and fetch responses, if not zero."""
+        """Throttle times in milliseconds of produce and fetch responses; zeros are left out."""
         self._tls = config["security.protocol"] in ("SSL", "SASL_SSL")
         self._asks_in_plaintext = self._tls and config["security.protocol.probe.enable"]
         self._idle = config["connections.max.idle.ms"]
         self._next_id = 0
 
-    # Inputs of a host, from any thread: recorded here, processed in the next step
+    # Inputs of a host: any thread may call these; the next step processes them
 
     def connected(self, connection: int) -> None:
         """Note that TCP (and TLS) is established."""
@@ -100,7 +100,7 @@ class NetworkClient(ClientConnections):
         return found.reader.get_buffer() if found is not None else memoryview(bytearray(65536))
 
     def buffer_updated(self, connection: int, count: int) -> None:
-        """Take in received bytes."""
+        """Process received bytes."""
         if (found := self._by_id.get(connection)) is None:
             return
         try:
@@ -113,7 +113,7 @@ class NetworkClient(ClientConnections):
             self.engine.post(partial(self._frames, connection, frames))
 
     def received(self, connection: int, response: IncomingResponse) -> None:
-        """Note a response as an object."""
+        """Note a response that the host delivers as an object."""
         self.engine.post(partial(self._message, connection, *response))
 
     def writable(self, connection: int, ready: bool) -> None:
@@ -162,7 +162,7 @@ class NetworkClient(ClientConnections):
         return None if now < self._aside_until(aside) else self.ready(address, now)
 
     def prompt_at(self, address: Address, now: float) -> float:
-        """Return when the result of `prompt` may change by time alone."""
+        """Return when the result of `prompt` may change although nothing happens."""
         aside = self.connections.get((address, ASIDE))
         if aside is not None and not aside.ready and now < (until := self._aside_until(aside)):
             return until
@@ -182,8 +182,7 @@ class NetworkClient(ClientConnections):
     def _aside_until(self, aside: Connection) -> float:
         """Return until when a request waits for this secondary connection to be ready.
 
-        Waiting costs nothing: on the first connection the request would be answered after the fetch
-        anyway.
+        Waiting delays nothing: on the first connection the response would come after the fetch's.
         """
         begun = aside.dialled_at
         data = self.connections.get((aside.address, DATA))
@@ -199,7 +198,7 @@ class NetworkClient(ClientConnections):
     def may_dial(
         self, address: Address, now: float, *, purpose: str = DATA, for_metadata: bool = False
     ) -> bool:
-        """Return whether there is no connection yet and `ConnectionPolicy` allows one now."""
+        """Return whether no connection exists yet and `ConnectionPolicy` allows an attempt now."""
         return self.next_dial_at(address, now, purpose=purpose, for_metadata=for_metadata) <= now
 
     def next_dial_at(
@@ -207,7 +206,7 @@ class NetworkClient(ClientConnections):
     ) -> float:
         """Return when an attempt is allowed; infinite if another event has to come first."""
         found = self.connections.get((address, purpose))
-        if found is not None:  # a connection exists: only a throttle ends at a known time
+        if found is not None:  # throttling is the only wait whose end is known
             return found.throttled_until if found.throttled_until > now else math.inf
         return self.dials.when(address, now, for_metadata=for_metadata).at
 
@@ -230,8 +229,8 @@ class NetworkClient(ClientConnections):
     def dial_for_metadata(self, address: Address, now: float) -> Connection:
         """Connect for a metadata request, if necessary beside an attempt that is still pending.
 
-        An address then has at most two pending attempts, started after about 0, 2, 4 and 8 seconds:
-        any of them may reach a broker that answers, and the first one has the whole setup timeout.
+        An address then has at most two pending attempts. During an outage, attempts start after
+        about 0, 2, 4 and 8 seconds; the first of them has the whole setup timeout.
         """
         data = self.connection(address)
         first = data or self.connection(address, METADATA)
@@ -242,7 +241,7 @@ class NetworkClient(ClientConnections):
         return made
 
     def make_room(self, now: float) -> None:
-        """End the longest pending attempts, until `ConnectionPolicy` allows one more (R-MD-3)."""
+        """End the oldest suspect attempts until `ConnectionPolicy` allows another (R-MD-3)."""
         hanging = [c for c in self._by_id.values() if c.suspect and not c.ready]
         while self.dials.full and hanging:
             oldest = hanging.pop(0)  # oldest attempt first
@@ -256,7 +255,7 @@ class NetworkClient(ClientConnections):
     # Component
 
     def advance(self, now: float) -> bool:
-        """Fail overdue requests, note proofs (R-CS-5) and close idle connections (R-CS-7)."""
+        """Fail overdue requests (R-CS-5), note proofs, close idle connections (R-CS-7)."""
         moved = False
         for connection in list(self._by_id.values()):
             if connection.new_bytes and connection.ready and connection.progresses(now):
@@ -308,7 +307,7 @@ class NetworkClient(ClientConnections):
         self.fail(connection, ResponseTimeoutError(text, received), now)
 
     def _close_unheard(self, address: Address, since: float, now: float) -> None:
-        """Close idle connections to the address of a silent one, as they may fail as well."""
+        """Close idle connections to an address that is silent: they may be dead as well."""
         for other in self.of_address(address):
             if other.ready and not len(other.in_flight) and other.heard_at < since:
                 self.close(other, now, "another connection to that address got no response")
@@ -324,8 +323,8 @@ class NetworkClient(ClientConnections):
         self.engine.start(reauthenticate(self, connection, mechanism, session))
 
     def _suspect(self, connection: Connection, now: float) -> None:
-        """Mark a silent connection: it proves nothing until bytes arrive or it ends (R-RB-2)."""
-        if connection.secondary:  # its requests are sent on another connection
+        """Mark a silent connection as suspect, until bytes arrive or it ends (R-RB-2)."""
+        if connection.secondary:  # the callers send its requests on the first connection
             waited = now - connection.last_used
             self.fail(connection, DisconnectedError(f"no response for {waited:.0f} s"), now)
             return
@@ -345,9 +344,9 @@ class NetworkClient(ClientConnections):
         self.changed.notify()
 
     def _heard(self, connection: Connection, now: float) -> bool:
-        """Note a response, or enough of one; return whether that ended a silence."""
+        """Note that a response, or enough of it, arrived; return whether it was suspect before."""
         self.heard_at = now
-        if not connection.heard(now):  # nearly always
+        if not connection.heard(now):  # the usual case
             return False
         self._spoke(connection, now)
         return True
@@ -357,7 +356,7 @@ class NetworkClient(ClientConnections):
         self.changed.notify()
 
     def next_deadline(self, now: float) -> float | None:
-        """Return the earliest deadline of a setup, request, first answer or idle connection."""
+        """Return when the first connection must be checked (see `Connection.look_at`)."""
         earliest = math.inf
         for connection in self._by_id.values():
             due = connection.look_at(SUSPECT_AFTER_S, self._idle, PROOF_BY_AGE)
@@ -366,7 +365,7 @@ class NetworkClient(ClientConnections):
         return None if earliest == math.inf else earliest
 
     def abort(self, error: KafkaError, now: float) -> None:
-        """Close everything; open replies end with `error`."""
+        """Close all connections; pending replies fail with `error`."""
         for connection in list(self._by_id.values()):
             requests = connection.take_requests(now)
             self._forget(connection, error)
@@ -414,7 +413,7 @@ class NetworkClient(ClientConnections):
             try:
                 message = decode_answer(type(request.body), request.version, frame)
             except MalformedMessageError as error:
-                # The broker may have processed the request, as if the response were lost.
+                # The broker may have processed the request, so treat the response as lost.
                 if not request.reply.done:
                     lost = DisconnectedError(f"{connection.address}: {in_words(error)}")
                     request.reply.fail(lost)
@@ -442,7 +441,7 @@ class NetworkClient(ClientConnections):
     ) -> None:
         throttle: int = getattr(answer, "throttle_time_ms", 0)
         _, newest = connection.versions.get(ApiVersionsRequest.API_KEY, (0, MUTES_FROM))
-        # KIP-219: the client sends nothing for this time. Older brokers have delayed the response.
+        # KIP-219: the client pauses for this time. Older brokers have delayed the response instead.
         if throttle > 0 and newest >= MUTES_FROM:
             connection.throttle(now + min(throttle / 1000.0, LONGEST_THROTTLE), now)
         if throttle > 0 and request.body.API_KEY in THROTTLED:
@@ -484,7 +483,7 @@ class NetworkClient(ClientConnections):
             self.fail(self._by_id[number], error, now)
 
     def _after_the_answer(self, number: int, error: BaseException | str | None) -> Flow[None]:
-        """Close the connection after the step's responses: callers can read a refusal first."""
+        """Close the connection after this step: flows first process the broker's refusal."""
         now = yield START
         self._disconnected(number, error, now, late=True)
 
@@ -503,11 +502,11 @@ class NetworkClient(ClientConnections):
         if error is None and connection.state is ConnectionState.AUTHENTICATING:
             error = silent_refusal()
         if self._in_handshake(connection) and ended_unexplained(error):
-            error = ended_in_handshake(connection.address)  # reset, as by a port without TLS
+            error = ended_in_handshake(connection.address)  # a port without TLS does this
         aside = connection.secondary
         if setting_up and not aside and ended_unexplained(error) and self._steps_down(connection):
             why = "closed instead of answering ApiVersions: the next attempt uses another version"
-            self.dials.alarmed(now)  # a hundred new addresses may all do the same
+            self.dials.alarmed(now)  # other addresses may do the same
             excused = DisconnectedError(why)
             self.states.excused(connection.address, now, excused)
             self._end(connection, excused, now, failure=False)

@@ -1,10 +1,11 @@
-"""Find out why a connection ended without an error, with a question on the next attempt.
+"""Find out why a connection ended without an error, with a request on the next attempt.
 
 A broker that receives TLS on a plaintext port, or no SASL on a port that requires it, just closes
-the connection; so does a proxy without a broker, which may work again in a minute. Only a question
-distinguishes them: the next attempt to an address that never proved itself asks it, once. It asks
-in plaintext only if `security.protocol.probe.enable` allows that: an attacker who can interrupt TLS
-on the network path would receive the question too, and could forge the client's errors.
+the connection; so does a proxy without a broker, which may work again in a minute. Only a request
+distinguishes these cases: the next attempt to an address that never proved itself sends it, once.
+It is sent in plaintext only if `security.protocol.probe.enable` allows that: an attacker who can
+interrupt TLS on the network path would receive the request too, and could forge the client's
+errors.
 
 In: ends and starts of connections, from the network client. Out: `PlaintextPortError`,
 `SaslExpectedError`, or None if the end was an ordinary failure. Must not: need an attempt of its
@@ -43,24 +44,21 @@ WITH_LIST = 1
 
 
 class Suspicion(StrEnum):
-    """Possible meanings of a connection's end without an error."""
+    """Possible reasons why a peer closed a connection without an error."""
 
     NONE = ""
     PLAINTEXT_PORT = "plaintext"
     SASL_PORT = "sasl"
     ASKED = "asked"
-    """State of an address that was asked.
-
-    The question isn't repeated until the address proves itself.
-    """
+    """The address was checked; it isn't checked again until it has proved itself."""
 
 
 def suspect(
     connection: Connection, error: BaseException | str | None, *, plaintext: bool, sasl: bool
 ) -> None:
-    """Note what the end of a connection may mean; the next connection attempt asks.
+    """Note why the peer may have closed a connection; the next connection attempt checks it.
 
-    `plaintext`: the client uses TLS and may ask without it. `sasl`: it authenticates.
+    `plaintext`: the client uses TLS and may send a request without it. `sasl`: it authenticates.
     """
     record = connection.record
     if record.suspicion or record.proved_at > -math.inf or not ended_unexplained(error):
@@ -73,7 +71,7 @@ def suspect(
 
 
 def begin(connection: Connection, now: float) -> bool:
-    """Start the pending question; return whether this connection must be opened in plaintext."""
+    """Start a pending check; return whether this connection must be opened in plaintext."""
     suspicion = connection.record.suspicion
     if suspicion not in (Suspicion.PLAINTEXT_PORT, Suspicion.SASL_PORT):
         return False
@@ -89,9 +87,9 @@ def ask(
     connection: Connection,
     now: float,
 ) -> Flow[float]:
-    """Send the question after ApiVersions; raise the error that the answer proves."""
+    """Check the suspicion after ApiVersions; raise an error if it is confirmed."""
     if in_plaintext(connection):
-        # While the connection is open, another one asks the same question.
+        # The next connection checks the same suspicion again.
         connection.record.suspect_of(connection.asks)
         raise PlaintextPortError("the port answers in plaintext, but this client speaks TLS")
     if connection.asks is not Suspicion.SASL_PORT:
@@ -115,17 +113,16 @@ def ask(
 
 
 def in_plaintext(connection: Connection) -> bool:
-    """Return whether the connection is in plaintext only to ask: then the peer isn't trusted."""
+    """Return whether the connection uses plaintext only for this check: don't trust its peer."""
     return connection.asks is Suspicion.PLAINTEXT_PORT
 
 
 def judged(connection: Connection, error: KafkaError) -> KafkaError:
-    """Return the error of a connection, corrected if it was opened in plaintext only to ask.
+    """Return the error of a connection, corrected if it was opened in plaintext for this check.
 
-    A peer that isn't Kafka, such as a proxy that answers HTTP to plaintext, proves nothing about
-    the port: with TLS it may lead to a broker again in a moment. An attempt without TCP proves
-    nothing either: the next listener at the port is asked again, if it closes connections without
-    an error.
+    A response that isn't Kafka's, such as HTTP from a proxy, proves nothing about the port, which
+    may lead to a broker again soon if TLS is used. If TCP couldn't be established, the check is
+    dropped: another listener may use the port later, and is checked if necessary.
     """
     if in_plaintext(connection) and connection.state is ConnectionState.CONNECTING:
         connection.record.suspect_of(Suspicion.NONE)

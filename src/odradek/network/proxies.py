@@ -39,7 +39,7 @@ REPLIES = {
 }
 END_OF_HEAD = b"\r\n\r\n"
 BROKER_AWAY = frozenset((404, 408, 429, 500, 502, 503, 504))
-"""HTTP status codes that may pass by themselves: the proxy is busy, or doesn't reach the broker."""
+"""HTTP status codes that may be temporary: the proxy is busy, or can't reach the broker."""
 NOT_FOR_TUNNELS = frozenset((400, 405, 426, 501))
 
 
@@ -55,7 +55,7 @@ Conversation = Generator[Exchange, bytes, None]
 
 
 def conversation(proxy: Proxy, target: Address) -> Conversation:
-    """Return the conversation that connects to `target`."""
+    """Return the conversation that lets the proxy connect to `target`."""
     return _http(proxy, target) if proxy.scheme == HTTP else _socks5(proxy, target)
 
 
@@ -84,7 +84,7 @@ def _socks5(proxy: Proxy, target: Address) -> Conversation:
         (length,) = yield Exchange(b"", 1)
     elif not length:
         raise _not_socks(proxy)
-    yield Exchange(b"", length + 2)  # the proxy's own address, which isn't needed
+    yield Exchange(b"", length + 2)  # ignore the address that the proxy uses
 
 
 def _login(proxy: Proxy) -> bytes:
@@ -105,8 +105,8 @@ def _place(target: Address) -> bytes:
 
 
 def host_bytes(host: str) -> bytes:
-    """Encode a name for DNS. Raises `ValueError` for an invalid one."""
-    if not is_host(host):  # a line break would start another header line in the request
+    """Encode a host name; raise `ValueError` if it is invalid."""
+    if not is_host(host):  # a line break would add a header to the HTTP request
         raise ValueError("the host contains invalid characters")
     return host.encode("ascii" if host.isascii() else "idna")
 
@@ -127,7 +127,7 @@ def _not_connected(proxy: Proxy, reply: int) -> ProxyError:
         return ProxyRefusedError(
             what, cure="Try socks5:// in proxy.url: this machine then resolves the names."
         )
-    if reply == NO_SUCH_KIND:  # the name's next IP may be of the other address family
+    if reply == NO_SUCH_KIND:  # the name's next IP may be of the other family (IPv4, IPv6)
         return ProxyError(
             what, cure="Try socks5h:// in proxy.url: the proxy then resolves the names."
         )
@@ -175,10 +175,7 @@ def _request(proxy: Proxy, target: Address) -> bytes:
 
 
 def _status(head: bytes) -> int | None:
-    """Return the status code in a response's first line.
-
-    0 if invalid, as an error might repeat a secret.
-    """
+    """Return the status code in a response's first line; None if the line is invalid."""
     words = head.split(b"\r\n", 1)[0].split(None, 2)
     if len(words) < 2 or not words[0].startswith(b"HTTP/") or not words[1].isdigit():
         return None

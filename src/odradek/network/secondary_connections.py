@@ -29,14 +29,14 @@ from odradek.network.connection import SECONDARY
 RETRY_WAITS = ExponentialBackoff(1.0, 300.0)
 """Seconds until the next attempt after a failure.
 
-A broker that accepts no further connection or login mustn't be asked for one all the time.
+A broker that accepts no further connection or login mustn't receive attempts all the time.
 """
 MIN_WAIT_S = 0.25
 """Minimum time in seconds for which a request waits for a secondary connection."""
 
 
 class SecondaryState(AddressState):
-    """State of an address for a secondary connection, which only counts requests."""
+    """Separate state for a secondary connection; only its requests count for the address."""
 
     __slots__ = ("_of",)
 
@@ -71,8 +71,8 @@ class SecondaryConnections:
     def failed(self, address: Address, purpose: str, now: float, *, refused: bool) -> None:
         """Note a failed or useless attempt.
 
-        `refused` means that the broker refused the credentials: later attempts would be refused as
-        well, until the broker locks the account.
+        `refused` means that the broker refused the credentials. Then no address is tried for a
+        while: each attempt would be refused, and the broker might lock the account.
         """
         if refused:
             self._none_before = now + RETRY_WAITS.maximum

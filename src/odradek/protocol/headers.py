@@ -1,12 +1,12 @@
-"""Whole frames: length, header and message, in both directions.
+"""Encode and decode whole frames: length, header and message.
 
 In: a message with its version and correlation id, or the bytes between two length prefixes. Out:
-buffers for the socket, or the header's fields and the message. Must not: know connections; which
-answer belongs to which request is `network.in_flight_requests`' business.
+buffers for the socket, or the header's fields and the message. Must not: know connections;
+`network.in_flight_requests` matches responses to requests.
 
-A request has header version 2 in flexible versions, else 1 (version 0 died with Kafka 4.0). An
-answer has header version 1 in flexible versions, else 0, except that of ApiVersions, which always
-has 0: the client asks before it knows what the broker speaks (KIP-511).
+A request has header version 2 in flexible versions, else 1 (Kafka 4.0 removed version 0). A
+response has header version 1 in flexible versions, else 0. That of ApiVersions always has version
+0, because the client doesn't know the broker's versions yet (KIP-511).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ R = TypeVar("R", bound=Message)
 def encode_request(
     request: Request[Any], version: int, correlation_id: int, client_id: str | None
 ) -> Buffers:
-    """Write a request as a frame, its length in front."""
+    """Encode a request as a frame that begins with its length."""
     out = Output()
     out += _FRAMED_HEAD.pack(0, request.API_KEY, version, correlation_id)
     write_nullable_string(out, client_id)
@@ -62,7 +62,7 @@ def encode_request(
 
 
 def encode_response(message: Message, version: int, correlation_id: int) -> Buffers:
-    """Write an answer as a frame, its length in front (for simulated brokers)."""
+    """Encode a response as a frame that begins with its length (for simulated brokers)."""
     out = Output()
     out += _INT32_TWICE.pack(0, correlation_id)
     if message.is_flexible(version) and message.API_KEY != API_VERSIONS:
@@ -72,7 +72,7 @@ def encode_response(message: Message, version: int, correlation_id: int) -> Buff
 
 
 def _framed(out: Output) -> Buffers:
-    """Write the length in front of header and message, where there is room for it."""
+    """Write the length into the four bytes reserved at the start, and return the buffers."""
     size = len(out) - 4
     for _, records in out.splices:
         size += len(records)
@@ -81,7 +81,7 @@ def _framed(out: Output) -> Buffers:
 
 
 def decode_request_header(buffer: Buffer) -> tuple[int, int, int, str | None, int]:
-    """Read a request's header: API key, version, correlation id, client id, where the body starts.
+    """Decode a request's header; return API key, version, correlation id, client id, body's offset.
 
     `buffer` is the frame without its length.
     """
@@ -99,7 +99,7 @@ def decode_request_header(buffer: Buffer) -> tuple[int, int, int, str | None, in
 
 
 def peek_correlation_id(buffer: Buffer) -> int:
-    """Return the correlation id of an answer, which tells what the rest is."""
+    """Return the correlation id of a response, by which its request is found."""
     try:
         found: int = _INT32.unpack_from(buffer)[0]
     except StructError as error:
@@ -108,10 +108,10 @@ def peek_correlation_id(buffer: Buffer) -> int:
 
 
 def decode_answer(request: type[Request[R]], version: int, view: memoryview) -> R:
-    """Read the answer to a request of `version`, whose correlation id was looked at before.
+    """Decode the response to a request of this version (see `peek_correlation_id`).
 
-    `view` is the frame without its length, as single bytes. For ApiVersions this includes what
-    `decode_api_versions_response` does.
+    `view` is the frame without its length, as single bytes. ApiVersions is decoded with
+    `decode_api_versions_response`.
     """
     if request.API_KEY == API_VERSIONS:
         return cast("R", decode_api_versions_response(view, version)[1])
@@ -128,10 +128,10 @@ def decode_answer(request: type[Request[R]], version: int, view: memoryview) -> 
 
 
 def decode_api_versions_response(buffer: Buffer, version: int) -> tuple[int, ApiVersionsResponse]:
-    """Read the answer to ApiVersions, which is in version 0 when the broker is too old (KIP-511).
+    """Decode the response to ApiVersions, which has version 0 if the broker is too old (KIP-511).
 
-    A broker that doesn't know `version` answers with error 35 in the layout of version 0, which
-    lists the versions of ApiVersions that it does know (or nothing, before Kafka 2.4).
+    A broker that doesn't support `version` answers with error 35 in the layout of version 0, with
+    the versions of ApiVersions that it supports (or none, before Kafka 2.4).
     """
     from odradek.protocol.messages.api_versions import ApiVersionsResponse
 
@@ -141,5 +141,5 @@ def decode_api_versions_response(buffer: Buffer, version: int) -> tuple[int, Api
         try:
             return correlation_id, ApiVersionsResponse.decode(view, 0, 4)
         except MalformedMessageError:
-            pass  # the error came in the layout that was asked for
+            pass  # the error has the layout of the requested version
     return correlation_id, ApiVersionsResponse.decode(view, version, 4)

@@ -25,13 +25,13 @@ from odradek.protocol.primitives import (
 )
 
 NEW: Any = object()
-"""The default of a field whose default is a list or a struct: each object has one of its own."""
+"""Marks a field whose default is a list or struct, which is created for each object."""
 Reader = Callable[[memoryview, int], tuple[Any, int]]
 Writer = Callable[[Output, Any], None]
 
 
 class Api(NamedTuple):
-    """One API's number, Kafka's name of it, and the versions that it has here, both ends included.
+    """An API's key and name, and its lowest and highest version that this client supports.
 
     `flexible_from` is the first version with compact lengths and tagged fields (KIP-482), if any.
     """
@@ -54,13 +54,13 @@ class Struct:
     __hash__ = None  # type: ignore[assignment]  # two that are equal may change
 
     def __eq__(self, other: object) -> bool:
-        """Compare all fields with those of another one of the same class."""
+        """Return whether the other object has the same class and equal fields."""
         if other.__class__ is not self.__class__:
             return NotImplemented
         return all(getattr(self, n) == getattr(other, n) for n in field_names(type(self)))
 
     def __repr__(self) -> str:
-        """Show the fields as the arguments that make the same again."""
+        """Return an expression that creates an equal object."""
         told = ", ".join(f"{name}={getattr(self, name)!r}" for name in field_names(type(self)))
         return f"{type(self).__qualname__}({told})"
 
@@ -82,12 +82,12 @@ class Message(Struct):
     FLEXIBLE_FROM: ClassVar[int | None]
     """The first version with compact lengths and tagged fields (KIP-482), if any."""
     READERS: ClassVar[tuple[Reader, ...]]
-    """How each version from `MIN_VERSION` on is read; versions of equal layout share one."""
+    """Readers by version, from `MIN_VERSION` on; versions with the same layout share one."""
     WRITERS: ClassVar[tuple[Writer, ...]]
 
     @classmethod
     def define(cls, api: Api, readers: Mapping[int, Reader], writers: Mapping[int, Writer]) -> None:
-        """Say whose message this is, and how it is read and written from which version on."""
+        """Set the API, and the readers and writers by the first version that uses each."""
         cls.API_KEY, cls.API_NAME, cls.MIN_VERSION, cls.MAX_VERSION, cls.FLEXIBLE_FROM = api
         versions = range(api.low, api.high + 1)
         cls.READERS = tuple(readers[max(v for v in readers if v <= at)] for at in versions)
@@ -95,7 +95,7 @@ class Message(Struct):
 
     @classmethod
     def is_flexible(cls, version: int) -> bool:
-        """Say whether `version` has compact lengths and tagged fields."""
+        """Return whether `version` has compact lengths and tagged fields."""
         return cls.FLEXIBLE_FROM is not None and version >= cls.FLEXIBLE_FROM
 
     @classmethod
@@ -108,10 +108,10 @@ class Message(Struct):
         return version - cls.MIN_VERSION
 
     def encode(self, version: int) -> Buffers:
-        """Write the message, without length and header; record buffers are items of their own.
+        """Encode the message, without length and header; record buffers are separate items.
 
-        UnsupportedVersionError: a field holds a value that this version can't carry.
-        InvalidRequestError: a value doesn't fit its field (null, too long, out of range).
+        Raises UnsupportedVersionError if this version has no field for a value, and
+        InvalidRequestError if a value doesn't fit its field (null, too long, out of range).
         """
         out = Output()
         self.write(out, version)
@@ -133,7 +133,7 @@ class Message(Struct):
             ) from error
 
     def _cure(self, version: int) -> str:
-        """Return which newer version could contain all that this one can't, if there is one."""
+        """Return the advice to use a newer version that has all fields; empty if none has."""
         unfit = (AbsentFieldError, StructError, AttributeError, TypeError, ValueError)
         for newer in range(version + 1, self.MAX_VERSION + 1):
             with suppress(*unfit):
@@ -143,10 +143,10 @@ class Message(Struct):
 
     @classmethod
     def decode(cls, buffer: Buffer, version: int, offset: int = 0, *, whole: bool = True) -> Self:
-        """Read the message that fills `buffer` from `offset` to its end.
+        """Decode the message in `buffer` from `offset` to the end.
 
-        With `whole=False` bytes after it are left, as Kafka's brokers leave them. Raises
-        MalformedMessageError: the bytes don't follow the layout, or some are left over.
+        With `whole=False`, bytes after the message are ignored, as Kafka's brokers do. Raises
+        MalformedMessageError if the bytes don't have the expected layout, or if some are left.
         """
         return cls.read(as_bytes_view(buffer), version, offset, whole=whole)
 
@@ -186,9 +186,9 @@ class Request(Message, Generic[R]):
 
 
 def malformed(what: str, size: int, error: Exception, position: int = 0) -> MalformedMessageError:
-    """Make the one typed error for bytes that can't be read, with the position of the failure.
+    """Return the error for bytes that can't be decoded, with the position of the failure.
 
-    `position` is where the caller itself has got to.
+    `position` is the position in the caller's frame.
     """
     reason = "it is truncated" if isinstance(error, (StructError, IndexError)) else str(error)
     return MalformedMessageError(
@@ -197,9 +197,9 @@ def malformed(what: str, size: int, error: Exception, position: int = 0) -> Malf
 
 
 def _position(error: Exception, position: int) -> int:
-    """Take the position from the innermost reader: passing it along would cost every message."""
-    # Not from the frame that caught the error: a look at its locals would tie the error to itself,
-    # and so keep the whole received buffer until the garbage collector comes along.
+    """Return the variable `pos` of the innermost reader, so that readers needn't track errors."""
+    # Skip the frame that caught the error: reading its locals would create a reference cycle with
+    # the error, and keep the received buffer alive until the garbage collector runs.
     trace: TracebackType | None = error.__traceback__
     trace = trace.tb_next if trace is not None else None
     while trace is not None:

@@ -41,12 +41,12 @@ from odradek.protocol.primitives import (
 )
 
 SLICE = 1 << 19
-"""Bytes of an answer that are read at once: 10 to 20 ms where each row has to be walked through."""
+"""Number of bytes of a response that are read at once; this takes at most 10 to 20 ms."""
 FIRST = 9
 """The first version with compact lengths, and with leader epochs that aren't stale (KAFKA-9212)."""
 ROW = 18
-"""The least bytes that a partition takes."""
-_HEAD = 14  # of a row: error code, partition, leader, leader epoch
+"""Minimum size of a partition in bytes."""
+_HEAD = 14  # size of error code, partition, leader and leader epoch
 _CACHED = 1000
 _ONE = range(1)
 _, _unpack_h = packing("h")
@@ -64,10 +64,10 @@ def _every(width: int, count: int) -> Struct:
 
 
 def _columns(replicas: int, isr: int, offline: int, count: int) -> tuple[tuple[int, bytes], ...]:
-    """Return the values of each n-th byte in rows without an error.
+    """Return positions in a row, each with the bytes that rows without an error have there.
 
-    Such rows have a number, a leader, an epoch, and these numbers of replicas (each number is
-    encoded as one more).
+    Such rows have a number, a leader, an epoch, and these numbers of replicas (plus one, as they
+    are encoded).
     """
     indexes = b"".join(n.to_bytes(4, "big") for n in range(count))
     none = bytes(count)
@@ -80,7 +80,7 @@ def _columns(replicas: int, isr: int, offline: int, count: int) -> tuple[tuple[i
         (at_offline + 4 * offline - 3, none),  # no tagged fields
         *((n, none) for n in (0, 1)),
         *((n + 2, indexes[n::4]) for n in range(4)),
-        (6, none),  # the first byte of a leader's id and of an epoch: neither is below 0
+        (6, none),  # first byte of the leader's id (here) and of the epoch: not negative
         (10, none),
     )
 
@@ -89,22 +89,22 @@ _cached_columns = lru_cache(64)(_columns)
 
 
 class PackedPartitions(Sequence[MetadataResponsePartition]):
-    """A topic's partitions in the order of their numbers, each read when it is asked for."""
+    """A topic's partitions in the order of their numbers, decoded on each access."""
 
     __slots__ = ("_compared", "_epochs", "_offsets", "leaderless", "numbered", "rows")
 
     def __init__(
         self, rows: bytes, offsets: Sequence[int], epochs: array[int] | None, leaderless: int
     ) -> None:
-        """`epochs`, unless all rows are of one width."""
+        """Set the bytes; `epochs` is None if all rows have the same width."""
         self.rows = rows
-        """As they were received, which tells whether two answers say the same."""
+        """The bytes as they were received; equal bytes mean equal partitions."""
         self._offsets = offsets
         self._epochs = epochs
         self.leaderless = leaderless
-        """How many have no leader."""
+        """Number of partitions without a leader."""
         self.numbered = True
-        """Their numbers are 0, 1, 2 and so on, and each has an epoch."""
+        """Whether the partitions' numbers are 0, 1, 2 and so on, and each has an epoch."""
         self._compared: tuple[PackedPartitions, bool, bool] | None = None
 
     def __len__(self) -> int:
@@ -115,7 +115,7 @@ class PackedPartitions(Sequence[MetadataResponsePartition]):
     @overload
     def __getitem__(self, at: slice) -> list[MetadataResponsePartition]: ...
     def __getitem__(self, at: int | slice) -> Any:
-        """Read one partition's row, or some."""
+        """Decode one partition, or a list of partitions for a slice."""
         if isinstance(at, slice):
             return [_partition(self.rows, n) for n in self._offsets[at]]
         return _partition(self.rows, self._offsets[at])
@@ -144,10 +144,10 @@ class PackedPartitions(Sequence[MetadataResponsePartition]):
         return array("i", (_unpack_i(view, at + 10)[0] for at in self._offsets))
 
     def compare(self, old: PackedPartitions) -> tuple[bool, bool]:
-        """Return whether all of the older ones are included, and whether any is newer.
+        """Compare epochs with an older response; return (none is missing or lower, any is newer).
 
-        The first is False if one of them has a lower epoch; the second is True if one is new or has
-        a higher epoch. The result is kept until `forget_compared`.
+        The second value is True if a partition is new or has a higher epoch. The result is cached
+        until `forget_compared`.
         """
         if old is self or old.rows == self.rows:
             return True, False
@@ -160,13 +160,13 @@ class PackedPartitions(Sequence[MetadataResponsePartition]):
         return self._compared[1:]
 
     def forget_compared(self) -> None:
-        """Let go of older ones."""
+        """Drop the result of `compare`, which refers to older partitions."""
         self._compared = None
 
 
 @lru_cache(64)
 def _row(replicas: int, isr: int, offline: int) -> Struct:
-    """Read a row whose lists have these lengths (each number is one more, as it is written)."""
+    """Return the layout of a row whose lists have these lengths (plus one, as they are encoded)."""
     return Struct(f">hiiiB{replicas - 1}iB{isr - 1}iB{offline - 1}i")
 
 
@@ -175,7 +175,7 @@ def _partition(rows: bytes, pos: int) -> MetadataResponsePartition:
     at = pos + _HEAD + 4 * replicas - 3
     isr = rows[at] if replicas < 0x80 else 0x80
     offline = rows[at + 4 * isr - 3] if isr < 0x80 else 0x80
-    if offline < 0x80:  # nearly always: all of the row at once
+    if offline < 0x80:  # the usual case
         found = _row(replicas, isr, offline).unpack_from(rows, pos)
         first, second = 4 + replicas, 4 + replicas + isr  # positions of the lists' lengths
         error_code, number, leader, epoch = found[:4]
@@ -200,7 +200,7 @@ def _read_partitions(view: memoryview, pos: int) -> tuple[Sequence[MetadataRespo
         return [], pos
     replicas = view[pos + _HEAD]
     at = pos + _HEAD + 4 * replicas - 3
-    size = len(view)  # a length of two bytes, as of 127 replicas, may point past it
+    size = len(view)  # with 127 replicas or more, the positions below may exceed it
     isr = view[at] if at < size else 0
     at += 4 * isr - 3
     offline = view[at] if at < size else 0
@@ -208,7 +208,7 @@ def _read_partitions(view: memoryview, pos: int) -> tuple[Sequence[MetadataRespo
     end = pos + width * count
     if min(replicas, isr, offline) > 0 and max(replicas, isr, offline) < 0x80 and end <= size:
         rows = bytes(view[pos:end])
-        if count == 1:  # as of most topics of a cluster that has very many: nothing to compare
+        if count == 1:  # most topics of clusters with very many topics
             error_code, number, leader, epoch = _unpack_hiii(view, pos)
             if not (error_code or number or rows[-1]) and min(leader, epoch) >= 0:
                 return PackedPartitions(rows, _ONE, None, 0), end
@@ -223,7 +223,7 @@ def _read_partitions(view: memoryview, pos: int) -> tuple[Sequence[MetadataRespo
 
 
 def _walk(view: memoryview, start: int, count: int) -> tuple[PackedPartitions, int]:
-    """Go through rows that aren't all alike."""
+    """Read rows of different widths one by one."""
     offsets, found, pos = array("L"), [], start
     for _ in range(count):
         offsets.append(pos - start)
@@ -252,14 +252,14 @@ def _walk(view: memoryview, start: int, count: int) -> tuple[PackedPartitions, i
 
 
 class _Topics:
-    """Reads an answer's topics, and what comes after them."""
+    """Reads a response's topics and the fields after them."""
 
     def __init__(self, view: memoryview, start: int, pos: int, version: int) -> None:
         self._view, self._start, self._version = view, start, version
         self._left, self._pos = read_compact_count(view, pos, 26 if version > FIRST else 10)
 
     def read(self, answer: PackedMetadataResponse, most: int) -> int:
-        """Read on until about `most` bytes are done; where it has got to, 0 if not to the end."""
+        """Read about `most` bytes; return the position after the response, or 0 if more is left."""
         view, pos, version, topics = self._view, self._pos, self._version, answer.topics
         stop = pos + most
         read_name = read_nullable_compact_string if version >= 12 else read_compact_string
@@ -300,13 +300,13 @@ class _Topics:
         return skip_tags(view, pos)
 
     def read_on(self, answer: PackedMetadataResponse, most: int) -> bool:
-        """Read the next bytes; return whether all is read, or let the plain reader raise."""
+        """Read the next bytes; return whether all is read. The plain reader raises errors."""
         try:
             end = self.read(answer, most)
             if end not in (0, len(self._view)):
                 raise WireError("unread bytes at the end")
         except _UNREADABLE:
-            MetadataResponse.read(self._view, self._version, self._start)  # says what is wrong
+            MetadataResponse.read(self._view, self._version, self._start)  # raises a better error
             raise
         return end != 0
 
@@ -324,7 +324,7 @@ def _read(view: memoryview, start: int, version: int) -> One[PackedMetadataRespo
             return answer, len(view)
         return answer, topics.read(answer, len(view))
     except _UNREADABLE:
-        MetadataResponse.read(view, version, start, whole=False)  # says what is wrong
+        MetadataResponse.read(view, version, start, whole=False)  # raises a better error
         raise
 
 
@@ -356,10 +356,10 @@ def _plain(reader: Reader) -> Reader:
 
 
 class PackedMetadataResponse(MetadataResponse):
-    """Metadata's answer; the partitions of its topics are `PackedPartitions` from version 9 on.
+    """A response to Metadata; from version 9 on its partitions are `PackedPartitions`.
 
-    Before that version leader epochs are unknown: those of the brokers may be stale while
-    partitions are reassigned, and leaders refuse requests with a stale epoch.
+    In older versions leader epochs are ignored: brokers may report stale ones while partitions are
+    reassigned, and leaders refuse requests with a stale epoch.
     """
 
     __slots__ = ("unread",)
@@ -369,13 +369,13 @@ class PackedMetadataResponse(MetadataResponse):
     )
 
     def __init__(self, *fields: Any) -> None:
-        """Take `MetadataResponse`'s fields, in their order."""
+        """Set the fields of `MetadataResponse`, in its order."""
         super().__init__(*fields)
         self.unread: _Topics | None = None
         """The unread part of a response of more than `SLICE` bytes: see `read_on`."""
 
     def ends(self, *, operations: int | None = None, error_code: int = 0) -> None:
-        """Take in what comes after the topics."""
+        """Set the fields after the topics."""
         self.error_code = error_code
         if operations is not None:
             self.cluster_authorized_operations = operations
@@ -383,7 +383,7 @@ class PackedMetadataResponse(MetadataResponse):
     def read_on(self) -> bool:
         """Read the next `SLICE` bytes; return whether the response is complete.
 
-        Raises MalformedMessageError if they don't follow the layout.
+        Raises MalformedMessageError if they can't be decoded.
         """
         if self.unread is not None and self.unread.read_on(self, SLICE):
             self.unread = None
@@ -391,7 +391,7 @@ class PackedMetadataResponse(MetadataResponse):
 
 
 class PackedMetadataRequest(MetadataRequest):
-    """Metadata's request, for an answer of packed partitions."""
+    """A Metadata request whose response has packed partitions."""
 
     __slots__ = ()
     RESPONSE: ClassVar[type[Message]] = PackedMetadataResponse

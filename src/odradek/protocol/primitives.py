@@ -36,15 +36,15 @@ _pack_int32 = Struct(">i").pack
 
 
 class WireError(Exception):
-    """The bytes break a rule of the protocol; never leaves the protocol room."""
+    """The bytes violate the protocol; `Message.decode` converts this error."""
 
 
 class AbsentFieldError(Exception):
-    """A field holds a value that the version to be written has no place for."""
+    """A field has a value, but the version to encode doesn't have this field."""
 
 
 class Output(bytearray):
-    """Bytes being written, with the record buffers that belong in between kept aside uncopied."""
+    """Encoded bytes, and record buffers to insert between them, which aren't copied."""
 
     __slots__ = ("splices",)
 
@@ -53,7 +53,7 @@ class Output(bytearray):
         self.splices: list[tuple[int, bytes | memoryview]] = []
 
     def buffers(self) -> Buffers:
-        """Cut the written bytes where record buffers belong and return all in order."""
+        """Return the written bytes, split where record buffers belong, with those buffers."""
         if not self.splices:
             return [bytes(self)]
         made: Buffers = []
@@ -72,7 +72,7 @@ class Output(bytearray):
 def packing(
     codes: str,
 ) -> tuple[Callable[..., bytes], Callable[[memoryview, int], tuple[Any, ...]]]:
-    """Return how a run of fixed-width fields is packed, and unpacked from a position on."""
+    """Return the functions that pack and unpack consecutive fields of fixed width."""
     run = Struct(f">{codes}")
     return run.pack, run.unpack_from
 
@@ -81,7 +81,7 @@ def packing(
 
 
 def read_uvarint(view: memoryview, pos: int) -> tuple[int, int]:
-    """Read an unsigned varint; more than Java's largest int is refused."""
+    """Read an unsigned varint; raise if it is larger than Java's largest int."""
     value = view[pos]
     pos += 1
     if value < 0x80:
@@ -116,14 +116,14 @@ def read_string(view: memoryview, pos: int) -> tuple[str, int]:
 
 
 def read_nullable_string(view: memoryview, pos: int) -> tuple[str | None, int]:
-    """Read a string with a two-byte length, -1 meaning null."""
+    """Read a string with a two-byte length; -1 means null."""
     if _read_int16(view, pos)[0] == -1:
         return None, pos + 2
     return read_string(view, pos)
 
 
 def read_compact_string(view: memoryview, pos: int) -> tuple[str, int]:
-    """Read a string whose varint length is one more than it is."""
+    """Read a string with a varint that is its length plus one."""
     length = view[pos]
     if length < 0x80:
         pos += 1
@@ -136,7 +136,7 @@ def read_compact_string(view: memoryview, pos: int) -> tuple[str, int]:
 
 
 def read_nullable_compact_string(view: memoryview, pos: int) -> tuple[str | None, int]:
-    """Read a compact string, 0 meaning null."""
+    """Read a compact string; length 0 means null."""
     if view[pos] == 0:
         return None, pos + 1
     return read_compact_string(view, pos)
@@ -169,22 +169,22 @@ def read_view(view: memoryview, pos: int) -> tuple[memoryview, int]:
 
 
 def read_nullable_view(view: memoryview, pos: int) -> tuple[memoryview | None, int]:
-    """Read bytes with a four-byte length, -1 meaning null."""
+    """Read bytes with a four-byte length, as a slice of the input; -1 means null."""
     if _read_int32(view, pos)[0] == -1:
         return None, pos + 4
     return read_view(view, pos)
 
 
 def read_compact_view(view: memoryview, pos: int) -> tuple[memoryview, int]:
-    """Read bytes whose varint length is one more than they are."""
+    """Read bytes with a varint that is their length plus one, as a slice of the input."""
     length, pos = read_uvarint(view, pos)
     end = _slice_end(view, pos, length - 1)
     return view[pos:end], end
 
 
 def read_nullable_compact_view(view: memoryview, pos: int) -> tuple[memoryview | None, int]:
-    """Read compact bytes, 0 meaning null."""
-    length = view[pos]  # as above, without its calls: each partition has one
+    """Read compact bytes, as a slice of the input; length 0 means null."""
+    length = view[pos]  # like `read_compact_view`, inlined, because it is called for each partition
     if length == 0:
         return None, pos + 1
     if length < 0x80:
@@ -204,7 +204,7 @@ def read_bytes(view: memoryview, pos: int) -> tuple[bytes, int]:
 
 
 def read_nullable_bytes(view: memoryview, pos: int) -> tuple[bytes | None, int]:
-    """Read bytes with a four-byte length, -1 meaning null, copied."""
+    """Read bytes with a four-byte length, copied; -1 means null."""
     found, pos = read_nullable_view(view, pos)
     return None if found is None else bytes(found), pos
 
@@ -223,7 +223,7 @@ def _check_count(view: memoryview, pos: int, count: int, smallest: int) -> None:
 
 
 def read_count(view: memoryview, pos: int, smallest: int) -> tuple[int, int]:
-    """Read an array's four-byte count; `smallest` is the least an element can take."""
+    """Read an array's four-byte count; `smallest` is the minimum size of an element."""
     (count,) = _read_int32(view, pos)
     if count < 0:
         raise WireError(f"the count {count} is negative")
@@ -233,7 +233,7 @@ def read_count(view: memoryview, pos: int, smallest: int) -> tuple[int, int]:
 
 
 def read_compact_count(view: memoryview, pos: int, smallest: int) -> tuple[int, int]:
-    """Read an array's varint count, which is one more than it is."""
+    """Read an array's count from a varint that is the count plus one."""
     count = view[pos] - 1
     if count < 0x7F:
         pos += 1
@@ -248,7 +248,7 @@ def read_compact_count(view: memoryview, pos: int, smallest: int) -> tuple[int, 
 
 
 def read_int32s(view: memoryview, pos: int, count: int) -> list[int]:
-    """Read `count` int32, the commonest array (replicas)."""
+    """Read `count` int32, the most frequent kind of array (replicas)."""
     return list(unpack_from(f">{count}i", view, pos))
 
 
@@ -263,21 +263,21 @@ def read_uuids(view: memoryview, pos: int, count: int) -> list[bytes]:
 
 
 def read_tag(view: memoryview, pos: int) -> tuple[int, int, int]:
-    """Read a tagged field's head: its tag, where its value starts and where it must end."""
+    """Read the start of a tagged field: its tag, and the positions where its value is."""
     tag, pos = read_uvarint(view, pos)
     size, pos = read_uvarint(view, pos)
     return tag, pos, _slice_end(view, pos, size)
 
 
 def check_tag(tag: int, pos: int, end: int) -> None:
-    """Refuse a known tagged field that isn't as long as it says."""
+    """Raise if a known tagged field doesn't have the length that it claims."""
     if pos != end:
         raise WireError(f"the size of tagged field {tag} is wrong by {abs(end - pos)} bytes")
 
 
 def skip_tags(view: memoryview, pos: int) -> int:
-    """Skip a section of tagged fields none of which is known (a newer broker may send any)."""
-    if view[pos] == 0:  # nearly always
+    """Skip a section of unknown tagged fields, which a newer broker may send."""
+    if view[pos] == 0:  # the usual case
         return pos + 1
     tags, pos = read_uvarint(view, pos)
     for _ in range(tags):
@@ -314,7 +314,7 @@ def write_nullable_string(out: bytearray, value: str | None) -> None:
 
 
 def write_compact_string(out: bytearray, value: str) -> None:
-    """Write a string with its varint length plus one."""
+    """Write a string with a varint that is its length plus one."""
     encoded = value.encode()
     length = len(encoded) + 1
     if length < 0x80:
@@ -347,13 +347,13 @@ def write_nullable_bytes(out: bytearray, value: bytes | None) -> None:
 
 
 def write_compact_bytes(out: bytearray, value: bytes) -> None:
-    """Write bytes with their varint length plus one."""
+    """Write bytes with a varint that is their length plus one."""
     write_uvarint(out, len(value) + 1)
     out += value
 
 
 def as_bytes_view(buffer: Buffer) -> memoryview:
-    """Return a view of single bytes, whatever the buffer's own item format."""
+    """Return a view of single bytes of a buffer with any item format."""
     view = buffer if type(buffer) is memoryview else memoryview(buffer)
     return view if view.format == "B" and view.ndim == 1 and view.contiguous else view.cast("B")
 
@@ -367,10 +367,10 @@ def _record_buffers(records: Buffer | Sequence[Buffer]) -> list[bytes | memoryvi
 
 
 def records_view(records: Records) -> memoryview | None:
-    """Return a records field as one memoryview; copies only when it is a list of several."""
+    """Return a records field as one memoryview; only a list of several buffers is copied."""
     if records is None:
         return None
-    if isinstance(records, memoryview):  # nearly always
+    if isinstance(records, memoryview):  # the usual case
         plain = records.format == "B" and records.ndim == 1 and records.contiguous
         return records if plain else as_bytes_view(records)
     buffers = _record_buffers(records)
@@ -385,7 +385,7 @@ def _splice(out: Output, buffers: list[bytes | memoryview]) -> None:
 
 
 def write_nullable_records(out: Output, records: Records) -> None:
-    """Write records' four-byte length and put the buffers themselves aside uncopied."""
+    """Write the four-byte length of records, and insert their buffers without a copy."""
     if records is None:
         out += b"\xff\xff\xff\xff"
         return
@@ -395,7 +395,7 @@ def write_nullable_records(out: Output, records: Records) -> None:
 
 
 def write_nullable_compact_records(out: Output, records: Records) -> None:
-    """Write records' varint length plus one and put the buffers themselves aside uncopied."""
+    """Write the length of records plus one as a varint; insert their buffers without a copy."""
     if records is None:
         out.append(0)
         return
@@ -428,7 +428,7 @@ def write_uuids(out: bytearray, values: Sequence[bytes]) -> None:
 
 
 def checked_uuid(value: bytes) -> bytes:
-    """Return a uuid that has its 16 bytes (`struct` would pad or cut it in silence)."""
+    """Return a UUID; raise unless it has 16 bytes, since `struct` would pad or cut it."""
     if len(value) != 16:
         raise ValueError(f"a UUID must have 16 bytes, not {len(value)}")
     return value
@@ -440,7 +440,7 @@ def write_count(out: bytearray, values: Sequence[object]) -> None:
 
 
 def write_compact_count(out: bytearray, values: Sequence[object]) -> None:
-    """Write an array's varint count plus one."""
+    """Write an array's count plus one as a varint."""
     count = len(values) + 1
     if count < 0x80:
         out.append(count)
@@ -449,7 +449,7 @@ def write_compact_count(out: bytearray, values: Sequence[object]) -> None:
 
 
 def write_tags(out: bytearray, tags: Sequence[tuple[int, bytearray]]) -> None:
-    """Write a section of tagged fields, in ascending order of tags as the protocol asks."""
+    """Write a section of tagged fields in ascending order of tags, as the protocol requires."""
     if not tags:
         out.append(0)
         return
@@ -461,7 +461,7 @@ def write_tags(out: bytearray, tags: Sequence[tuple[int, bytearray]]) -> None:
 
 
 def not_null(value: T | None) -> T:
-    """Refuse null where the version to be written doesn't allow it."""
+    """Raise if a value is null and the version to encode doesn't allow that."""
     if value is None:
         raise ValueError("null where this version doesn't allow it")
     return value

@@ -1,4 +1,4 @@
-"""From an API key to its message classes, importing a module only when it is first asked for.
+"""Find the message classes of an API key; import their module on first use.
 
 In: an API key. Out: the request class (its `RESPONSE` is the answer's class) or Kafka's name of the
 API. Must not: import any message module by itself; that is what keeps `import odradek` quick.
@@ -27,7 +27,7 @@ def api_name(api_key: int) -> str:
 def request_class(api_key: int) -> type[Request[Any]]:
     """Return the request class of an API.
 
-    UnsupportedFeatureError: this release has no messages for it.
+    Raises UnsupportedFeatureError if this release has no messages for the API.
     """
     found = _classes.get(api_key)
     if found is None:

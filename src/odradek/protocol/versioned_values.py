@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-USER = 7  # a type of resources
+USER = 7  # a resource type
 ZSTD = 4
-_ATTRIBUTES_AT = 22  # the low byte of a record batch's attributes
-_CODEC = 7  # the bits of it that number the codec
+_ATTRIBUTES_AT = 22  # position of the low byte of a batch's attributes
+_CODEC = 7  # the bits with the codec's number
 
 
 class VersionedValue:
@@ -28,9 +28,9 @@ class VersionedValue:
     ) -> None:
         self.what, self.version, self.kafka = what, version, kafka
         self.instead = instead
-        """The cure if the brokers aren't upgraded."""
+        """Advice for users who can't upgrade their brokers."""
         self.used = used
-        """Returns whether a request has the value."""
+        """Return whether a request contains the value."""
 
 
 def _time(spec: int) -> Callable[[Any], bool]:
@@ -98,11 +98,11 @@ VALUES: dict[int, tuple[VersionedValue, ...]] = {
         ),
     ),
 }
-"""By the number of the API: all values of this kind that Kafka's message definitions name."""
+"""By API key: all such values that Kafka's message definitions name."""
 NEEDED = {key: max(value.version for value in values) for key, values in VALUES.items()}
-"""By the number of the API: the version from which on all of them are understood."""
+"""By API key: the first version in which brokers understand all of these values."""
 FEATURES = {"transaction.version": (2, {0: 12, 26: 5, 28: 5})}
-"""By feature: the level from which on a client needs more than older versions of APIs, and which.
+"""By feature: the first level that needs newer API versions, and these versions by API key.
 
 A finalized feature says that all brokers support it, but a proxy may hide versions of Produce,
 EndTxn or TxnOffsetCommit: with older ones, leaders don't add partitions to a transaction (KIP-890).

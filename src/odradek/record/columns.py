@@ -328,7 +328,7 @@ class DecodedRecords(NamedTuple):
     control_batches: int = 0
     aborted_batches: int = 0
     bytes_consumed: int = 0
-    """Where the first batch begins that isn't consumed completely."""
+    """Position of the first batch that isn't consumed completely."""
     last_leader_epoch: int = -1
     """The leader epoch of the last batch that was looked at, -1 if there was none."""
     needed_bytes: int | None = None

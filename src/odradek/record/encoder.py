@@ -77,7 +77,7 @@ class _Validity:
 
 
 class _Binary:
-    """Byte strings; a range outside of the data is an error."""
+    """Byte strings; raises an error for a range outside of the data."""
 
     def __init__(self, name: str, column: SentBinary, count: int) -> None:
         self._name = name

@@ -14,8 +14,7 @@ from typing import Any, Protocol, TypeVar
 
 M = TypeVar("M")
 Note = tuple[int, float, int, bytes | None, bytes | None, Any]
-"""Of a message: its index in its batch, when it was sent (on a monotonic clock), its timestamp,
-key, value, and the callback of its report."""
+"""A message's index in its batch, monotonic sending time, timestamp, key, value and callback."""
 _new = object.__new__
 _PARTS = ("_record", "_error", "_more")
 """Attributes of a report."""
@@ -66,7 +65,7 @@ class Notes:
     def __init__(self, *_: object) -> None:
         self._notes: list[Note] = []
         self._sizes: list[int] = []
-        """Not a sum: without a GIL, two threads that add at once would lose the bytes of one."""
+        """A list and not a sum, because without a GIL concurrent additions could be lost."""
         self.can_be_made = False
 
     @property

@@ -80,7 +80,7 @@ def blanks(cls: type[T], count: int) -> list[T]:
 
 
 def become(things: list[Any], base: type, cls: type) -> None:
-    """Change objects of the class `base` into objects of `cls`, which only adds methods.
+    """Change the class of objects from `base` to `cls`, which only adds methods.
 
     So `base` can be filled even if `cls` has a `__setattr__`. Raises `TypeError` if `cls` adds more
     than methods, or one of the objects is of another class.

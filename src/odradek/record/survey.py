@@ -1,4 +1,4 @@
-"""Read the headers of a response's batches, before anything is decoded.
+"""Read the headers of a response's batches, before any record is decoded.
 
 In: the records of one partition. Out: the offset after them, so that the next Fetch request can be
 sent at once. The plain version of `kernel.survey_batches`. Must not look at records, or raise; the

@@ -44,10 +44,10 @@ def _abandon_all() -> None:
 
 
 class ForkSwitch:
-    """Whether this is still the process that created it, for checks at each record.
+    """Whether this is the process that created the object; a cheap check for each record.
 
-    Getting the pid is a system call, so forks by Python set a flag. A child that Python didn't fork
-    is noticed by the guard, which is checked before any lock is taken or a socket is used.
+    Getting the pid is a system call, so a fork by Python sets a flag instead. For a child that
+    Python didn't fork, see `ForkGuard`, which is checked before a lock or socket is used.
     """
 
     __slots__ = ("__weakref__", "here")
@@ -57,7 +57,7 @@ class ForkSwitch:
         watch(self)
 
     def abandon(self) -> None:
-        """Drop everything in a forked child."""
+        """Note that this is a forked child."""
         self.here = False
 
 
@@ -73,7 +73,7 @@ class ForkGuard:
         return os.getpid() != self.pid
 
     def check(self) -> None:
-        """Raise in a forked child."""
+        """Raise `ClientForkedError` in a forked child."""
         if os.getpid() != self.pid:
             raise ClientForkedError(
                 f"this client was created in process {self.pid}, but this is its forked child "

@@ -27,7 +27,7 @@ _Reentrant = type(threading.RLock())
 
 
 class ClientLock(_Reentrant):  # type: ignore[valid-type, misc]  # the C type has no public name
-    """A reentrant lock that `with` releases in any case."""
+    """A reentrant lock that `with` always releases, even if a signal handler raises."""
 
     __slots__ = ()
 
@@ -61,5 +61,5 @@ def new_mark() -> ClientLock | threading.Lock:
 
 
 def this_thread() -> int:
-    """Return the number of the calling thread, which another thread may get after its end."""
+    """Return the id of the calling thread; another thread may get this id after its end."""
     return threading.get_ident()

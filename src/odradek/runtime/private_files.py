@@ -22,12 +22,12 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _told: set[object] = set()
 """Key files that were warned of in this process, by path and inode.
 
-One warning is enough, however many clients read a file, by whatever names.
+A file is warned of once, even if several clients read it by several names.
 """
 
 
 def home_directory() -> Path:
-    """Return the user's home; "/" for a user without one, to which container runtimes set HOME."""
+    """Return the user's home, or "/" if it has none (as container runtimes set HOME)."""
     try:
         return Path.home()
     except RuntimeError:  # no HOME, and no entry in the password database
@@ -35,14 +35,14 @@ def home_directory() -> Path:
 
 
 class UnsafeFileError(OSError):
-    """A file exists, and other users may use it."""
+    """A file may be used by other users, or isn't a regular file."""
 
 
 def append_privately(path: str | os.PathLike[str]) -> int:
     """Open a file for appending; create it with mode 0600 if it doesn't exist.
 
-    Raises `UnsafeFileError` if it is a link, no regular file, owned by another user, has a second
-    name, or may be used by others; `OSError` if it can't be opened at all.
+    Raises `UnsafeFileError` if it is a link or no regular file, has a second name, or if other
+    users own or may use it; `OSError` if it can't be opened.
     """
     try:
         descriptor = os.open(path, _FLAGS, 0o600)
@@ -64,7 +64,7 @@ def append_privately(path: str | os.PathLike[str]) -> int:
 
 
 def _shared(found: os.stat_result) -> str:
-    """Return why this file isn't private to one user; an empty text if it is."""
+    """Return why a file isn't private to this user; an empty string if it is."""
     if os.name != "posix":
         return ""
     if found.st_uid != os.geteuid():
@@ -80,7 +80,7 @@ def _shared(found: os.stat_result) -> str:
 
 
 def write_privately(path: Path, text: str) -> None:
-    """Replace one of this user's files, readable for this user only: it may contain passwords."""
+    """Write a file that only this user may read, as it may contain passwords."""
     path.touch(mode=0o600)
     path.chmod(0o600)
     path.write_text(text)
@@ -94,7 +94,7 @@ def warn_of_readers(option: str, path: str | os.PathLike[str]) -> None:
     try:
         found = Path(name).stat()
     except OSError:
-        return  # its reader reports this better
+        return  # the code that reads it reports this
     mode, same = found.st_mode, {name, (found.st_dev, found.st_ino)}
     if not same.isdisjoint(_told):
         return
@@ -109,7 +109,7 @@ def warn_of_readers(option: str, path: str | os.PathLike[str]) -> None:
 
 
 def trusted_directory(path: Path) -> str:
-    """Return why the files of a directory may not be this user's; empty if they must be."""
+    """Return why other users may replace files of a directory; empty if they can't."""
     if os.name != "posix":
         return ""
     found = path.lstat()

@@ -22,7 +22,7 @@ def tcp_connections() -> tuple[int, ...]:
     with suppress(OSError):
         for entry in LISTING.iterdir():
             number = int(entry.name)
-            # The descriptor of the listing itself is no socket.
+            # OSError: not a socket, such as the descriptor of this listing.
             with suppress(OSError), _borrowed(number) as known:
                 tcp = known.type == socket.SOCK_STREAM
                 if tcp and known.family in (socket.AF_INET, socket.AF_INET6):
@@ -34,8 +34,8 @@ def tcp_connections() -> tuple[int, ...]:
 def acknowledge_at_once(descriptors: Iterable[int]) -> None:
     """Acknowledge the next data on these connections when it is read, not 40 ms later.
 
-    The kernel forgets this when the connection answers again (tcp(7), TCP_QUICKACK). Closed sockets
-    and other files are left alone.
+    The kernel resets this option later (tcp(7), TCP_QUICKACK). Closed sockets and other files are
+    ignored.
     """
     for number in descriptors if _QUICK is not None else ():
         with suppress(OSError), _borrowed(number) as known:

@@ -27,29 +27,29 @@ P = ParamSpec("P")
 
 _SETTING = r"\s*[\w.-]+[ \t]*[=:]|[^\n]*\n"
 _HOST_PORT = r"(\w+://)?[\w.\[\]:-]+:\d{1,5}(,[\w.\[\]:-]+:\d{1,5})*"
-"""Compiled when a file is read: most clients start without one."""
+"""Not compiled here, because most clients don't read a file."""
 LARGEST = 1 << 20
 """Maximum size of a settings file in bytes."""
 LONGEST_PATH = 1000
-"""Maximum length of a path that an error repeats completely: the reason follows after it."""
+"""Maximum length of a path that is shown in an error."""
 
 Settings = Mapping[str, Any] | str | os.PathLike[str] | None
 """Configuration of a client: options, or the path of a properties file."""
 
 
 def settings(given: Settings, client: str) -> dict[str, Any]:
-    """Return a client's options, secrets wrapped; a file is read as `read_properties` does."""
+    """Return a client's options, with secrets wrapped; read a file with `read_properties`."""
     if given is None or isinstance(given, Mapping):
         return sealed(given)
     found, problem = _tried(given, client)
-    given = None  # it may be the file's content instead, and tracebacks show this frame
+    given = None  # may contain secrets, and tracebacks show it
     if problem is not None:
         raise problem.with_traceback(None)
     return found
 
 
 def with_settings(client: str) -> Callable[[Callable[P, None]], Callable[P, None]]:
-    """Call a client's `__init__` with a `Config` of its settings and keywords."""
+    """Decorate a client's `__init__`: convert its settings and keywords to a `Config`."""
 
     def decorated(init: Callable[P, None]) -> Callable[P, None]:
         own = getattr(init, "__kwdefaults__", None) or {}
@@ -58,7 +58,7 @@ def with_settings(client: str) -> Callable[[Callable[P, None]], Callable[P, None
         def construct(self: Any, config: Any = None, **keywords: Any) -> None:
             mine = {name: keywords.pop(name) for name in own if name in keywords}
             handled = sys.exception()
-            keywords = sealed(keywords)  # first: no traceback's locals may show their values
+            keywords = sealed(keywords)  # first, as tracebacks may show them
             try:
                 config = settings(config, client)
                 config = Config(client, config, **keywords)
@@ -68,7 +68,7 @@ def with_settings(client: str) -> Callable[[Callable[P, None]], Callable[P, None
                 config = keywords = mine = {}
                 clear_locals(error, handled)
                 shorten(error)
-                raise error  # by name: a bare `raise` wouldn't show this frame
+                raise error  # a bare `raise` would omit this frame
 
         return construct  # type: ignore[return-value]
 
@@ -130,10 +130,10 @@ def _text(place: str) -> str:
             f"{place} is taken as the path of a properties file; to set brokers, pass "
             f'{{"bootstrap.servers": "{place}"}}'
         )
-    from pathlib import Path  # only here: most clients start without it
+    from pathlib import Path  # imported here, as most clients don't need it
 
     try:
-        with Path(place).open("rb") as file:  # it may be a device without an end
+        with Path(place).open("rb") as file:  # limited, as a device may never end
             data = file.read(LARGEST + 1)
         if len(data) <= LARGEST:
             return data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
@@ -145,7 +145,7 @@ def _text(place: str) -> str:
         )
     except UnicodeDecodeError as error:
         problem = f"isn't UTF-8 text: {error.reason} at byte {error.start}"
-    except ValueError:  # a NUL, or half a surrogate pair
+    except ValueError:  # a NUL or a lone surrogate
         raise ConfigurationError(f"path must be the path of a file, not {shown(place)}") from None
     # Text that isn't a path may be the file's content, with a password in it.
     is_path = len(place) < LONGEST_PATH and not re.match(_SETTING, place)

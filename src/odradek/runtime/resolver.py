@@ -19,10 +19,10 @@ SocketAddress = tuple[str, int] | tuple[str, int, int, int]
 
 
 def numeric_address(ip: str, port: int) -> tuple[socket.AddressFamily, SocketAddress]:
-    """Return family and socket address of a numeric text, an IPv6 scope included.
+    """Return the family and socket address of an IP address, including an IPv6 scope.
 
-    It never contacts a server. The result is in bytes: for a text Python would import its codec of
-    names, in the connecting thread. Raises `OSError`, also for an IPv6 scope that isn't text.
+    This contacts no name server. The host is passed as bytes: for a str, Python would import its
+    IDNA codec in the connecting thread. Raises `OSError` for an invalid address.
     """
     family, _, _, _, address = socket.getaddrinfo(
         ip.encode(errors="replace"), port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST
@@ -42,7 +42,7 @@ def is_numeric(host: str) -> bool:
 
 
 def look_up(host: str, port: int) -> list[str]:
-    """Call the system's resolver, which may take any time."""
+    """Call the system's resolver, which may block for any time."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     texts: dict[str, None] = {}
     for family, _, _, _, address in found:

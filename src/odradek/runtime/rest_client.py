@@ -45,11 +45,11 @@ LONGEST_ANSWER = 32 << 20
 MAX_ERROR_TEXT = 300
 """Maximum number of characters of a server's text in an error."""
 RETRIED = frozenset((408, 425, 429))
-"""Statuses, besides all 5xx, that may pass by themselves, or that another server may not return."""
+"""HTTP statuses that are retried, here and at other servers, besides all 5xx."""
 PARSED = 4096
-"""Number of characters of a page that are searched for text."""
+"""Number of characters of an HTML page from which text for an error is extracted."""
 UNEXPECTED_RESPONSE_S = 5.0
-"""Seconds in which a response that isn't final is retried, if no server has a temporary problem.
+"""Seconds for which unexpected responses are retried, if no server has a temporary problem.
 
 A proxy may send such responses while its server restarts, or the URL may be wrong.
 """
@@ -85,7 +85,7 @@ class RestAnswer:
 
     @property
     def passes(self) -> bool:
-        """Whether the same request may get another response later."""
+        """Whether the server's problem may be temporary, so that the request is retried."""
         return self.status in RETRIED or self.status >= 500
 
 
@@ -101,7 +101,7 @@ class RestLimits:
 
 @dataclass(slots=True)
 class _Round:
-    """Results of one attempt with each server, other than final responses."""
+    """Results of one attempt at each server that weren't final."""
 
     later: dict[str, float]
     """Time of the next allowed request by URL; shared by all rounds of a call."""
@@ -136,7 +136,9 @@ class RestServers:
         self._urls = list(urls)
         self._headers = headers
         self._tls = tls
-        self._no_tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # for http: it costs no files
+        self._no_tls = ssl.SSLContext(
+            ssl.PROTOCOL_TLS_CLIENT
+        )  # for http: unlike `tls()`, this reads no files
         self._limits = limits
         self._backoff = backoff
         self._type = content_type
@@ -146,16 +148,16 @@ class RestServers:
         self._resolver = Resolver()
         self._log = _WaitLog(self._clock)
         self._answering: dict[str, tuple[float, float]] = {}
-        """By URL: times of the first response since the last failure or gap, and of the last."""
+        """By URL: time of the first response since the last failure or gap, and of the last."""
 
     def call(
         self, method: str, path: str, body: object = None, *, everywhere: bool = False
     ) -> RestAnswer:
-        """Retry until there is a final response, or no time left.
+        """Retry until a server sends a final response, or the call times out.
 
-        A response that isn't final is returned when the time is over. With `everywhere`, a
-        rejection is only final if each server returns one; one other than 404 is preferred. Calls
-        within `share_deadline` share the time of the first. Raises `NoAnswerError`, and
+        On a timeout, the last response is returned. With `everywhere`, a rejection is only final if
+        all servers reject the call; then one other than 404 is returned if possible. Calls within
+        `share_deadline` share the time of the first. Raises `NoAnswerError`, and
         `NoCredentialsError` if the credentials are still missing when the time is over.
         """
         self._log.last = "; ".join(f"no response from {shown(url)} yet" for url in self._urls)
@@ -195,7 +197,7 @@ class RestServers:
                 return min(now.rejections, key=lambda one: one.status == 404)
             last = now.last or last
             over = self._clock.now() >= deadline
-            if not (over and words):  # otherwise the time of this round was cut
+            if not (over and words):  # a round that timed out says less than the last one
                 words = now.said
             self._log.last = str(now.credentials or "; ".join(now.said) or self._log.last)
             first = min(later.get(url, 0.0) for url in self._urls) - self._clock.now()
@@ -243,17 +245,17 @@ class RestServers:
         return effective_deadline(self._clock.now() + self._limits.call)
 
     def are_steady(self, seconds: float) -> bool:
-        """Return whether each server has answered for this long, without a failure or a gap."""
+        """Return whether all servers have answered for `seconds` without a failure or a gap."""
         now, none = self._clock.now(), (0.0, float("-inf"))
         times = [self._answering.get(url, none) for url in list(self._urls)]
         return all(now - last <= STEADY_GAP_S and now - first >= seconds for first, last in times)
 
     def forget_answers(self) -> None:
-        """Forget that any server has answered steadily."""
+        """Start the periods of `are_steady` again."""
         self._answering.clear()
 
     def half_way(self, seconds: float, deadline: float) -> float:
-        """Return the end of a wait: in `seconds`, or after half of the time until the deadline."""
+        """Return the end of a wait of `seconds`, at most half of the time until the deadline."""
         now = self._clock.now()
         return now + max(0.0, min(seconds, (deadline - now) / 2))
 
@@ -292,14 +294,14 @@ class RestServers:
                     return _answer(error, place, error.code, secrets.values())
         except (OSError, http.client.HTTPException, UnicodeError) as error:
             failure = _failure(error, place)
-        # Outside of `except`: the frames of urllib have the header in their variables.
+        # Raised outside `except`: variables in urllib's frames contain the header.
         raise failure
 
 
 class _WaitLog:
-    """Log that calls wait for the servers: at growing intervals, and once when they answer again.
+    """Logs that calls wait for the servers, at growing intervals, and when servers answer again.
 
-    Threads don't lock it: at worst, a line appears twice.
+    It has no lock: in the worst case, a line is logged twice.
     """
 
     def __init__(self, clock: SystemClock) -> None:
@@ -311,7 +313,7 @@ class _WaitLog:
         """Result of the last attempts."""
 
     def waits(self, began: float) -> None:
-        """Log that a call waits; `began`: its start."""
+        """Log that a call has waited since `began`."""
         now = self._clock.now()
         self._since = began if self._since is None else self._since
         if self._spacing.allows(now):
@@ -323,14 +325,14 @@ class _WaitLog:
             )
 
     def answered(self) -> None:
-        """Log that the servers answer again, if a line said that a call waits."""
+        """Log that the servers answer again, if a waiting call was logged."""
         since, self._since = self._since, None
         if since is not None:
             logger.warning("schema registry: answers again after %.0f s", self._clock.now() - since)
 
 
 def _answer(answer: Any, place: str, status: int, secrets: Any) -> RestAnswer:
-    """Read the body, up to a limit; a credential that an error repeats is removed."""
+    """Read the body up to a limit; redact credentials that an error response repeats."""
     pieces, size = [], 0
     while piece := answer.read1(65536):
         pieces.append(piece)
@@ -339,8 +341,7 @@ def _answer(answer: Any, place: str, status: int, secrets: Any) -> RestAnswer:
             raise NoAnswerError(f"{place} sent more than {LONGEST_ANSWER} bytes")
     text = b"".join(pieces).decode("utf-8", "replace")
     later = _seconds(answer.headers.get("Retry-After"))
-    # Compare parsed JSON: any character may be escaped in it, and servers differ in which they
-    # escape.
+    # Search the parsed JSON, as any character of a secret may be escaped in the text.
     forms = [form for secret in secrets for form in _forms(secret)]
     try:
         found = json.loads(text)
@@ -353,7 +354,7 @@ def _answer(answer: Any, place: str, status: int, secrets: Any) -> RestAnswer:
 
 
 def _seconds(given: str | None) -> float:
-    """Return the seconds of a header `Retry-After`, which may be a date; 0 if it is neither."""
+    """Convert a `Retry-After` header (seconds or a date) to seconds; 0 if it is invalid."""
     if given is None:
         return 0.0
     if given.isascii() and given.isdigit():
@@ -365,7 +366,7 @@ def _seconds(given: str | None) -> float:
 
 
 def _without(value: Any, secrets: list[Secret]) -> Any:
-    """Return a text without secrets; containers of texts aren't repeated."""
+    """Return a string without secrets, and other values unchanged."""
     if not isinstance(value, str):
         return value
     for secret in secrets:

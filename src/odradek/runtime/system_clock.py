@@ -26,7 +26,7 @@ def monotonic_clock() -> Callable[[], float]:
 
 
 def wall_clock() -> Callable[[], float]:
-    """Return `time.time` itself, even if a test has replaced it."""
+    """Return the real `time.time`, even if a test has replaced it."""
     return _real(time.time, "CLOCK_REALTIME")
 
 
@@ -56,5 +56,5 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
     def pause(self, seconds: float) -> None:
-        """Wait; only calls that Spark itself makes synchronously use this."""
+        """Sleep; only for synchronous calls outside any client."""
         time.sleep(seconds)

@@ -37,13 +37,13 @@ if TYPE_CHECKING:
 logger = logging.getLogger("odradek")
 
 GRACE = 0.05
-"""Seconds after the deadline in which a flush may still end by itself."""
+"""Additional seconds to wait for a flush after its deadline."""
 LAST = -(1 << 30)
 """The priority of a finalizer of `multiprocessing` that is called after all others."""
 
 
 class OpenClient:
-    """The state of a client that outlives its last reference."""
+    """State of a client that is needed after the client was collected."""
 
     def __init__(
         self, kind: str, name: str, host: Host, engine: ClientEngine, timeout: float | None
@@ -56,7 +56,7 @@ class OpenClient:
         self.timeout = timeout
         self.file, self.line = _made_at()
         self.ending: LastFlush | None = None
-        """The flush in progress: its records are sent, or its transaction is ended."""
+        """The flush in progress; None before it starts."""
         self.end_events: Callable[[], object] | None = None
         """Ends the thread that publishes its events; doesn't wait."""
 
@@ -76,7 +76,7 @@ class OpenClient:
         return cast("ProducerEngine", self.engine)
 
     def warn(self) -> None:
-        """Warn, with the line that created the client."""
+        """Issue a `ResourceWarning` with the line that created the client."""
         cure = "call close(), or use it in a `with` block"
         if self.kind.startswith("Async"):
             cure = "call `await close()`, or use it in an `async with` block"
@@ -99,7 +99,7 @@ class OpenClient:
             self.end_events()
 
     def report_lost_records(self, say: Callable[[str], object]) -> None:
-        """Log an error of a callback for the program (R-HO-5), which makes no more calls."""
+        """Log a callback's error that no call of the program has raised (R-HO-5)."""
         try:
             self.host.check()
         except BaseException as error:
@@ -118,8 +118,8 @@ def opened(client: object, what: OpenClient) -> None:
     """Watch a client until it is `closed`."""
     _open[what] = when_collected(client, _dropped, what)
     util: Any = sys.modules.get("multiprocessing.util")
-    if util is not None and not _in_children:  # otherwise this is no child of multiprocessing
-        # A child forgets the parent's finalisers.
+    if util is not None and not _in_children:  # multiprocessing is in use
+        # A forked child drops the parent's finalizers, so register again there.
         util.register_after_fork(_watch_child, _watch_child)
         _watch_child()
 
@@ -134,7 +134,7 @@ def when_collected(
 
 
 def _made_at() -> tuple[str, int]:
-    """Return the line outside of this package that creates a client."""
+    """Return file and line of the code outside this package that creates a client."""
     frame = sys._getframe(1)  # noqa: SLF001  # `inspect` would read the sources
     while frame.f_back is not None and _is_ours(frame.f_globals.get("__name__", "")):
         frame = frame.f_back
@@ -146,7 +146,7 @@ def _is_ours(module: str) -> bool:
 
 
 def _dropped(what: OpenClient) -> None:
-    """Record a client without references; its thread does the rest."""
+    """Handle a client that was collected; its thread sends the remaining records."""
     if not what.used:
         _open.pop(what, None)
         what.shut_events()
@@ -166,7 +166,7 @@ def _dropped(what: OpenClient) -> None:
 def _ended(what: OpenClient) -> None:
     if what in _open and what.ending is not None:  # otherwise the exit handler reports it
         what.ending.tell(logger.error)
-        _open.pop(what, None)  # last, as the program's end may stop this thread at any point
+        _open.pop(what, None)  # last, as the exit may stop this thread before
         what.shut()
 
 
@@ -204,9 +204,9 @@ def _end(what: OpenClient) -> None:
         return
     ends = ClientClosedError(f"{what} accepts no more records, because the program is ending")
     producer.accumulator.refuse(ends)
-    producer.accumulator.close_all()  # `send` doesn't check open batches
+    producer.accumulator.close_all()  # `send` appends to open batches unchecked
     if what.host.in_use:
-        what.host.surfacing = False  # no error of a callback may interrupt this
+        what.host.surfacing = False  # a callback's error must not interrupt this
         # A client with nothing left to send may still run the callbacks of its records.
         what.ending = what.ending or LastFlush(what, producer)
         what.host.wake()
@@ -223,13 +223,13 @@ def _watch_child(_: object = None) -> None:
 
 
 def _child_ends() -> None:
-    """Flush in a child; this also runs in the parent, where `atexit` runs later."""
+    """Flush in a child process; in the parent, where `atexit` does this, do nothing."""
     if sys.modules["multiprocessing.process"].parent_process() is not None:
         _at_exit()
 
 
 def _transaction(producer: ProducerEngine) -> TransactionManager | None:
-    """Return its open transaction, if there is one, even if all records are acknowledged."""
+    """Return the producer's open transaction, even if all its records are acknowledged."""
     manager = producer.transactions
     return manager if manager is not None and manager.open else None
 
@@ -246,7 +246,7 @@ class LastFlush:
         self.committing = pending is not None and pending.name == "commit_transaction"
         if manager is None:
             flow = producer.flush(deadline)
-        elif self.committing:  # the commit isn't waited for any more, and continues
+        elif self.committing:  # continue the commit, which no caller waits for
             flow = manager.commit(deadline)
         else:
             flow = manager.abort(deadline)
@@ -268,7 +268,7 @@ class LastFlush:
         lost = open_still | refused
         if not lost:
             return ""
-        # Imported only if records were lost.
+        # Imported here, as it is only needed if records were lost.
         from odradek.clients.producer.uncertain_writes import (
             counted,
             were,

@@ -16,7 +16,7 @@ from odradek.spark.versions import check_version
 
 
 def _load(home: str) -> ModuleType:
-    """Import a module of this package; an ImportError says what is missing."""
+    """Import a module of this package; an ImportError names the missing packages."""
     try:
         import pyspark
 

@@ -1,4 +1,4 @@
-"""Define the errors of a checkpoint and a cluster, with texts that survive the way to the JVM.
+"""Define the errors of a checkpoint and a cluster, whose texts are passed on to the JVM.
 
 In: topics, partitions, offsets and ids. Out: exceptions whose *text* is complete, because Spark
 only passes the text on (class and attributes of a Python exception are lost). Must not: hold

@@ -1,7 +1,8 @@
 """Check the version of PySpark that the source and the sink need.
 
-In: the installed version of PySpark. Out: nothing, or an error that names what older versions lack.
-Must not: import pyspark: this runs before anything that an old version lacks is imported.
+In: the installed version of PySpark. Out: nothing, or an error that names the missing features.
+Must not: import pyspark, because this runs before any feature is imported that an old version
+lacks.
 """
 
 from __future__ import annotations

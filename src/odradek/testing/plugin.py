@@ -3,7 +3,7 @@
 In: pytest's hooks; markers and options of a test. Out: clusters for tests, closed at their ends; a
 section in the report of a test that failed. pytest finds it by its entry point, in every run of
 every project that has Odradek installed. Must not: import anything but pytest before a fixture is
-used, or touch a run that uses none.
+used, or affect a run that uses no fixture.
 """
 
 from __future__ import annotations

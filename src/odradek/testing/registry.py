@@ -2,8 +2,8 @@
 
 In: a port, or none. Out: `url`, which serves Confluent's REST API. Apicurio's distribution is on
 Maven Central; it is fetched once, compared with the committed hash, and unpacked for each start, so
-that the code that runs can't be changed. Must not: outlive its owner (`keeper` takes care of that),
-or listen anywhere but on loopback.
+that the code that runs can't be changed. Must not: outlive its owner (`keeper` ensures that), or
+listen anywhere but on loopback.
 
 It lacks GUIDs of schemas, compatibility levels with explanations, contexts, data rules and
 exporters; a JSON schema must have a `$schema`. Its content is in memory.
@@ -33,7 +33,7 @@ from odradek.testing.java import java_home
 HOST = "127.0.0.1"
 LISTED = jars.LISTS / "apicurio-registry-3.3.3.txt"
 JAVA = 21
-"""The oldest that runs it."""
+"""Oldest version of Java that runs the registry."""
 START_TIMEOUT_S = 120.0
 _POLL_S = 0.1
 _LOG_TAIL = 30

@@ -1,13 +1,13 @@
-"""Simulate a cluster for one test, with clients that live in its time: `KafkaSimulation`.
+"""Simulate a cluster and its clients in virtual time for one test: `KafkaSimulation`.
 
 In: faults that a test causes, clients of the test and of the code under test. Out: the behaviour of
 a real cluster, in virtual seconds, and a `Violation` if Odradek itself breaks one of its rules
 meanwhile. Must not: open a socket, or let a client of the test open one unless the test allows it.
 
-One thread does everything: a call that waits (`poll`, `result`, `flush`) advances virtual time
-until it ends, and all clients and brokers with it; so does the event loop of coroutines (`run`,
-`new_loop`), also for clients that are called in its jobs (`job_host`). Code under test that waits
-in threads of its own needs a real cluster (`kafka_cluster`).
+Everything runs in one thread: a call that waits (`poll`, `result`, `flush`) advances virtual time,
+and with it all clients and brokers, until the call ends. The event loop of coroutines (`run`,
+`new_loop`) does the same, also for clients that are called in its jobs (`job_host`). Code under
+test that waits in its own threads needs a real cluster (`kafka_cluster`).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 _open: list[KafkaSimulation] = []
 LAST_EVENTS = 20
-"""How many events of each client `report` shows."""
+"""Number of events of each client that `report` shows."""
 CLOSE_TIMEOUT = 5.0
 MOMENT = 0.001
 
@@ -100,7 +100,7 @@ class KafkaSimulation:
                 f"neither kafka_simulation nor its cluster has an attribute {name!r}"
             ) from None
 
-    # Its life
+    # Opening and closing
 
     def __enter__(self) -> Self:
         _open.append(self)
@@ -115,12 +115,12 @@ class KafkaSimulation:
         """Close all clients, including those of the code under test, without calling `verify`."""
         self._stack.close()
         self._ended = True
-        self.world.advance(MOMENT)  # out of an instant in which the test may have got stuck
+        self.world.advance(MOMENT)  # leaves a time at which the test may be stuck
         for client in self.clients:
-            with suppress(KafkaError):  # undelivered records may be the point of the test
+            with suppress(KafkaError):  # a test may leave undelivered records
                 client.close(CLOSE_TIMEOUT)
         for host in self.world.hosts.values():
-            if not host.closed:  # a client that the code under test left open
+            if not host.closed:  # not closed by the code under test
                 host.close(self.world.now)
 
     def verify(self) -> None:
@@ -333,7 +333,7 @@ class KafkaSimulation:
             lines += [f"  {event.at:9.3f} {event}" for event in events]
         return "\n".join(lines)
 
-    # Inside
+    # Internals
 
     def _config(
         self, config: Mapping[str, Any] | None, options: Mapping[str, Any]
@@ -362,7 +362,7 @@ class KafkaSimulation:
             host.watcher = wire
             self._wires.append(wire)
 
-            def watch() -> None:  # between two steps: the engine exists
+            def watch() -> None:  # later, when the engine exists
                 if host.events is not None:
                     host.events.listen(wire)
                     self.checkers.watch(host.events, config, wire.is_held)
@@ -411,7 +411,7 @@ def latest_simulation() -> KafkaSimulation | None:
 
 
 def _goes_on(config: Config) -> bool:
-    """Whether a real client of this kind works while no call of it waits."""
+    """Return whether a real client of this kind also works between its calls."""
     member = config.client == CONSUMER and config["group.id"] is not None
     return config.client == PRODUCER or member
 

@@ -30,7 +30,7 @@ class Sending:
 
 def item() -> WorkItem:
     record = ConsumerRecord("t", 0, 5, 0, 0, None, b"v", (), 0)
-    return WorkItem(record, record.topic_partition, None, 0)
+    return WorkItem(record, record.topic_partition, None)
 
 
 @pytest.mark.parametrize("method", ["__init__", "run"])

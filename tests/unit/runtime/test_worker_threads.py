@@ -308,7 +308,7 @@ def test_a_dead_letter_is_waited_for() -> None:
     sent: list[dict[str, Any]] = []
     hands = WorkerThreads(print, Sending(), time.monotonic, None, told.set)
     record = ConsumerRecord("t", 0, 5, 0, 0, None, b"v", (), 0)
-    item = WorkItem(record, record.topic_partition, None, 0)
+    item = WorkItem(record, record.topic_partition, None)
     item.letter = {"topic": "dead"}
     hands.start(item)
     assert hands.done(0.05) == []

@@ -1,7 +1,7 @@
-"""`odradek acls`: who may do what, with the flags of Kafka's kafka-acls.
+"""`odradek acls`: create, list and delete ACLs, with the flags of Kafka's kafka-acls.
 
-In: resources, principals, operations. Out: ACLs made, listed, deleted. Must not: judge what an ACL
-allows.
+In: resources, principals, operations. Out: created, listed and deleted ACLs. Must not: evaluate
+ACLs.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ def delete(
     if not acls:
         return Result({"deleted": []}, ["No ACLs found."])
     run.confirm(f"delete {counted(len(acls), 'ACL')}: {_shortly(acls)}")
-    # The ACLs that were shown, and none that were created meanwhile.
+    # Delete exactly the ACLs that were shown, not those created meanwhile.
     exact = {_exactly(acl): acl for acl in acls}
     gone, failed = run.each(lambda: run.admin.delete_acls(list(exact), run.left()))
     deleted = sorted(exact[f] for f in gone)
@@ -198,7 +198,7 @@ def delete(
 
 
 def _flags(given: dict[str, Any]) -> AclFlags:
-    """Return the flags among a command's arguments."""
+    """Collect the ACL flags among a command's arguments."""
     given["pattern"] = given["resource_pattern_type"]
     found = {field.name: given[field.name] for field in fields(AclFlags) if field.name in given}
     several = {n: tuple(v or ()) for n, v in found.items() if v is None or isinstance(v, list)}

@@ -43,7 +43,7 @@ Entry = tuple[str, str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class AclFlags:
-    """The flags; texts as they were typed."""
+    """Values of the flags, as they were typed."""
 
     topic: tuple[str, ...] = ()
     group: tuple[str, ...] = ()
@@ -63,7 +63,7 @@ class AclFlags:
 
     @property
     def pattern_type(self) -> str:
-        """The pattern type with Kafka's word."""
+        """Pattern type in Kafka's spelling."""
         kinds = (LITERAL, PREFIXED, MATCH, ANY)
         return one_word("--resource-pattern-type", self.pattern, kinds)
 
@@ -99,7 +99,7 @@ def bindings(flags: AclFlags) -> list[AclBinding]:
 
 
 def filters(flags: AclFlags) -> list[AclBindingFilter]:
-    """Those that mean the ACLs to be deleted: of resources, and of principals where some are."""
+    """Return filters for the ACLs to delete: of resources, and of principals if given."""
     found = []
     for (kind, name, pattern), entries in _meant(flags).items():
         if not entries:
@@ -112,7 +112,7 @@ def filters(flags: AclFlags) -> list[AclBindingFilter]:
 
 
 def listing(flags: AclFlags, principals: Iterable[str]) -> list[AclBindingFilter]:
-    """Those that mean the ACLs to be listed, all without a resource; of these principals only."""
+    """Return filters for the ACLs to list, by resource (default: all) and principal."""
     wanted: list[tuple[str, str | None, str]] = [*flags.resources()] or [(ANY, None, ANY)]
     who: list[str | None] = [principal("--principal", p) for p in principals]
     return [
@@ -185,7 +185,7 @@ def _entries(flags: AclFlags, operations: Iterable[str]) -> Iterator[Entry]:
 
 
 def principal(flag: str, given: str) -> str:
-    """Return a principal such as User:alice; else raise a usage error."""
+    """Check a principal such as User:alice; raises `UsageError`."""
     kind, colon, name = given.strip().partition(":")
     if not (kind and colon and name):
         refuse(f"{flag}: expected a principal such as User:{given or 'alice'}, not {given!r}")

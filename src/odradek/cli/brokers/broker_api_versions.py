@@ -2,7 +2,7 @@
 
 In: Kafka's flags. Out: a block per broker in the order of ids, or with `--json` one object. Exit
 statuses: 0 every broker answered, 1 one didn't (its line says why), 2 wrong use. Must not: retry by
-itself; each broker's request backs off on its own until the time is up (R-RT-1).
+itself; the client retries each broker's request until its timeout (R-RT-1).
 
 Differences from Kafka's tool: `usable` is only printed for APIs that Odradek supports, the ranges
 of the others are shown anyway; a broker that doesn't answer makes the exit status 1.
@@ -32,9 +32,9 @@ DEFAULTS = {
     "request.timeout.ms": "5000",
     "default.api.timeout.ms": "15000",
 }
-"""Kafka's tool waits five seconds for an answer; ours then tries again for a while."""
+"""Defaults: a request times out after 5 s, as in Kafka's tool, and is retried for 15 s."""
 TOLD_FROM = 3
-"""The first tries that fail aren't worth a word."""
+"""Number of the failed attempt from which on failures are reported."""
 
 
 def settings_of(params: Mapping[str, Any]) -> AdminSettings:

@@ -1,8 +1,8 @@
 """`odradek cluster start | status | stop`: real Kafka brokers that stay until they are stopped.
 
-In: a number of brokers, a version. Out: a detached process (`testing.detached`) that holds them,
-found again by its state file; or, with `--simulated`, brokers of this very process. Must not:
-signal a process that it can't be sure of.
+In: a number of brokers, a version. Out: a detached process (`testing.detached`) that runs the
+brokers, and a state file with which later commands find it; or, with `--simulated`, brokers in this
+process. Must not: send a signal to a process that may be another one with the same id.
 
 Exit statuses: 0 done, 1 it failed (or `status`: nothing runs), 2 wrong use.
 """
@@ -68,7 +68,7 @@ Registry = Annotated[
 ]
 Topics = Annotated[str, typer.Option(help="Topics of simulated brokers: name,name:partitions,…")]
 OF_BOTH = {"brokers", "port", "auto_create_topics", "json", "simulated", "topics"}
-"""The options that simulated brokers have as well."""
+"""Options that also apply to simulated brokers."""
 PUBLIC = (
     *("bootstrap_servers", "cluster_id", "version", "directory", "security"),
     *("client_properties", "schema_registry_url", "pid"),
@@ -162,7 +162,7 @@ def start(
 def _serve(
     given: set[str], brokers: int, port: int, topics: str, *, auto_create_topics: bool, json: bool
 ) -> None:
-    """Be simulated brokers until the end."""
+    """Run simulated brokers until the command is stopped."""
     from odradek.cli.brokers.simulated_cluster import serve
 
     for name in sorted(given - OF_BOTH):
@@ -208,16 +208,16 @@ def stop() -> None:
     watched = [state, *state["brokers"]]
     _signal(state, signal.SIGTERM)
     if not _gone(watched, _STOP_TIMEOUT_S):
-        # Its keeper then kills the brokers.
+        # The brokers are killed when this process ends.
         _signal(state, signal.SIGKILL)
         if not _gone(watched, _STOP_TIMEOUT_S):
             _fail(f"process {state['pid']} or one of its brokers doesn't stop")
-    read_state()  # forgets the file of a process that was killed
+    read_state()  # deletes the state file if the process was killed
     typer.echo(f"stopped the cluster at {state['bootstrap_servers']}")
 
 
 def answers(port: int) -> bool:
-    """Whether anything accepts connections at a port of this machine."""
+    """Return whether a process accepts connections at this port of localhost."""
     try:
         with socket.create_connection(("localhost", port), timeout=1.0):
             return True
@@ -248,7 +248,7 @@ def _security(
             "be used with --mutual-tls"
         )
     for one in users or ():
-        if "=" in one.partition(":")[0]:  # it may contain a password
+        if "=" in one.partition(":")[0]:  # don't print the value, which may contain a password
             raise typer.BadParameter("--user must be name or name:password, without =")
     named = users or (["odradek"] if sasl else [])
     words = [one.partition(":") for one in named]
@@ -272,7 +272,7 @@ def _security(
 def _detach(options: dict[str, Any]) -> None:
     """Start the process that holds the cluster, and wait until it is up."""
     state_directory().mkdir(parents=True, exist_ok=True)
-    # A session of its own: neither Ctrl-C nor the end of the terminal must reach it.
+    # In a new session, so that neither Ctrl-C nor closing the terminal stops it.
     with (state_directory() / "cluster.log").open("wb") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "odradek.testing.brokers.detached"],
@@ -294,7 +294,7 @@ def _detach(options: dict[str, Any]) -> None:
 
 
 def _follow(process: subprocess.Popen[bytes], log: Path) -> None:
-    """Pass on what the starting cluster says until it is up or has failed."""
+    """Print the output of the starting cluster until it is up or has failed."""
     last = ""
     for raw in process.stdout or ():
         line = raw.decode(errors="replace").rstrip()
@@ -309,7 +309,7 @@ def _follow(process: subprocess.Popen[bytes], log: Path) -> None:
 
 
 def _signal(state: dict[str, Any], number: signal.Signals) -> None:
-    # A pidfd names this very process even if its number is given away in between.
+    # A pidfd refers to this process even if its id is reused meanwhile.
     try:
         pidfd = os.pidfd_open(state["pid"])
     except ProcessLookupError:

@@ -1,8 +1,7 @@
 """Run `odradek cluster describe | brokers | features | quorum | unregister …`.
 
 In: flags. Out: the state of a cluster, or changes, in the formats of `cli.frame`; `start`, `status`
-and `stop` are for clusters of this machine (`cli.cluster`). Must not: know brokers other than by
-their ids.
+and `stop` are for clusters of this machine (`cli.cluster`). Must not: start or stop brokers.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from odradek.common.errors.kafka import BrokerIdNotRegisteredError, UnsupportedV
 __all__ = ["app"]
 
 MOST_LEVEL = 2**15 - 1
-"""Levels of features have 16 bits."""
+"""Highest level of a feature: levels have 16 bits."""
 
 
 @reads(app)
@@ -205,7 +204,10 @@ def unregister(
 
 
 def _strange(run: AdminRun, ids: list[int]) -> dict[int, KafkaError]:
-    """Return errors of unregistered brokers; none before 4.0, where fenced ones aren't reported."""
+    """Return errors for ids that aren't registered; none before Kafka 4.0.
+
+    Older clusters don't report fenced brokers, which may be registered.
+    """
     try:
         found = run.admin.describe_cluster(run.left(), include_fenced_brokers=True)
     except UnsupportedVersionError:

@@ -1,7 +1,7 @@
-"""`odradek configs`: what is set for topics, brokers, their loggers, groups and client metrics.
+"""`odradek configs`: configurations of topics, brokers, loggers, groups and client metrics.
 
-In: a kind of resource and names. Out: options with where their values come from, or what was
-changed, in the ways of `cli.frame`. Must not: know what an option means; brokers do.
+In: a kind of resource and names. Out: options with the sources of their values, or the changed
+options, in the formats of `cli.frame`. Must not: interpret options; brokers do.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ app = overview("Settings of topics, brokers, groups and others.")
 
 
 class ResourceKind(StrEnum):
-    """Kinds of resources with a configuration, as words of the command line."""
+    """Kinds of resources with a configuration, in the command line's spelling."""
 
     TOPIC = "topic"
     BROKER = "broker"
@@ -168,7 +168,7 @@ def _resources(
 def _there(
     run: AdminRun, wanted: list[ConfigResource]
 ) -> tuple[list[ConfigResource], dict[Any, KafkaError]]:
-    """Return the resources without those of missing brokers, and the errors of these."""
+    """Return the resources of existing brokers, and errors for those of missing brokers."""
     kinds = (ResourceKind.BROKER.name, ResourceKind.BROKER_LOGGER.name)
     ids = {at: whole_number(at.name, MOST_INT32) for at in wanted if at.type in kinds}
     absent = run.absent_brokers(one for one in ids.values() if one is not None)
@@ -182,11 +182,11 @@ OWN_SOURCES = {
     "CLIENT_METRICS": "DYNAMIC_CLIENT_METRICS_CONFIG",
     "GROUP": "DYNAMIC_GROUP_CONFIG",
 }
-"""The source of what was set for a resource itself; loggers have nothing else."""
+"""Source of options set for the resource itself, by kind; all options of loggers are."""
 
 
 def _set_for_it(at: ConfigResource, entry: ConfigEntry) -> bool:
-    """Return whether it was set for this resource, as kafka-configs shows it without --all."""
+    """Return whether the option was set for this resource (as in kafka-configs without --all)."""
     if at == ConfigResource("BROKER", ""):
         return entry.source == "DYNAMIC_DEFAULT_BROKER_CONFIG"
     return entry.source == OWN_SOURCES.get(at.type, entry.source)

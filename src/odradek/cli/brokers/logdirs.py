@@ -1,6 +1,6 @@
 """`odradek logdirs`: the directories of brokers' logs, and replicas moved between them.
 
-In: brokers, replicas as `flights:0:1`. Out: what there is or what was done, in the ways of
+In: brokers, replicas as `flights:0:1`. Out: directories, or the moved replicas, in the formats of
 `cli.frame`. Must not: wait until a replica has moved.
 """
 
@@ -27,7 +27,7 @@ from odradek.common.errors import KafkaError
 from odradek.common.types import TopicPartition
 
 Directory = tuple[int, str, LogDirDescription, Mapping[TopicPartition, ReplicaInfo]]
-"""A broker, one of its directories' path, the directory, and the replicas that were asked for."""
+"""Broker id, path of a log directory, its description, and the requested replicas in it."""
 
 app = overview("Log directories of brokers: describe, and move replicas.")
 

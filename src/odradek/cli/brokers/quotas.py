@@ -1,7 +1,7 @@
-"""`odradek quotas`: how much clients may ask of brokers, as kafka-configs does for quotas.
+"""`odradek quotas`: list, set and remove quotas of clients, as kafka-configs does.
 
-In: users, client ids, addresses, quotas by Kafka's names. Out: quotas listed, set, taken away. Must
-not: know what a quota does.
+In: users, client ids, addresses, quotas by Kafka's names. Out: listed, set or removed quotas. Must
+not: interpret quotas; brokers do.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ OF_CLIENTS = {
 }
 OF_ADDRESSES = {"connection_creation_rate": "connections per second"}
 KEYS = {**OF_CLIENTS, **OF_ADDRESSES}
-"""Kafka's quotas, and what they count."""
+"""Units of Kafka's quotas, by name."""
 Quotas = Mapping[ClientQuotaEntity, Mapping[str, float]]
 
 UserOption = Annotated[str | None, typer.Option(metavar="NAME", help="A user.")]
@@ -123,11 +123,11 @@ def alter(
 
 
 Given = tuple[str | None, bool, str]
-"""A flag's value, whether its flag for all others is given, the flag's name."""
+"""Value of a flag, whether its --…-defaults flag is set, and the flag's name."""
 
 
 def entity(user: Given, client: Given, ip: Given) -> ClientQuotaEntity:
-    """Return the entity of a quota; exit with a usage error if the flags name none."""
+    """Return the entity of a quota; raise a usage error if the flags name none."""
     names = []
     for name, default, flag in (user, client, ip):
         if name is not None and default:
@@ -148,7 +148,7 @@ def entity(user: Given, client: Given, ip: Given) -> ClientQuotaEntity:
 def wanted(
     given: Iterable[str], away: Iterable[str], whom: ClientQuotaEntity
 ) -> dict[str, float | None]:
-    """Return the quotas to set, None for those to remove; else raise a usage error."""
+    """Return the quotas to set, with None for those to remove; raises `UsageError`."""
     found: dict[str, float | None] = {}
     for key, text in parse_words(given, "--set").items():
         try:
@@ -174,7 +174,7 @@ def wanted(
 
 
 def told(whom: ClientQuotaEntity) -> str:
-    """Describe the entity of a quota in words."""
+    """Return the entity of a quota in words."""
     parts = []
     for what, name in (("user", whom.user), ("client id", whom.client_id), ("address", whom.ip)):
         if name is not None:

@@ -1,7 +1,7 @@
 """`odradek cluster start --simulated`: brokers without Java, for as long as the command runs.
 
-In: a number of brokers, a port, topics. Out: where they are, on standard output; then nothing more
-until Ctrl-C or SIGTERM. Must not: write a file, or be found by `odradek cluster stop`.
+In: a number of brokers, a port, topics. Out: the bootstrap address on standard output; the command
+then runs until Ctrl-C or SIGTERM. Must not: write a file; `odradek cluster stop` doesn't affect it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def serve(
 ) -> None:
     """Run a cluster until it is stopped.
 
-    Exit statuses: 0 after SIGTERM, 130 after Ctrl-C, 1 it can't start, 2 wrong use.
+    Exit statuses: 0 after SIGTERM, 130 after Ctrl-C, 1 if it can't start, 2 for wrong use.
     """
     done = threading.Event()
     came: list[int] = []

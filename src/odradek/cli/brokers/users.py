@@ -1,7 +1,7 @@
-"""`odradek users`: who may log in by a password (SCRAM), as kafka-configs does for users.
+"""`odradek users`: users who log in with a password (SCRAM), as kafka-configs does for users.
 
-In: names, mechanisms, passwords. Out: credentials set, shown, taken away. Must not: show a
-password; the cluster keeps none.
+In: names, mechanisms, passwords. Out: credentials that were set, shown or deleted. Must not: show a
+password; the cluster only stores hashes.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ def _looked_up(run: AdminRun, users: list[str]) -> tuple[dict[str, Any], dict[st
 
 
 def _there(run: AdminRun, users: list[str]) -> dict[str, Any]:
-    """Return the credentials of the users that have some; raise other errors."""
+    """Return credentials by user, without users that have none; raise all other errors."""
     found, failed = _looked_up(run, users)
     for error in failed.values():
         if not isinstance(error, ResourceNotFoundError):
@@ -198,7 +198,7 @@ def _set(
         shown = [f"Would set the password of user {user} for {m}." for m in mechanisms]
         document = {"dry_run": True, "user": user, "mechanisms": mechanisms}
         return Result(document, shown)
-    run.close()  # the password may be typed now
+    run.close()  # a waiting message must not interrupt the prompt
     password = read_password(user, *where)
     run.again()
     upsertions = [

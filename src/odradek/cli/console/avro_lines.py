@@ -24,13 +24,13 @@ from odradek.serialization.errors import SerializationError
 from odradek.serialization.schema_limits import named_types
 
 _FLOATS = ("NaN", "Infinity", "-Infinity", "nan", "inf", "-inf")
-"""Numbers that JSON doesn't have, as Avro's JSON encoding and `odradek consume` write them."""
+"""Spellings of non-finite numbers, which JSON lacks, in Avro's JSON and `odradek consume`."""
 _FINER = re.compile(r"[.,]\d{6}\d*[1-9]")
-"""Digits of a second that Python would drop."""
+"""Matches fractions of a second finer than microseconds, which Python would drop."""
 
 
 def _date(text: str, _: Mapping[str, Any]) -> date:
-    if "-" not in text:  # a number
+    if "-" not in text:  # fromisoformat accepts 20261128
         raise ValueError("expected a date such as 2026-11-28")
     return date.fromisoformat(text)
 
@@ -102,14 +102,14 @@ _LOGICAL: dict[str, Callable[[str, Mapping[str, Any]], Any]] = {
     "fixed-decimal": _decimal,
     "string-uuid": _uuid,
 }
-"""Converters of texts of logical types, by their base types.
+"""Converters of texts to values, by base type and logical type.
 
-A number is used as Avro encodes it, and another base type is no logical type.
+A JSON number isn't converted, because it already has Avro's encoding.
 """
 RECORDS = ("record", "error")
 _BITS = {"int": 31, "long": 63}
 _LARGEST_FLOAT = 3.4028235677973362e38
-"""Of 32 bits, with what is rounded down to it."""
+"""Largest number that is rounded to a finite 32-bit float."""
 _LESS_EXACT = {"map": 1, "double": 2, "float": 3}
 _NESTED = (*RECORDS, "array", "map")
 _OF_JSON: dict[str, type | tuple[type, ...]] = {
@@ -128,19 +128,19 @@ _OF_JSON: dict[str, type | tuple[type, ...]] = {
     "record": dict,
     "error": dict,
 }
-"""How JSON says a value of each type."""
+"""Python types of JSON values that are accepted for each Avro type."""
 
 
 class AvroLines(AvroSerializer):
-    """Writes values of JSON by the schema that the registry has."""
+    """Serializes JSON values by the schema in the registry."""
 
     def payload(self, value: Any, parsed: Any) -> bytes:
-        """Return the value as Avro. Raises `SerializationError`, which names the field."""
+        """Encode the value as Avro. Raises `SerializationError`, which names the field."""
         return super().payload(of_json(value, parsed), parsed)
 
 
 def of_json(value: Any, schema: Any) -> Any:
-    """Return what fastavro writes for a JSON value. Raises `SerializationError`."""
+    """Convert a JSON value to a value that fastavro can write. Raises `SerializationError`."""
     try:
         return _Values(named_types(schema)).made(value, schema, "value")
     except RecursionError:
@@ -148,15 +148,15 @@ def of_json(value: Any, schema: Any) -> Any:
 
 
 class _Values:
-    """Makes values by a schema whose named types are these."""
+    """Converts JSON values by a schema; `names` are its named types."""
 
     def __init__(self, names: Mapping[str, Any]) -> None:
         self._names = names
         self._tried: dict[tuple[int, int], Any] = {}
-        """Results for a dict or list by schema, for nested unions."""
+        """Cached results by the ids of a dict or list and of a schema, for nested unions."""
 
     def made(self, value: Any, schema: Any, where: str) -> Any:
-        """Return the value; `where` is its path, for errors."""
+        """Convert a value; `where` is its path, for error messages."""
         if isinstance(schema, list):
             return self._branch(value, schema, where)
         schema, kind = self._resolved(schema)
@@ -173,7 +173,7 @@ class _Values:
         return _scalar(value, schema, kind, where)
 
     def _resolved(self, schema: Any) -> tuple[Mapping[str, Any], str]:
-        """Return the schema as an object, and its kind."""
+        """Return the schema as a dict, and its type."""
         if isinstance(schema, str):
             schema = self._names.get(schema, {"type": schema})
         if isinstance(schema, list):
@@ -202,7 +202,7 @@ class _Values:
         }
 
     def _default(self, value: Any, schema: Any) -> Any:
-        """Return a schema's default, in which bytes are a text of ISO 8859-1."""
+        """Convert a default in a schema, where bytes are written as text in ISO 8859-1."""
         if isinstance(schema, list):
             for one, kind in map(self._resolved, schema):
                 if _says(value, kind, one):
@@ -225,7 +225,7 @@ class _Values:
         return value
 
     def _branch(self, value: Any, union: list[Any], where: str) -> tuple[str, Any]:
-        """Return the named branch, or the first that fits. Raises if it is ambiguous."""
+        """Convert a union's value by the named or first matching branch; raise if ambiguous."""
         branches = sorted(map(self._resolved, union), key=lambda one: _exactness(value, *one))
         bare: tuple[str, Any] | None = None
         why: dict[str, None] = {}
@@ -260,7 +260,7 @@ class _Values:
     def _of_branch(
         self, value: Any, schema: Mapping[str, Any], kind: str, where: str
     ) -> tuple[str, Any]:
-        """With the branch's name, lest fastavro takes another one that would do."""
+        """Return the branch's name and the value, so that fastavro uses exactly this branch."""
         if not (isinstance(value, dict | list) and kind in _NESTED):
             return _name(schema, kind), self.made(value, schema, where)
         key = id(value), id(schema)
@@ -276,10 +276,10 @@ class _Values:
 
 
 def _exactness(value: Any, schema: Mapping[str, Any], kind: str) -> int:
-    """Rank branches that accept the same values: first those that keep all of a value.
+    """Rank branches that accept the same value: lossless ones come first.
 
-    Then those that `odradek consume` shows so: texts for logical types, numbers and bytes for
-    others.
+    Among these, a branch comes first if `odradek consume` prints its values like this one: texts
+    for logical types, numbers and bytes for other types.
     """
     if kind in _LESS_EXACT:
         return _LESS_EXACT[kind]
@@ -340,7 +340,7 @@ def _rounded(value: float) -> float:
 
 
 def _bytes(value: Any, schema: Mapping[str, Any], kind: str) -> bytes:
-    """As `odradek consume` shows them: a text's UTF-8, or `{"base64": …}`."""
+    """Convert a text (to UTF-8) or `{"base64": …}` to bytes, as `odradek consume` prints them."""
     try:
         if isinstance(value, dict) and len(value) > 1:
             raise KeyError

@@ -1,7 +1,7 @@
-"""The client of a console tool: how its flags, older names among them, make its settings.
+"""Client settings of a console tool, from its flags, including older names of flags.
 
-In: the parameters of `odradek consume` or `odradek produce`. Out: settings with Kafka's names, put
-together as those of all commands are (`cli.frame.settings`). Must not: connect.
+In: the parameters of `odradek consume` or `odradek produce`. Out: settings with Kafka's names,
+combined as for all commands (`cli.frame.settings`). Must not: connect.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def client_config(
     flags: Mapping[str, str],
     environment: Mapping[str, str] = os.environ,
 ) -> dict[str, Any]:
-    """Return a client's settings: the profile, over it the file, the properties, the flags.
+    """Return a client's settings; flags override properties, the file and the profile.
 
     `tool` is "producer" or "consumer"; `flags` maps parameters to the options that they set. An
     unsafe profile is reported on stderr. Raises `UsageError`.
@@ -38,7 +38,7 @@ def client_config(
     given = Flags(None, path, tuple(words or ()), params.get("profile"), spelling=spelling)
     found = client_settings(given, tool, usual, own, environment=environment)
     if found.profile.settings:
-        found.checked(tool)  # here, where the line that is wrong is known
+        found.checked(tool)  # reports the profile's line of a wrong setting
     if found.profile.warning:
         say(found.profile.warning)
     return found.given

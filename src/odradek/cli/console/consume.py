@@ -1,9 +1,9 @@
 """Run `odradek consume`: write records to standard output, as Kafka's console consumer does.
 
-In: Kafka's flags, and kcat's for the place and the format. Out: a line per record, or with `--json`
-an object; at the end, their number on stderr. Exit statuses: 0 (also after SIGTERM), 1 it failed, 2
-wrong use, 130 Ctrl-C. With `--group` it is a member of that group and commits what it has written;
-without, it commits nothing.
+In: Kafka's flags, and kcat's notations for positions and formats. Out: a line per record, or with
+`--json` an object; at the end, their number on stderr. Exit statuses: 0 (also after SIGTERM), 1 it
+failed, 2 wrong use, 130 Ctrl-C. With `--group` it is a member of that group and commits the records
+that it has written; without, it commits nothing.
 
 Differences from Kafka's tool: without a group, partitions are assigned (those that a topic has at
 the start); a topic that doesn't exist, and a number for `--offset` that isn't in the log, are
@@ -60,7 +60,7 @@ OPTIONS = {
     "isolation_level": "isolation.level",
     "group": "group.id",
 }
-"""The consumer's option that each flag sets."""
+"""Consumer options by the flags that set them."""
 NOT_THERE = {
     "formatter": "Java classes can't be loaded; use --format or --formatter-property",
     "enable_systest_events": "it is for Kafka's own system tests",
@@ -70,7 +70,7 @@ RESETS = {
     PlaceKind.BEFORE_END: "earliest",
     PlaceKind.TIME: "earliest",
     PlaceKind.END: "latest",
-    # An offset that isn't in the log must not silently become its end.
+    # An offset outside of the log must be reported, not replaced by the log's end.
     PlaceKind.OFFSET: "none",
     PlaceKind.STORED: "none",
 }
@@ -78,7 +78,7 @@ RESETS = {
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Which part of a log is read; None for what wasn't said."""
+    """Part of a log that is read; None for a bound that wasn't set."""
 
     start: LogPlace | None
     until: LogPlace | None
@@ -97,7 +97,7 @@ def range_of(params: Mapping[str, Any]) -> Range:
 
 
 def config_of(params: Mapping[str, Any]) -> dict[str, str]:
-    """Return the consumer's configuration: file, properties and flags, which override others."""
+    """Return the consumer's configuration; flags override properties, which override the file."""
     refuse_what_is_not_there(params, NOT_THERE)
     if bool(params.get("topic")) == bool(params.get("include")):
         both = params.get("topic")
@@ -145,7 +145,7 @@ def _check_group(config: dict[str, Any], wanted: Range, partition: int | None) -
 
 
 def formatter_of(params: Mapping[str, Any], *, escaped: bool = False) -> LineFormatter:
-    """How records are written. `escaped`: for a terminal."""
+    """Return the formatter of records. `escaped`: escape control characters for a terminal."""
     settings = line_settings(
         params, new="formatter_property", file="formatter_config", known=(*PROPERTIES, *NAMES)
     )
@@ -232,7 +232,7 @@ def consume(
         patience = config[API_TIMEOUT]
         patience = patience if idle is None else min(patience, idle)
         first = seconds_to_reach(config, API_TIMEOUT)
-        # By an exception: so what wasn't written isn't committed.
+        # The exception prevents the commit of records that weren't written.
         with suppress(CutOffError), Consumer(given) as consumer:
             records = Records(
                 consumer, shape, _Stdout(), time.monotonic, skip_on_error=skip_message_on_error
@@ -271,24 +271,24 @@ def _on_terminal() -> bool:
 
 
 class _Stdout:
-    """Standard output, which may be a pipe whose reader has had enough (`| head`)."""
+    """Standard output, which may be a pipe that its reader closes early (`| head`)."""
 
     def __init__(self) -> None:
         self._descriptor = sys.stdout.fileno()
         self._poll = select.poll()
-        self._poll.register(self._descriptor, 0)  # only the end is of interest
+        self._poll.register(self._descriptor, 0)  # only for POLLERR
         self._room = select.poll()
         self._room.register(self._descriptor, select.POLLOUT)
 
     def write(self, data: bytes) -> None:
-        """Write all of it now."""
+        """Write all bytes, unbuffered."""
         view = memoryview(data)
         while view:
             try:
                 view = view[os.write(self._descriptor, view) :]
-            except BlockingIOError:  # a non-blocking pipe of the parent process; wait here
+            except BlockingIOError:  # the parent process made the pipe non-blocking
                 self._room.poll()
 
     def gone(self) -> bool:
-        """Whether the reader has closed its end."""
+        """Return whether the reader has closed its end."""
         return any(event & select.POLLERR for _, event in self._poll.poll(0))

@@ -1,7 +1,7 @@
-"""Write a consumer's records to an output, until a limit, a timeout, or the end of its reader.
+"""Write a consumer's records to an output until a limit, a timeout or a closed output.
 
-In: a consumer with its assignment. Out: bytes to `write`, and the number of records. Must not: open
-or close anything, nor retry; `poll()` keeps retrying by itself.
+In: a consumer with its assignment. Out: bytes for `write`, and the number of records. Must not:
+open or close anything, or retry; `poll()` retries by itself.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from odradek.common.errors import ConfigurationError, KafkaError
 from odradek.common.types import TopicPartition
 
 TURN = 0.5
-"""Seconds of one poll: how soon the loss of the output is noticed while no record comes."""
+"""Timeout of a poll in seconds; then a check follows whether the output was closed."""
 AT_ONCE = 500
-"""Records of one poll."""
+"""Maximum number of records of one poll."""
 
 
 class CutOffError(Exception):
@@ -37,7 +37,7 @@ class CutOffError(Exception):
 
 
 class RecordOutput(Protocol):
-    """Where records go."""
+    """Output for formatted records."""
 
     def write(self, data: bytes) -> None:
         """Write all bytes.
@@ -47,14 +47,14 @@ class RecordOutput(Protocol):
         """
 
     def gone(self) -> bool:
-        """Return whether the reader has closed its end, as far as that shows without writing."""
+        """Return whether the reader is known to have closed its end."""
 
 
 class LineFormatter(Protocol):
     """Formats a record as a line."""
 
     def line(self, record: ConsumerRecord) -> bytes:
-        """Return the line with its end. Raises `FormatError`."""
+        """Return the line, including its line break. Raises `FormatError`."""
 
 
 Tell = Callable[[str], None]
@@ -70,10 +70,10 @@ def assign(
     patience: float,
     tell: Tell = say,
 ) -> Offsets | None:
-    """Assign partitions to the consumer, from a start (None: where `auto.offset.reset` says).
+    """Assign partitions to the consumer, from a start (None: `auto.offset.reset` decides).
 
-    With an end and no start, reading begins at the beginning. Returns by partition the first offset
-    that isn't read, of the partitions with records to read; None without an end.
+    With an end and no start, reading begins at the beginning. Returns the end offsets (exclusive)
+    of the partitions that contain records to read; None without an end.
     """
     lazily = start is None or start.kind in (PlaceKind.BEGINNING, PlaceKind.END)
     if until is None and lazily:
@@ -83,7 +83,7 @@ def assign(
             (consumer.seek_to_beginning if to else consumer.seek_to_end)(partitions)
         return None
     place = start or WORDS["beginning"]
-    # The end first: what comes while the beginning is looked up isn't wanted.
+    # Look up the ends first: records that arrive during the next lookup aren't read.
     ends = None
     if until is not None:
         ends = offsets_at(consumer, partitions, until, patience=patience, tell=tell)
@@ -124,7 +124,7 @@ def there(
     first_contact: float = math.inf,
     tell: Tell = say,
 ) -> list[TopicPartition]:
-    """Return the partitions of a topic, or one of them; raises if it doesn't exist.
+    """Return the partitions of a topic, or the named one; raises if it doesn't exist.
 
     `first_contact`: seconds to wait for a first broker.
     """
@@ -165,7 +165,7 @@ def fitting(
 
 
 class Records:
-    """Writes what a consumer reads."""
+    """Writes the records that a consumer reads."""
 
     def __init__(
         self,
@@ -184,7 +184,7 @@ class Records:
         self._skip = skip_on_error
         self._tell = tell
         self.count = 0
-        """Records that were taken from the consumer, and written unless they were skipped."""
+        """Number of records that were written or skipped."""
         self.cut_off = False
         """Whether the output's reader has closed its end."""
 
@@ -195,10 +195,11 @@ class Records:
         idle: float | None,
         ends: Mapping[TopicPartition, int] | None = None,
     ) -> None:
-        """Write records until `most` of them, until none came for `idle` seconds, or to all `ends`.
+        """Write records until `most`, until none arrive for `idle` seconds, or up to all `ends`.
 
         If the last batch isn't written completely, this raises `CutOffError` (the reader closed its
-        end) or the output's error; a consumer that is left by that doesn't commit the batch.
+        end) or the output's error; if that leaves the consumer's `with` block, the batch isn't
+        committed.
         """
         heard = self._clock()
         while (most is None or self.count < most) and not self._all_read(ends):
@@ -217,7 +218,7 @@ class Records:
                 return
 
     def _all_read(self, ends: Mapping[TopicPartition, int] | None) -> bool:
-        """Whether all that was wanted is read: positions move over gaps, too."""
+        """Return whether all positions have reached the ends; positions also skip gaps."""
         position = self._consumer.position
         return ends is not None and all(position(tp) >= end for tp, end in ends.items())
 
@@ -234,7 +235,7 @@ class Records:
                     failure = KafkaError(f"the record at {place} can't be printed: {error}")
                     break
                 self._tell(f"skipped the record at {place}: {error}")
-            except KafkaError as error:  # a registry that can't be asked is no fault of a record
+            except KafkaError as error:  # e.g. no answer of the registry: don't skip the record
                 failure = error
                 break
         try:

@@ -43,14 +43,14 @@ class Decoding(StrEnum):
 
 
 class WireFormat(StrEnum):
-    """The header before an Avro value: none, or that of Confluent's serializers."""
+    """Header before an Avro value: none, or the header of Confluent's serializers."""
 
     PLAIN = "plain"
     CONFLUENT = "confluent"
 
 
 class FormatError(Exception):
-    """A record can't be shown as wished."""
+    """A record can't be decoded or formatted as requested."""
 
 
 def registry_of(settings: dict[str, str]) -> SchemaRegistryClient | None:
@@ -73,9 +73,9 @@ def decoder(
     part: str,
     registry: SchemaRegistryClient | None = None,
 ) -> Decoder | None:
-    """How a part ("key" or "value") is decoded; None for bytes as they are.
+    """Return the decoder of a part ("key" or "value"); None leaves the bytes unchanged.
 
-    With a registry Avro, JSON and Protobuf are read by the schema that each of them names.
+    With a registry, Avro, JSON and Protobuf are decoded by the schema id in each record.
     """
     if registry is not None and kind in REGISTERED:
         if schema is not None:
@@ -98,7 +98,7 @@ def decoder(
 
 
 def as_bytes(value: Any) -> bytes:
-    """Return a decoded value as it is written: strings unchanged, all else as JSON."""
+    """Return the output for a decoded value: strings unchanged, all other values as JSON."""
     if isinstance(value, bytes):
         return value
     if isinstance(value, str):
@@ -107,7 +107,7 @@ def as_bytes(value: Any) -> bytes:
 
 
 def plain(value: Any) -> Any:
-    """Return a value for JSON; bytes that aren't UTF-8 become `{"base64": …}`."""
+    """Convert a value for JSON; bytes that aren't UTF-8 become `{"base64": …}`."""
     if isinstance(value, dict):
         return {str(name): plain(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
@@ -124,7 +124,7 @@ def plain(value: Any) -> Any:
 
 
 def bytes_or_text(data: bytes) -> str | dict[str, str]:
-    """Bytes in JSON: a text where they are one."""
+    """Convert bytes for JSON: to a text if they are UTF-8, else to `{"base64": …}`."""
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -183,7 +183,7 @@ def _registered_json(registry: SchemaRegistryClient) -> Decoder:
 
 
 def _registered_protobuf(registry: SchemaRegistryClient) -> Decoder:
-    """Protobuf's own JSON mapping, with fields that have their defaults, as Confluent's tool."""
+    """Return a decoder to Protobuf's JSON mapping, with default values, as in Confluent's tool."""
     from odradek.serialization.errors import DeserializationError
     from odradek.serialization.extras import protobuf
     from odradek.serialization.protobuf.files import message_of
@@ -206,7 +206,7 @@ def _registered_protobuf(registry: SchemaRegistryClient) -> Decoder:
         try:
             message.ParseFromString(data[at:])
             return MessageToDict(message, always_print_fields_with_no_presence=True)
-        except Exception as error:  # of several classes, some of C: bytes that are none, an Any
+        except Exception as error:  # of several classes, some in C: invalid bytes, an unknown Any
             raise DeserializationError(
                 f"not a valid {message.DESCRIPTOR.full_name}: {error}"
             ) from None

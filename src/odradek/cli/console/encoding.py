@@ -1,8 +1,8 @@
-"""Lines of JSON as Avro, JSON with a schema, or Protobuf, by a schema registry.
+"""Encode lines of JSON as Avro, JSON with a schema, or Protobuf, with a schema registry.
 
-In: the word of `--encode-key` or `--encode-value`, a schema's file or none, a registry. Out: a
-function from the bytes of a line to those of a record. Must not: register a schema unless it is
-told to (`auto.register.schemas`).
+In: the value of `--encode-key` or `--encode-value`, optionally a schema file, a registry. Out: a
+function from the bytes of a line to the bytes of a record. Must not: register a schema without
+`auto.register.schemas`.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ SERIALIZERS = (
     "normalize.schemas",
     "subject.name.strategy",
 )
-"""Settings of serializers other than those of the registry."""
+"""Settings of serializers, except those of the registry client."""
 SETTINGS = (*SERIALIZERS, "key.message", "value.message")
-"""With the full names of Protobuf's messages, where they aren't the first of their files."""
+"""All settings; *.message is the full name of a Protobuf message (default: the file's first)."""
 _WELL_KNOWN = "google.protobuf."
-"""Messages of this package have JSON of their own: a time is a text, say."""
+"""Package of messages with a special JSON form: a Timestamp is a text, for example."""
 _BASE64 = re.compile("[A-Za-z0-9+/_-]*={0,2}")
 _REGISTRY = "--reader-property schema.registry.url=URL"
 
@@ -51,7 +51,7 @@ class LineFormat(StrEnum):
 
 
 class LineEncoder:
-    """Encodes the parts of a line; a part that nothing was said of stays as it is."""
+    """Encodes key and value of a line; a part without an encoder is unchanged."""
 
     def __init__(self, encoders: Mapping[str, Encoder]) -> None:
         self._encoders = encoders
@@ -72,7 +72,7 @@ def line_encoder(
     registry: SchemaRegistryClient | None,
     topic: str,
 ) -> LineEncoder:
-    """By the flags; the settings of serializers are taken out of the reader's."""
+    """Return the encoder for the flags; removes the serializers' settings from `settings`."""
     conf = {name: settings.pop(name) for name in SERIALIZERS if name in settings}
     messages = {part: settings.pop(f"{part}.message", None) for part in PARTS}
     wanted = {part: params.get(f"encode_{part}") for part in PARTS}
@@ -109,7 +109,7 @@ def _registers(conf: Mapping[str, str]) -> bool:
 
 
 def _schema(kind: LineFormat, path: Path | None, message: str | None, part: str) -> str | None:
-    """Return a schema's text, or a Protobuf message's name; None for the registry's latest."""
+    """Return the schema's text or the Protobuf message's name; None: the latest schema."""
     if kind is LineFormat.PROTOBUF:
         if path is not None:
             refuse(
@@ -133,13 +133,13 @@ def _encoder(
     from odradek.serialization.context import MessageField, SerializationContext
 
     if (schema is None or kind is LineFormat.PROTOBUF) and "use.latest.version" not in conf:
-        without = "auto.register.schemas" if _registers(conf) else ""  # the other part's schema
+        without = "auto.register.schemas" if _registers(conf) else ""  # only for the other part
         conf = {name: conf[name] for name in conf if name != without} | {
             "use.latest.version": "true"
         }
     try:
         write = _WRITERS[kind](registry, schema, conf)
-    except KafkaError as error:  # no schema, no such setting, a package that lacks
+    except KafkaError as error:  # a missing schema or package, an unknown setting
         refuse(str(error))
     context = SerializationContext(topic, MessageField(part))
 
@@ -187,7 +187,7 @@ def _value(data: bytes, part: str) -> Any:
 
 
 def _fault(data: bytes, error: ValueError) -> str:
-    """Return the error without the line in the JSON, because the line has its own number."""
+    """Return JSON's error without its line number, which would confuse: it is always 1."""
     if not data.strip():
         return "it is empty"
     if isinstance(error, json.JSONDecodeError):
@@ -211,7 +211,10 @@ def _json(registry: SchemaRegistryClient, schema: str | None, conf: Mapping[str,
 
 
 def _protobuf(registry: SchemaRegistryClient, name: str | None, conf: Mapping[str, str]) -> Writer:
-    """Of Protobuf's own JSON mapping, by the file that is registered last; its first message."""
+    """Return a writer from Protobuf's JSON mapping, by the latest registered file.
+
+    Without a name, the first message of the file is written.
+    """
     from odradek.serialization.errors import SerializationError
     from odradek.serialization.extras import protobuf
     from odradek.serialization.framing import WRITING, Framer, read_settings
@@ -239,10 +242,10 @@ def _protobuf(registry: SchemaRegistryClient, name: str | None, conf: Mapping[st
             raise SerializationError(f"not a valid {whole}: it must be an object")
         try:
             _check_base64(value, made.DESCRIPTOR)
-            # A field that must be there is missed only when it is written.
+            # Only serializing reports a missing required field.
             payload = ParseDict(value, made()).SerializeToString()
-        except Exception as error:  # its own, and what Python has, where a value is of another type
-            why = " ".join(str(error).split())  # Protobuf's words have several lines
+        except Exception as error:  # Protobuf's or Python's, for a value of a wrong type
+            why = " ".join(str(error).split())  # the text may have several lines
             raise SerializationError(f"not a valid {whole}: {why}") from None
         return framer.framed(payload, found, context, message_indexes(made.DESCRIPTOR))
 
@@ -250,7 +253,7 @@ def _protobuf(registry: SchemaRegistryClient, name: str | None, conf: Mapping[st
 
 
 def _check_base64(value: Any, descriptor: Any) -> None:
-    """Protobuf leaves out of bytes what isn't base64, and reads the rest. Raises `ValueError`."""
+    """Raise `ValueError` for invalid base64, because Protobuf would skip invalid characters."""
     if not isinstance(value, dict):
         return
     fields = {name: one for one in descriptor.fields for name in (one.json_name, one.name)}

@@ -1,7 +1,7 @@
 """The flags of the console tools: Kafka's names, one line of help each.
 
-In: nothing. Out: annotated types for the commands' signatures. Must not: check what options of
-clients may be; `common.config` does.
+In: nothing. Out: annotated types for the commands' signatures. Must not: check options of clients;
+`common.config` does.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ OrOption = Annotated[
 
 
 def where_to_start(bootstrap: str | None, option: str | None) -> str | None:
-    """Return the bootstrap servers of the argument or of Kafka's flag; None without either."""
+    """Return the bootstrap servers from the argument or from Kafka's flag; None without both."""
     if bootstrap is not None and option is not None:
         refuse("set the address once: as an argument or as --bootstrap-server")
     return option if bootstrap is None else bootstrap

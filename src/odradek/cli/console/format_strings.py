@@ -1,7 +1,7 @@
 r"""`--format`, as kcat's users write it: `'%t [%p] %o: %k=%s\n'`.
 
-In: a text with `%` and `\`, records. Out: bytes. Must not: add an end of line by itself, as kcat
-doesn't.
+In: a text with `%` and `\`, records. Out: bytes. Must not: add a line break by itself; neither does
+kcat.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ TOKENS = {
     "t": "topic", "p": "partition", "o": "offset", "k": "key", "K": "length of the key",
     "s": "value", "S": "length of the value", "T": "timestamp in ms", "h": "headers", "%": "%",
 }  # fmt: skip
-"""Meanings of a letter after `%`; a length is -1 for null."""
+"""Meanings of the letters after `%`; the length of null is -1."""
 ESCAPES = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}
 _PIECE = re.compile(r"%(?P<token>.?)|\\x(?P<hex>[0-9a-fA-F]{2})|\\(?P<escape>.?)", re.DOTALL)
 
@@ -26,7 +26,7 @@ Piece = bytes | Callable[[ConsumerRecord], bytes]
 
 
 class FormatString:
-    """Writes records as a format says."""
+    """Formats records by a format string."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class FormatString:
         null: bytes = b"",
         escaped: bool = False,
     ) -> None:
-        """With `escaped` nothing of a record can steer a terminal (R-IN-3)."""
+        """`escaped`: escape characters of records that could steer a terminal (R-IN-3)."""
         self._key, self._value = key, value
         self._null, self._escaped = null, escaped
         self._pieces = self._parsed(text)

@@ -1,4 +1,4 @@
-"""From a record to a line of standard output, by the properties of Kafka's message formatter.
+"""Format records as lines, by the properties of Kafka's message formatter.
 
 In: a `ConsumerRecord`. Out: bytes, or with `--json` one object. Must not: write anything.
 """
@@ -68,7 +68,7 @@ _JAVA = "org.apache.kafka.common.serialization."
 
 
 def deserializer(name: str | None, where: str) -> Deserializer | None:
-    """One of Kafka's own by its class name or by that without the ending; None: bytes as are."""
+    """Return Kafka's deserializer of this class name (or its start); None: unchanged bytes."""
     if name is None:
         return None
     found = _DESERIALIZERS.get(name.strip().removeprefix(_JAVA).removesuffix("Deserializer"))
@@ -89,7 +89,7 @@ class RecordFormatter:
         *,
         escaped: bool = False,
     ) -> None:
-        """With `escaped` nothing of a record can steer a terminal (R-IN-3)."""
+        """`escaped`: escape characters of records that could steer a terminal (R-IN-3)."""
         self._escaped = escaped
         self._timestamp = truth(settings, "print.timestamp")
         self._partition = truth(settings, "print.partition")
@@ -113,7 +113,7 @@ class RecordFormatter:
         self._of_value = _in_bytes(value) or self._of_value
 
     def line(self, record: ConsumerRecord) -> bytes:
-        """Return the record's line with its end. Raises `FormatError` if a deserializer fails."""
+        """Return the record's line with its line break. Raises `FormatError` if decoding fails."""
         columns: list[bytes] = []
         if self._timestamp:
             kind = TIMESTAMP_TYPES.get(record.timestamp_type)
@@ -157,7 +157,7 @@ def _in_bytes(decode: Decoder | None) -> Deserializer | None:
 
 
 class JsonFormatter:
-    """Writes records as JSON objects, a line each; bytes that aren't UTF-8: `{"base64": …}`."""
+    """Formats records as JSON, one object per line; bytes that aren't UTF-8: `{"base64": …}`."""
 
     def __init__(
         self,
@@ -166,13 +166,13 @@ class JsonFormatter:
         *,
         escaped: bool = False,
     ) -> None:
-        r"""With `escaped` all that could steer a terminal is written as `\u…`."""
+        r"""`escaped`: write all characters that could steer a terminal as `\u…`."""
         self._key = key or bytes_or_text
         self._value = value or bytes_or_text
         self._escaped = escaped
 
     def line(self, record: ConsumerRecord) -> bytes:
-        """Return the record's line with its end. Raises `FormatError` if it can't be decoded."""
+        """Return the record's line with its line break. Raises `FormatError` if decoding fails."""
         shown = {
             "topic": record.topic,
             "partition": record.partition,

@@ -1,7 +1,7 @@
-"""From a line of standard input to a record, by the properties of Kafka's line reader.
+"""Parse lines of standard input as records, by the properties of Kafka's line reader.
 
 In: bytes of one line. Out: key, value and headers, as bytes. Separators are compared as UTF-8
-bytes, so that values which aren't UTF-8 arrive as they were typed. Must not: read or send anything.
+bytes, so that values that aren't UTF-8 remain unchanged. Must not: read or send anything.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ PROPERTIES = (
     "headers.key.separator",
     "null.marker",
 )
-"""Properties for `--reader-property`; all but `topic`, which is a flag."""
+"""Properties for `--reader-property`; `topic` isn't supported, because it is a flag."""
 
 
 class LineError(Exception):
-    """A line doesn't have the parts that it should have."""
+    """A line can't be parsed or encoded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +40,10 @@ class ParsedLine:
 
 
 class LineParser:
-    """Takes lines apart: `[headers<delimiter>][key<separator>]value`."""
+    """Parses lines of the form `[headers<delimiter>][key<separator>]value`."""
 
     def __init__(self, settings: Mapping[str, str]) -> None:
-        """Check that no two separators are the same, nor the null marker one of them."""
+        """Read the properties, and check that separators and the null marker are different."""
         self._parse_key = truth(settings, "parse.key")
         self._parse_headers = truth(settings, "parse.headers")
         self._ignore_errors = truth(settings, "ignore.error")
@@ -76,7 +76,7 @@ class LineParser:
             refuse(f"{one} and {other} can't both be {parts[one]!r}")
 
     def parse(self, line: bytes) -> ParsedLine:
-        """Take one line apart (without its end). Raises `LineError`, unless errors are ignored."""
+        """Parse a line without its line break. Raises `LineError`, unless errors are ignored."""
         headers, rest = None, line
         if self._parse_headers:
             headers, rest = self._cut(rest, self._headers_delimiter, "headers.delimiter")

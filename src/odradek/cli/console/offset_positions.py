@@ -1,10 +1,8 @@
-"""Places in a topic's log as a user writes them: a number, a time, or one of Kafka's words.
+"""Positions in a log as users write them: a number, a time, or one of Kafka's words.
 
 In: the text of `--offset` or `--until`. Out: a `LogPlace`, and by `offsets_at` an offset for each
-partition. Must not: move a consumer; who asks does that.
-
-Kafka's words are earliest and latest; beginning, end, stored, `-10` and `s@1700000000000` are those
-of kcat.
+partition. Must not: seek; the caller does. Kafka's words are earliest and latest; kcat's are
+beginning, end, stored, `-10` and `s@1700000000000`.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ from odradek.common.types import TopicPartition
 
 
 class PlaceKind(Enum):
-    """How a place is named."""
+    """Kinds of positions."""
 
     BEGINNING = "beginning"
     END = "end"
@@ -37,7 +35,7 @@ class PlaceKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LogPlace:
-    """A place; `number` is an offset, a count of offsets before the end, or ms since the epoch."""
+    """Position: `number` is an offset, a number of offsets before the end, or ms since 1970."""
 
     kind: PlaceKind
     number: int = 0
@@ -53,7 +51,7 @@ WORDS = {
 
 
 def log_place(text: str, flag: str) -> LogPlace:
-    """Read a place. A time without a zone is in UTC, as Kafka's own tools have it."""
+    """Parse a position. A time without a zone is in UTC, as in Kafka's tools."""
     word = text.strip().lower()
     if word in WORDS:
         return WORDS[word]
@@ -88,7 +86,7 @@ def _iso(text: str) -> LogPlace | None:
 
 
 def end_place(text: str, flag: str) -> LogPlace:
-    """Read a place that is an end: one that is known now, so no time that is still to come."""
+    """Parse a position that is an end: it must be known now, so it can't be a future time."""
     found = log_place(text, flag)
     if found.kind is PlaceKind.TIME and found.number > time.time() * 1000:
         refuse(f"{flag}: {text} is in the future; the end must be known when the command starts")
@@ -103,9 +101,9 @@ def check_reached(
     patience: float,
     tell: Callable[[str], None],
 ) -> None:
-    """Raise `NoSuchOffsetError` for a number that the log doesn't reach.
+    """Raise `NoSuchOffsetError` for an offset after the log's end.
 
-    A command with an end would finish before it reads a record, as if there were none.
+    Otherwise a command with an end would finish without an error and without a record.
     """
     if place.kind is not PlaceKind.OFFSET or not starts:
         return
@@ -124,10 +122,10 @@ def offsets_at(
     patience: float,
     tell: Callable[[str], None],
 ) -> dict[TopicPartition, int]:
-    """Return the offset of a place in each partition; for a time, of the first record since then.
+    """Return the offset of a position in each partition; for a time, of its first record.
 
-    If there is no such record, no committed offset, or fewer records before the end, it is the
-    log's end or its beginning.
+    If no record is that new, the log's end is returned; without a committed offset, or with fewer
+    records before the end, the log's beginning.
     """
 
     def asked(what: str) -> dict[TopicPartition, int]:

@@ -1,13 +1,11 @@
 """`odradek produce`: lines of standard input to records, as Kafka's console producer does it.
 
-In: lines, flags. Out: records; on stderr what was lost; with `--json` one object at the end.
-Exit statuses: 0 every line was acknowledged (also after SIGTERM), 1 some weren't, 2 wrong use, 130
-Ctrl-C.
-Must not: keep count of lines; `producing` does.
-
-Not as in Kafka's tool: batches are retried until their delivery timeout unless
-`--message-send-max-retries` says otherwise (Kafka's gives up after 3 retries), the defaults are
-those of the producer, a line that isn't acknowledged is named, and a value needn't be UTF-8.
+In: lines, flags. Out: records; on stderr what was lost; with `--json` one object at the end. Exit
+statuses: 0 every line was acknowledged (also after SIGTERM), 1 some weren't, 2 wrong use, 130
+Ctrl-C. Must not: count lines; `producing` does. Differences from Kafka's tool: batches are retried
+until their delivery timeout unless `--message-send-max-retries` says otherwise (Kafka's gives up
+after 3 retries), the defaults are those of the producer, a line that isn't acknowledged is named,
+and a value needn't be UTF-8.
 """
 
 from __future__ import annotations
@@ -51,7 +49,7 @@ OPTIONS = {
     "max_memory_bytes": "buffer.memory",
     "compression_codec": "compression.type",
 }
-"""The producer's option that each flag sets."""
+"""Producer options by the flags that set them."""
 NOT_THERE = {
     "line_reader": "Java classes can't be loaded; use --reader-property",
     "socket_buffer_size": "the operating system sizes the socket buffers",
@@ -59,13 +57,13 @@ NOT_THERE = {
 
 
 def config_of(params: Mapping[str, Any]) -> dict[str, str]:
-    """Return the producer's configuration: file, properties and flags, which override others."""
+    """Return the producer's configuration; flags override properties, which override the file."""
     refuse_what_is_not_there(params, NOT_THERE)
     return client_config(params, tool="producer", flags=OPTIONS)
 
 
 def parser_of(params: Mapping[str, Any], topic: str) -> Callable[[bytes], ParsedLine]:
-    """How a line becomes a record's key, value and headers."""
+    """Return the function that converts a line to a record's key, value and headers."""
     settings = line_settings(
         params,
         new="reader_property",
@@ -131,7 +129,8 @@ def produce(
                 first_contact=seconds_to_reach(config, BLOCK_TIMEOUT),
             )
         finally:
-            # Lines without an outcome are in the result already, if a signal interrupts the close.
+            # If a signal interrupts the close, the result already counts the lines in flight as
+            # lost.
             with suppress(KafkaError, KeyboardInterrupt):
                 producer.close(0)
     for text in result.describe():
@@ -147,7 +146,7 @@ def produce(
 def _read(*, prompt: bool, quiet: bool) -> Iterator[bytes]:
     """Yield the lines of standard input; on a terminal, with a prompt."""
     where = sys.stderr if quiet else sys.stdout
-    while sys.stdin is not None:  # it is None where the shell closed it
+    while sys.stdin is not None:  # None if the shell closed it
         if prompt:
             where.write(">")
             where.flush()

@@ -21,16 +21,16 @@ from odradek.common.errors import KafkaError, KafkaTimeoutError, RecordTooLargeE
 from odradek.runtime.hosts.record_future import RecordFuture
 
 INTERRUPTED_FLUSH = 10.0
-"""Seconds that Ctrl-C leaves for lines that were sent already; a second Ctrl-C leaves none."""
+"""Seconds to wait after Ctrl-C for lines in flight; a second Ctrl-C ends the wait."""
 SLACK = 1.0
-"""Seconds beyond the delivery timeout, so that the batches' own errors are reported."""
+"""Seconds to wait beyond the delivery timeout, so that the batches' errors are reported."""
 LOST_KEPT = 100
-"""Ranges of lost lines that are named; the others are only counted."""
+"""Maximum number of ranges of lost lines in the result; other lines are only counted."""
 
 
 @dataclass(slots=True)
 class Lost:
-    """Lines that ended with the same error."""
+    """Range of consecutive lines that failed with the same error."""
 
     first: int
     last: int
@@ -55,13 +55,13 @@ class ProducedLines:
     stopped: str | None = None
     """Why reading stopped before the end of the input."""
     interrupted: bool = False
-    """By Ctrl-C, or what counts as such."""
+    """Whether Ctrl-C or SIGTERM ended the command."""
     lost_lines: int = 0
     lost: list[Lost] = field(default_factory=list)
     partitions: dict[int, Written] = field(default_factory=dict)
 
     def lose(self, line: int, error: str) -> None:
-        """Note a line that wasn't acknowledged."""
+        """Record a line that wasn't acknowledged."""
         self.lost_lines += 1
         last = self.lost[-1] if self.lost else None
         if last is not None and last.error == error and last.last == line - 1:
@@ -70,7 +70,7 @@ class ProducedLines:
             self.lost.append(Lost(line, line, error))
 
     def keep(self, partition: int, offset: int) -> None:
-        """Note a line that was acknowledged; offset -1 is one that the broker didn't tell."""
+        """Record a line that was acknowledged; offset -1 means that it is unknown."""
         self.acknowledged += 1
         found = self.partitions.get(partition)
         if found is None:
@@ -93,7 +93,7 @@ class ProducedLines:
         }
 
     def describe(self) -> Iterator[str]:
-        """Yield what the user must know; nothing if every line was acknowledged."""
+        """Yield messages for the user; none if every line was acknowledged."""
         if self.stopped is not None:
             yield self.stopped
         if self.lost_lines:
@@ -110,7 +110,7 @@ class ProducedLines:
 
 
 class LineProducer:
-    """Sends lines and keeps count of what becomes of them."""
+    """Sends lines and counts their outcomes."""
 
     def __init__(
         self,
@@ -132,7 +132,7 @@ class LineProducer:
     def feed(
         self, lines: Iterable[bytes], *, max_block: float, first_contact: float = math.inf
     ) -> None:
-        """Send every line; ends early, with a reason, where the next one couldn't fare better."""
+        """Send every line; stop early, with a reason, if an error would also affect later lines."""
         for line in lines:
             if self.result.lines == 0 and not self._topic_is_there(max_block, first_contact):
                 return
@@ -140,7 +140,7 @@ class LineProducer:
                 return
 
     def _topic_is_there(self, max_block: float, first_contact: float) -> bool:
-        """Wait for the topic before the first line, with a word now and then."""
+        """Wait for the topic's metadata before the first line, with progress messages."""
         try:
             patiently(
                 lambda seconds: self._producer.partitions_for(self._topic, seconds),
@@ -178,7 +178,7 @@ class LineProducer:
             return False
         self._pending.append((number, future))
         if self._sync:
-            with suppress(KafkaTimeoutError):  # its outcome is looked at below
+            with suppress(KafkaTimeoutError):  # its outcome is handled below
                 future.exception()
         while self._pending and self._pending[0][1].done():
             self._settle(*self._pending.popleft())
@@ -193,11 +193,11 @@ class LineProducer:
             self.result.keep(found.partition, found.offset)
 
     def finish(self, timeout: float) -> None:
-        """Wait for the outcomes of all that was sent, at most `timeout` seconds."""
+        """Wait for the outcomes of all sent lines, at most `timeout` seconds."""
         left = timeout
         while self._pending:
             now = min(left, PROGRESS)
-            with suppress(KafkaError):  # each line's own outcome says what went wrong
+            with suppress(KafkaError):  # each line's outcome contains the error
                 self._producer.flush(now)
             while self._pending and self._pending[0][1].done():
                 self._settle(*self._pending.popleft())
@@ -212,7 +212,7 @@ class LineProducer:
                 )
 
     def give_up(self) -> None:
-        """Count what has no outcome yet as lost."""
+        """Count lines without an outcome as lost."""
         while self._pending:
             number, future = self._pending.popleft()
             if future.done():
@@ -229,7 +229,7 @@ def run(
     delivery: float,
     first_contact: float = math.inf,
 ) -> ProducedLines:
-    """Send everything and wait for it; Ctrl-C cuts the wait short."""
+    """Send all lines and wait for their outcomes; Ctrl-C shortens the wait."""
     result = lines.result
     try:
         try:

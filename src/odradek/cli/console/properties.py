@@ -1,8 +1,8 @@
-"""Configurations of the console tools: property files, `key=value` words, flags.
+"""Configurations of the console tools: property files, `key=value` arguments, flags.
 
-In: the path of a file in Java's properties format, words of the command line. Out: plain dicts with
-Kafka's names, for a client or for a reader or formatter of lines. Must not: check what a client's
-option may be; `common.config` does.
+In: the path of a file in Java's properties format, arguments of the command line. Out: plain dicts
+with Kafka's names, for a client or for a reader or formatter of lines. Must not: validate client
+options; `common.config` does.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ LARGEST = 64 << 20
 
 
 class UsageError(Exception):
-    """The command was called in a way that can't be meant; exit status 2."""
+    """Wrong use of a command; exit status 2."""
 
 
 def refuse(message: str) -> NoReturn:
-    """End as a wrong use of the command does."""
+    """Raise `UsageError`, which ends the command with exit status 2."""
     raise UsageError(message)
 
 
 def read_text(path: Path, place: str = "") -> str:
-    """Read a file of the user; its size is limited, because a device may have no end.
+    """Read a text file of limited size, because a device such as /dev/zero is endless.
 
-    `place` begins the error's text.
+    `place` is the beginning of error messages.
     """
     try:
         with path.open("rb") as file:
@@ -53,22 +53,22 @@ def read_text(path: Path, place: str = "") -> str:
 
 
 def read_properties(path: Path) -> dict[str, str]:
-    """Read a property file as it is."""
+    """Read a property file, without checks of its names."""
     return parse_properties(read_text(path))
 
 
 def read_client_file(path: Path | None, client: str) -> dict[str, Any]:
-    """Read the settings of a client, of whichever Kafka client; without a path there are none."""
+    """Read a file with settings of any Kafka client; without a path, return no settings."""
     if path is None:
         return {}
     try:
         return properties.read_properties(path, client)
     except ConfigurationError as error:
-        refuse(str(error).partition(" (a str is ")[0])  # a hint for programs
+        refuse(str(error).partition(" (a str is ")[0])  # drop a hint meant for programs
 
 
 def parse_words(words: Iterable[str], flag: str) -> dict[str, str]:
-    """Read `key=value` words; `key=` and `key` alone mean an empty value."""
+    """Parse `key=value` arguments; `key=` and `key` mean an empty value."""
     found = {}
     for word in words:
         key, _, value = word.partition("=")
@@ -79,7 +79,7 @@ def parse_words(words: Iterable[str], flag: str) -> dict[str, str]:
 
 
 def parse_values(words: Iterable[str], flag: str) -> dict[str, str]:
-    """Read `key=value` words where a value changes something for others: `key` alone is refused."""
+    """Parse `key=value` arguments that change the cluster: `key` without `=` is an error."""
     every = list(words)
     for word in every:
         if "=" not in word:
@@ -88,7 +88,7 @@ def parse_values(words: Iterable[str], flag: str) -> dict[str, str]:
 
 
 def one_of(params: Mapping[str, Any], new: str, old: str) -> tuple[Any, str]:
-    """Return the value and spelling of a flag with an older name; both at once are refused."""
+    """Return the value and spelling of a flag that also has an older name; reject both."""
     if params.get(new) and params.get(old):
         refuse(f"{_flag(new)} and {_flag(old)} mean the same and can't be given together")
     return (params[old], _flag(old)) if params.get(old) else (params.get(new), _flag(new))
@@ -102,7 +102,7 @@ def _flag(name: str) -> str:
 def line_settings(
     params: Mapping[str, Any], *, new: str, file: str, known: Collection[str]
 ) -> dict[str, str]:
-    """Return settings of the reader or formatter of lines: the file, over it the properties."""
+    """Return settings of the reader or formatter of lines; properties override the file."""
     words, spelling = one_of(params, new, "old_property")
     path = params.get(file)
     settings = read_properties(path) if path is not None else {}
@@ -116,13 +116,13 @@ def line_settings(
 
 
 def truth(settings: Mapping[str, str], name: str, *, default: bool = False) -> bool:
-    """Return a boolean property (any other word counts as false, as in Kafka's tools)."""
+    """Return a boolean property; values other than "true" are false, as in Kafka's tools."""
     found = settings.get(name)
     return default if found is None else found.strip().lower() == "true"
 
 
 def refuse_what_is_not_there(params: Mapping[str, Any], reasons: Mapping[str, str]) -> None:
-    """Refuse flags of Kafka's tool that this release doesn't have, by their names."""
+    """Reject flags of Kafka's tool that this release doesn't support, with the reason."""
     for parameter, reason in reasons.items():
         if params.get(parameter):
             refuse(f"{_flag(parameter)} is not supported: {reason}")

@@ -1,7 +1,7 @@
-r"""Bytes of records on a terminal: nothing of them can steer it (R-IN-3).
+r"""Escape bytes of records for a terminal, so that they can't control it (R-IN-3).
 
-In: bytes. Out: the same with control characters, and what isn't UTF-8, as `\x1b`. Must not: be used
-for a pipe or a file; these get what the record has.
+In: bytes. Out: the bytes with control characters, and bytes that aren't UTF-8, escaped as `\x1b`.
+Must not: be used for a pipe or a file, which get the record's bytes unchanged.
 """
 
 from __future__ import annotations
@@ -10,6 +10,6 @@ from odradek.common.printable import printable
 
 
 def for_terminal(data: bytes) -> bytes:
-    """Bytes that can be written to a terminal; a tab stays."""
+    """Escape bytes for a terminal, except tabs."""
     text = data.decode("utf-8", "backslashreplace")
     return "\t".join(printable(part, limit=None) for part in text.split("\t")).encode()

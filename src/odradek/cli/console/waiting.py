@@ -1,7 +1,7 @@
 """Waiting with progress messages, errors and signals of the console tools.
 
-In: a call that takes a timeout. Out: its result; lines on stderr. Must not: retry by itself; a call
-that timed out is called again to keep waiting, and its client retries all the time.
+In: a call that takes a timeout. Out: its result; lines on stderr. Must not: implement retries; a
+call that times out is only repeated to keep waiting, and its client retries requests.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 PROGRESS = 5.0
-"""Seconds of waiting after which a line on stderr says what for."""
+"""Seconds of waiting after which a progress message is printed."""
 FAILING = 5
-"""Addresses that are named."""
+"""Maximum number of addresses in a message."""
 _IN_TIME = re.compile(r"timed out waiting for [^:\n]*: ")
-"""The beginning of a timeout's message, which isn't true as long as there is time left."""
+"""Beginning of a timeout's message, which is removed while the wait continues."""
 REGISTRY = "still waiting for the schema registry (schema.registry.url)"
 
 
@@ -50,7 +50,7 @@ def say(text: str) -> None:
 
 @contextlib.contextmanager
 def ending(tool: str) -> Iterator[None]:
-    """Turn errors into a line on stderr and an exit status: 2 wrong use, 1 failed."""
+    """Convert errors to a line on stderr and an exit status: 2 wrong use, 1 failed."""
     try:
         yield
     except UsageError as problem:
@@ -63,7 +63,7 @@ def ending(tool: str) -> Iterator[None]:
 
 
 def checked(client: str, given: Mapping[str, Any]) -> Config:
-    """Return a client's configuration; invalid options are usage errors."""
+    """Return a client's configuration; raise `UsageError` for an invalid option."""
     try:
         return Config(client, given)
     except ConfigurationError as error:
@@ -82,7 +82,7 @@ def patiently(
     what: str,
     first_contact: float = math.inf,
 ) -> T:
-    """Wait for a call up to `total` seconds, and print every few seconds why it waits.
+    """Call until success, at most `total` seconds, and print progress every few seconds.
 
     `first_contact`: seconds after which the wait ends if a new client has reached no broker.
     """
@@ -98,7 +98,7 @@ def patiently(
             if until <= 0:
                 raise
             why, _, where = _IN_TIME.sub("", str(error), count=1).partition("\n")
-            if away:  # the last error has the rest
+            if away:  # the details follow when the wait ends
                 why = why.partition(". ")[0]
             place = where.partition("\n")[0].strip()
             said = f"{why} {place}" if place else why
@@ -106,7 +106,7 @@ def patiently(
 
 
 class Failing:
-    """Which addresses a client can't reach just now, in words: a listener of its events."""
+    """Listener of a client's events that collects the addresses that can't be reached."""
 
     def __init__(self) -> None:
         self._errors: dict[str, str] = {}
@@ -130,9 +130,9 @@ class Failing:
 def telling_of_waiting(
     text: str | Callable[[], str], after: float = PROGRESS, failing: Failing | None = None
 ) -> Iterator[None]:
-    """Print this once on stderr if the block takes longer than `after` seconds.
+    """Print a text once on stderr if the block takes longer than `after` seconds.
 
-    The current error is added.
+    The errors in `failing` are appended.
     """
 
     def tell() -> None:
@@ -150,9 +150,9 @@ def telling_of_waiting(
 def telling_at_first(
     call: Callable[[T], R], text: str, after: float = PROGRESS
 ) -> Callable[[T], R]:
-    """Return the same function, which prints the text once if it is slow until it first succeeds.
+    """Wrap a function: until it first succeeds, a slow call prints the text.
 
-    Later calls cost nothing more: a schema registry is asked by the first, and mostly not again.
+    Later calls aren't watched: usually only the first one sends a request to the registry.
     """
     first = True
 
@@ -170,29 +170,29 @@ def telling_at_first(
 
 @contextlib.contextmanager
 def perhaps_unread() -> Iterator[None]:
-    """Print in here what may find no reader, as in `| head`: the command ends as it would have."""
+    """Ignore a pipe that its reader has closed (`| head`) while this block prints."""
     try:
         yield
     except BrokenPipeError:
         pass
     except SystemExit as end:
-        if not isinstance(end.__context__, BrokenPipeError):  # Rich makes the one of the other
+        if not isinstance(end.__context__, BrokenPipeError):  # converted by Rich
             raise
 
 
 @dataclass(slots=True)
 class Ending:
-    """How a command was asked to end."""
+    """Signal that ended a command."""
 
     terminated: bool = False
-    """By SIGTERM, which ends the command in order, with exit status 0."""
+    """Whether it was SIGTERM, after which the exit status is 0."""
 
 
 @contextlib.contextmanager
 def terminable() -> Iterator[Ending]:
-    """Let SIGTERM end the command as Ctrl-C does, with exit status 0: what was begun is finished.
+    """Let SIGTERM end the command in order, as Ctrl-C does, but with exit status 0.
 
-    Enter it before the first client is created: the signal may come as soon as that connects.
+    Enter this context before the first client is created, so that no signal is missed.
     """
     ending = Ending()
     if threading.current_thread() is not threading.main_thread():
@@ -202,8 +202,8 @@ def terminable() -> Iterator[Ending]:
     def handler(number: int, frame: FrameType | None) -> None:
         ending.terminated = True
         if signal.getsignal(signal.SIGINT) in (signal.SIG_IGN, None):
-            raise KeyboardInterrupt  # a shell's background job: SIGINT is switched off there
-        signal.raise_signal(signal.SIGINT)  # hosts know how to hold that one back
+            raise KeyboardInterrupt  # SIGINT is ignored in a shell's background jobs
+        signal.raise_signal(signal.SIGINT)  # clients can defer this signal
 
     before = signal.signal(signal.SIGTERM, handler)
     try:

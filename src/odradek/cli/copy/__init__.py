@@ -1,9 +1,9 @@
-"""Run `odradek copy`: copy a topic's records to another topic, of the same cluster or of another.
+"""Run `odradek copy`: copy a topic's records to another topic, in the same or another cluster.
 
 In: two topics, addresses. Out: the same records, with keys, headers, timestamps and partitions, in
-their order; the progress, as offsets of a group at the destination. Exit statuses: 0 (also after
-SIGTERM), 1 it failed, 2 wrong use, 130 Ctrl-C. However it ends, the same command continues from
-there. Must not: change the source.
+the same order; the progress, as committed offsets of a group in the destination's cluster. Exit
+statuses: 0 (also after SIGTERM), 1 it failed, 2 wrong use, 130 Ctrl-C. After any end, the same
+command continues the copy. Must not: change the source.
 """
 
 from __future__ import annotations
@@ -41,12 +41,11 @@ from odradek.common.errors import ConfigurationError, KafkaError
 from odradek.common.types import TopicPartition
 
 PATIENCE = 60.0
-"""Timeout of each request before the first record, in seconds, as default.api.timeout.ms is by
-default."""
+"""Timeout in seconds of each call before the first record, as of default.api.timeout.ms."""
 CLOSING = 10.0
-"""Seconds for the end of an open transaction."""
+"""Timeout in seconds for ending an open transaction."""
 AT_ONCE = 0.2
-"""Seconds after which a reason for waiting at the end is printed."""
+"""Seconds of waiting for the end after which the reason is printed."""
 
 
 def copy(
@@ -96,11 +95,11 @@ def copy(
                     _begin(work, start, restart=restart)
                     ends = None if stop is None else _at(work, stop)
                     interrupted, seconds = _carried_out(work, ends, quiet=json)
-                # Here, where a Ctrl-C amid the end of the clients can't keep it back.
+                # Print before the clients are closed, which Ctrl-C may interrupt.
                 _tell(work, seconds, json=json)
                 told = True
         except KeyboardInterrupt:
-            if json and not told:  # amid the looks before the first record
+            if json and not told:  # interrupted before the first record
                 _tell(work, 0.0, json=json)
             raise typer.Exit(0 if end.terminated else INTERRUPTED) from None
         if interrupted and not end.terminated:
@@ -113,20 +112,20 @@ class _Work:
 
     plan: CopyPlan
     admin: Admin
-    """Of the destination."""
+    """Admin client of the destination."""
     watch: CopiedTopics
     consumer: Consumer
     producer: Producer
     writer: CopyWriter
     books: CopyBooks
     missed: int = 0
-    """Offsets that were gone before they could be copied."""
+    """Number of offsets that were deleted before they could be copied."""
 
 
 def _prepared(
     stack: ExitStack, reading: CopyCluster, writing: CopyCluster, *, create: bool, exactly: bool
 ) -> _Work:
-    """Describe both topics and create the clients; unusable options are a wrong use."""
+    """Describe both topics and create the clients; raises `UsageError` for invalid options."""
     given, target = reading.consumer(), writing.admin()
     writing.producer("x" if exactly else None)
     text = f"waiting for {reading.servers} or {writing.servers} to answer"
@@ -146,14 +145,13 @@ def _prepared(
 
 @contextmanager
 def _closing(producer: Producer, *, exactly: bool) -> Iterator[None]:
-    """Close it at the end; an open transaction is aborted by that."""
+    """Close the producer after the block, which aborts an open transaction."""
     try:
         yield
     finally:
         how = "aborting the open transaction" if exactly else "sending the last records"
         text = f"ending: {how}, for at most {CLOSING:.0f} s; "
-        # Ending early loses nothing: the coordinator ends the transaction, and so does the next
-        # run.
+        # A timeout is harmless: the coordinator or the next run aborts the transaction.
         with (
             telling_of_waiting(f"{text}Ctrl-C ends at once", AT_ONCE),
             suppress(KafkaError),
@@ -162,7 +160,7 @@ def _closing(producer: Producer, *, exactly: bool) -> Iterator[None]:
 
 
 def _tell(work: _Work | None, seconds: float, *, json: bool) -> None:
-    """Print the result; None: nothing, not even the group with the progress is known."""
+    """Print the result; None: interrupted before the group with the progress was known."""
     books = CopyBooks({}) if work is None else work.books
     name, missed = (None, 0) if work is None else (work.plan.name, work.missed)
     if json:
@@ -172,14 +170,14 @@ def _tell(work: _Work | None, seconds: float, *, json: bool) -> None:
 
 
 def _at(work: _Work, place: LogPlace) -> dict[int, int]:
-    """Return the offset of a place in each partition of the source."""
+    """Return the offset of a position in each partition of the source."""
     partitions = [work.plan.source_of(p) for p in range(work.plan.partitions)]
     found = offsets_at(work.consumer, partitions, place, patience=PATIENCE, tell=say)
     return {tp.partition: offset for tp, offset in found.items()}
 
 
 def _begin(work: _Work, start: LogPlace, *, restart: bool) -> None:
-    """Find out where each partition continues."""
+    """Determine each partition's start offset, and commit the start offsets."""
     positions = work.writer.progress(restart=restart)
     if not positions and not restart:
         _refuse_records(work)
@@ -199,12 +197,12 @@ def _begin(work: _Work, start: LogPlace, *, restart: bool) -> None:
                 f"{'was' if gone == 1 else 'were'} deleted before being copied"
             )
         work.books.positions[partition] = max(at, first[partition])
-    # Before the first record: so who is killed at any moment finds it.
+    # Commit before the first record, so that a killed copy finds its start.
     work.writer.commit(work.books.positions)
 
 
 def _refuse_records(work: _Work) -> None:
-    """Refuse existing records without any progress: they could be those of an earlier copy."""
+    """Reject a destination with records but without progress: an earlier copy may be its source."""
     partitions = [TopicPartition(work.plan.destination, p) for p in range(work.plan.partitions)]
     least = work.admin.list_offsets(dict.fromkeys(partitions, "EARLIEST"))
     most = work.admin.list_offsets(dict.fromkeys(partitions, "LATEST"))
@@ -217,7 +215,7 @@ def _refuse_records(work: _Work) -> None:
 
 
 def _carried_out(work: _Work, ends: dict[int, int] | None, *, quiet: bool) -> tuple[bool, float]:
-    """Copy; whether a signal ended it, and the seconds that it took."""
+    """Copy; return whether a signal ended the copy, and its duration in seconds."""
     copying = Copying(work.consumer, work.writer, work.plan, work.books, time.monotonic, work.watch)
 
     def troubles() -> str | None:

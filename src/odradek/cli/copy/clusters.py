@@ -1,7 +1,6 @@
-"""The two clusters of a copy: how each is reached, and which topic is meant there.
+"""The two clusters of a copy: settings of their clients, and the topic in each.
 
-In: the command's flags. Out: configurations of clients. All options of connections are read here.
-Must not: open anything.
+In: the command's flags. Out: configurations of clients. Must not: create clients.
 """
 
 from __future__ import annotations
@@ -28,16 +27,16 @@ from odradek.common.options.table import GROUPS
 
 CLIENT_ID = "odradek-copy"
 LONGEST_TIMEOUT_MS = str(2**31 - 1)
-"""Milliseconds for a first broker: other timeouts apply."""
+"""Value that disables the timeout for a first broker; other timeouts apply."""
 OPTION_CLIENTS = {one.name: one.clients for group in GROUPS.values() for one in group}
-"""Whose each option is."""
+"""Kinds of clients that have an option, by its name."""
 OF_THE_SOURCE = (BOOTSTRAP, COMMAND_CONFIG, PROFILE)
-"""Variables that a destination of its own doesn't have."""
+"""Environment variables for the source, ignored for a destination with its own flags."""
 
 
 @dataclass(frozen=True, slots=True)
 class CopyCluster:
-    """Where a copy comes from, or goes to."""
+    """Topic and cluster that a copy reads or writes."""
 
     topic: str
     flags: Flags
@@ -46,13 +45,13 @@ class CopyCluster:
     def options(self, client: str) -> dict[str, Any]:
         """Return a client's options, combined as in every command.
 
-        Options that are only for other kinds of clients are left out, as for a file.
+        Options that apply only to other kinds of clients are left out.
         """
         return self._settings(client).given
 
     @property
     def servers(self) -> str:
-        """Where its clients start."""
+        """Bootstrap servers."""
         return self._settings(ADMIN).servers
 
     @property
@@ -69,33 +68,33 @@ class CopyCluster:
             environment=self.environment,
         )
         if found.profile.settings:
-            found.checked(client)  # here, where the line that is wrong is known
+            found.checked(client)  # reports the profile's line of a wrong setting
         return found
 
     def admin(self) -> dict[str, Any]:
-        """Options of an admin client."""
+        """Return the options of an admin client."""
         given = self.options(ADMIN)
         checked(ADMIN, given)
         return given
 
     def consumer(self) -> dict[str, Any]:
-        """Options of the source's consumer: what was aborted isn't copied.
+        """Return the options of the source's consumer, which skips aborted records.
 
-        It and the producer start after the admin clients have reached both clusters, so a broker
-        that they can't reach is an outage and not a wrong address.
+        Consumer and producer are created after the admin clients have reached both clusters. If
+        they reach no broker, that is an outage and not a wrong address, so they wait.
         """
         given = self.options(CONSUMER)
         given.setdefault("isolation.level", "read_committed")
         given.setdefault(FIRST_CONTACT, LONGEST_TIMEOUT_MS)
         given.pop("group.id", None)
-        given["auto.offset.reset"] = "none"  # a gap must be reported
+        given["auto.offset.reset"] = "none"  # deleted records must be reported
         checked(CONSUMER, given)
         return given
 
     def producer(self, transactional_id: str | None) -> dict[str, Any]:
-        """Options of the destination's producer; without an id it has no transactions.
+        """Return the options of the destination's producer; without an id it has no transactions.
 
-        A call waits as long as a record is tried: a full buffer is no reason to give up before.
+        A call waits for buffer memory as long as a record may be retried.
         """
         given = self.options(PRODUCER)
         given.pop("transactional.id", None)
@@ -113,8 +112,8 @@ def sides(
 ) -> tuple[CopyCluster, CopyCluster]:
     """Return source and destination, from the flags.
 
-    If no flag names the destination's cluster, it is the source's: with all settings of the source,
-    and `--to-command-property` over them. The environment is for the source.
+    If no flag names the destination's cluster, the source's cluster and settings are used,
+    overridden by `--to-command-property`. The environment variables are for the source.
     """
     source = CopyCluster(params["source"], _flags(params, "from"), environment)
     to = _flags(params, "to")

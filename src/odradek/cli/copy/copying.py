@@ -1,7 +1,7 @@
-"""The loop of a copy: Arrow batches from a consumer to a writer, a step at a time.
+"""The loop of a copy: Arrow batches from a consumer to a writer, step by step.
 
-In: a consumer, a writer, where each partition begins and ends. Out: `CopyBooks`, which
-others may read meanwhile. Must not: open or close anything.
+In: a consumer, a writer, start and end offsets. Out: `CopyBooks`, which other threads may read
+meanwhile. Must not: open or close anything.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 STEP = 1.0
-"""Seconds of one step: what a reader of committed records waits for at most."""
+"""Seconds of one step (transaction): the delay for readers of committed records."""
 TURN = 0.25
-"""Seconds of one poll: how late a step may end while nothing comes."""
+"""Timeout of a poll in seconds, by which a step may end late."""
 FAILURES = 5
-"""Steps in a row that may fail before the copy does: each has tried for delivery.timeout.ms."""
+"""Consecutive failed steps that end the copy; each was retried for delivery.timeout.ms."""
 COLUMNS = ("key", "value", "headers", "partition", "timestamp")
 
 
@@ -38,12 +38,12 @@ class CopyBooks:
     """Progress of a copy. Records and bytes count completed steps only."""
 
     positions: dict[int, int]
-    """By partition the next offset of the source that isn't copied."""
+    """Next source offset to copy, by partition."""
     records: int = 0
     bytes: int = 0
     steps: int = 0
     given_up: int = 0
-    """Steps that were done again."""
+    """Number of steps that were aborted and repeated."""
     lag: int | None = None
     open_records: int = field(default=0, repr=False)
     open_bytes: int = field(default=0, repr=False)
@@ -61,19 +61,19 @@ class Copying:
         clock: Callable[[], float],
         watch: CopiedTopics | None = None,
     ) -> None:
-        """`watch` looks at the topics before a step is kept, and after one that failed."""
+        """`watch` checks the topics before a step is committed, and after a failed one."""
         self._consumer, self._writer, self._plan = consumer, writer, plan
         self._watch = watch
         self.books = books
         self._clock = clock
         self._failed = 0
         self._renew_at = 0.0
-        """When to commit the positions even if none has changed, so that they don't expire."""
+        """Time at which unchanged positions are committed again, so that they don't expire."""
 
     def run(self, ends: dict[int, int] | None) -> None:
-        """Copy to the ends, or forever; records of an unfinished step aren't counted.
+        """Copy to the ends, or without end; records of an unfinished step aren't counted.
 
-        At least one step is committed, also if no record is new.
+        At least one step is committed, even without new records.
         """
         self._seek(ends)
         while ends is None or not self._renew_at or self._is_behind(ends):
@@ -96,9 +96,9 @@ class Copying:
         return any(self.books.positions[p] < end for p, end in ends.items())
 
     def _make_sure(self) -> None:
-        """Raise the state of a deleted or recreated topic instead of its various errors.
+        """After an error, raise `ConfigurationError` instead if a topic was deleted or recreated.
 
-        In a step it may show as offsets that don't exist, or as a timeout.
+        That may cause various errors, for example missing offsets or a timeout.
         """
         if self._watch is not None:
             self._watch.make_sure()
@@ -117,7 +117,7 @@ class Copying:
             self._consumer.seek(tp, offset)
 
     def _step(self, ends: dict[int, int] | None) -> None:
-        """Copy for a while, and keep it."""
+        """Copy for `STEP` seconds, and commit."""
         deadline = self._clock() + STEP
         while self._clock() < deadline and not self._read(ends):
             batch = self._consumer.poll_arrow(TURN, columns=COLUMNS)
@@ -132,10 +132,10 @@ class Copying:
             self._no_more_partitions()
 
     def _no_more_partitions(self) -> None:
-        """Partitions that came meanwhile would be left out without a word."""
+        """Raise an error for added partitions, which this run wouldn't copy."""
         try:
             found = len(self._consumer.partitions_for(self._plan.source, TURN))
-        except KafkaTimeoutError:  # an outage, of which the clients tell
+        except KafkaTimeoutError:  # an outage, which the clients report
             return
         if found > self._plan.partitions:
             raise ConfigurationError(
@@ -158,7 +158,7 @@ class Copying:
         books.lag = sum(lags) if lags else None
 
     def _found(self) -> dict[int, int]:
-        """Return the current positions, also after transaction markers."""
+        """Return the current positions, which also advance over transaction markers."""
         found = dict(self.books.positions)
         for tp in self._consumer.assignment():
             found[tp.partition] = max(found[tp.partition], self._consumer.position(tp))
@@ -172,5 +172,5 @@ class Copying:
 
 
 def _size(batch: pa.RecordBatch) -> int:
-    """Bytes of keys and values."""
+    """Return the size in bytes of keys and values."""
     return int(batch.column("key").nbytes + batch.column("value").nbytes)

@@ -1,4 +1,4 @@
-"""Plan a copy: its partitions and positions; or say why it is impossible.
+"""Plan a copy: its topics and partitions; or report why it is impossible.
 
 In: admin clients of both clusters. Out: a `CopyPlan`. Must not: write a record. With `--create` it
 creates the destination, with the source's partitions and options.
@@ -21,34 +21,33 @@ from odradek.common.errors.kafka import UnknownTopicOrPartitionError
 from odradek.common.types import TopicPartition
 
 OWN = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
-"""Options of a topic that name brokers of its cluster."""
+"""Topic options that contain broker ids, which aren't copied."""
 LOOK = 1.0
-"""Seconds that a look at the topics takes at most, while a copy runs."""
+"""Timeout in seconds of a check of the topics while a copy runs."""
 ABSENT = 3
-"""Looks in a row that miss a topic before it counts as deleted."""
+"""Consecutive checks that don't find a topic before it counts as deleted."""
 PAUSE = 0.5
-"""Seconds between these, where nothing else is done meanwhile."""
+"""Seconds between checks in `make_sure`."""
 
 
 @dataclass(frozen=True, slots=True)
 class CopyPlan:
-    """A copy that can be done."""
+    """Topics and partitions of a possible copy."""
 
     source: str
     destination: str
     partitions: int
     name: str
-    """Of the group that keeps the progress, at the destination; and the `transactional.id`."""
+    """Id of the group that stores the progress in the destination; also `transactional.id`."""
     mark: str
-    """Stands at each offset that is kept: the ids of both topics. Others have other records."""
+    """Metadata of committed offsets: the ids of both topics, to detect recreated topics."""
     one_cluster: bool
 
     def kept_at(self, partition: int) -> TopicPartition:
         """Return the partition under which the group stores the source's offset.
 
-        Within one cluster it is the source's, so that the group's lag is that of the copy. Another
-        cluster need not have such a topic, and brokers refuse offsets of topics that they don't
-        have.
+        Within one cluster it is the source's partition, so the group's lag is the copy's lag. In
+        another cluster it is the destination's, as brokers reject offsets of unknown topics.
         """
         return TopicPartition(self.source if self.one_cluster else self.destination, partition)
 
@@ -60,7 +59,7 @@ class CopyPlan:
 def plan(
     reading: Admin, writing: Admin, source: CopyCluster, destination: CopyCluster, *, create: bool
 ) -> CopyPlan:
-    """Look at both topics. Raises `ConfigurationError` with the cure for what can't be done."""
+    """Describe both topics. Raises `ConfigurationError` with a remedy if a copy is impossible."""
     cluster = reading.describe_cluster().cluster_id
     one = cluster == writing.describe_cluster().cluster_id
     if one and source.topic == destination.topic:
@@ -96,7 +95,7 @@ def plan(
 
 
 class CopiedTopics:
-    """Notices that one of a copy's topics isn't the one that it began with any more."""
+    """Detects that one of the topics was deleted or recreated since the copy began."""
 
     def __init__(self, reading: Admin, writing: Admin, plan: CopyPlan) -> None:
         self._sides = ((reading, plan.source), (writing, plan.destination))
@@ -106,7 +105,7 @@ class CopiedTopics:
     def look(self) -> None:
         """Check the topics once. Raises `ConfigurationError` if one was deleted or recreated.
 
-        Records that are written then would be different ones, or lost. An outage is ignored here.
+        The copy would continue with wrong records. Errors of an outage are ignored.
         """
         ids = []
         for admin, topic in self._sides:
@@ -114,7 +113,7 @@ class CopiedTopics:
                 ids.append(str(admin.describe_topics(topic, LOOK)[topic].topic_id))
             except UnknownTopicOrPartitionError:
                 self._absent += 1
-                if self._absent < ABSENT:  # one broker may not know it yet
+                if self._absent < ABSENT:  # a single broker may not know it yet
                     return
                 raise ConfigurationError(f"topic {topic} was deleted during the copy") from None
             except KafkaError:
@@ -124,9 +123,9 @@ class CopiedTopics:
             raise ConfigurationError(made_again(self._plan))
 
     def make_sure(self) -> None:
-        """Check until a missing topic is known to be deleted.
+        """Repeat the check until a missing topic is known to be deleted.
 
-        If an outage interrupts, that isn't known, and the caller continues.
+        During an outage that remains unknown, and the caller continues.
         """
         for _ in range(ABSENT):
             self.look()
@@ -136,7 +135,7 @@ class CopiedTopics:
 
 
 def made_again(plan: CopyPlan) -> str:
-    """Return the error text for a recreated topic, with the cure."""
+    """Return the error message for a recreated topic, with a remedy."""
     return (
         f"{plan.source} or {plan.destination} was recreated since this copy began, so its "
         f"progress (group {plan.name}) is invalid; use --restart to begin again"
@@ -144,7 +143,7 @@ def made_again(plan: CopyPlan) -> str:
 
 
 def _made(reading: Admin, writing: Admin, source: TopicDescription, name: str) -> TopicDescription:
-    """Make the destination: as many partitions, and the options that were set at the source."""
+    """Create the destination with the source's number of partitions and topic options."""
     resource = ConfigResource("TOPIC", source.name)
     found = reading.describe_configs([resource])[resource]
     configs = {
@@ -152,6 +151,6 @@ def _made(reading: Admin, writing: Admin, source: TopicDescription, name: str) -
         for one in found.values()
         if one.source == "DYNAMIC_TOPIC_CONFIG" and one.value is not None and one.name not in OWN
     }
-    # The timestamps that records have are kept.
+    # Without LogAppendTime, so that copies keep their timestamps.
     configs.pop("message.timestamp.type", None)
     return writing.create_topics([NewTopic(name, len(source.partitions), -1, configs)])[name]

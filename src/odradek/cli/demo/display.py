@@ -1,7 +1,7 @@
 """Show the demo while it runs: bars, counts, a timeline.
 
-In: numbers and sentences. Out: the terminal (plain lines if it isn't one; with `--json` on standard
-error, so that standard output only contains the result at the end).
+In: numbers and sentences. Out: the terminal, or plain lines without one; with `--json` on standard
+error, so that standard output only contains the final result.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SHOWN = 14
 
 
 class PlainTimeline:
-    """A timeline as plain lines."""
+    """Timeline that is printed as plain lines."""
 
     def __init__(self, *, to_stderr: bool) -> None:
         self._console = Console(stderr=to_stderr, highlight=False)
@@ -34,7 +34,7 @@ def _line(at: float, text: str, style: str) -> Text:
 
 
 class DemoDisplay(LiveView):
-    """Progress bars (name → text) and a timeline; bars only while it is entered."""
+    """Progress bars (name → text) and a timeline; bars are shown inside its `with` block."""
 
     def __init__(self, bars: Mapping[str, str], *, to_stderr: bool) -> None:
         super().__init__(lines=SHOWN, to_stderr=to_stderr)
@@ -62,7 +62,7 @@ class DemoDisplay(LiveView):
             self._bars.start_task(task)
 
     def progress(self, at: float, rows: Mapping[str, int]) -> None:
-        """How far things are: rows by the name of their bar."""
+        """Update the bars; `rows` is the number of rows by the name of the bar."""
         for name, value in rows.items():
             self._bars.update(self._tasks[name], completed=value)
         lag = max(rows.values()) - min(rows.values())

@@ -1,6 +1,6 @@
-"""A thread of the demo that runs an event loop for asyncio's clients.
+"""Thread of the demo that runs an event loop for the asyncio clients.
 
-In: a coroutine. Out: its error, if it had one. Must not: outlive its `with` block by long.
+In: a coroutine. Out: the coroutine's exception, if any. Must not: run long after its `with` block.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ END_S = 30.0
 
 
 class LoopThread(threading.Thread):
-    """Made of another thread by inheriting from this first: `main` runs, and not its `run`."""
+    """Base class, before another thread class, whose `run` is replaced by the coroutine `main`."""
 
     error: BaseException | None
     _cancel: Callable[[], object] | None = None
 
     @abstractmethod
     async def main(self) -> None:
-        """Do the work; it is cancelled if the `with` block ends first."""
+        """Do the work; cancelled if the `with` block ends before it."""
 
     def __enter__(self) -> Self:
         return self
@@ -37,7 +37,7 @@ class LoopThread(threading.Thread):
         trace: TracebackType | None,
     ) -> None:
         if self._cancel is not None:
-            with suppress(RuntimeError):  # the loop has ended by itself
+            with suppress(RuntimeError):  # the loop has already ended
                 self._cancel()
             self.join(END_S)
 
@@ -45,7 +45,7 @@ class LoopThread(threading.Thread):
         """Run the event loop."""
         try:
             asyncio.run(self._cancellable())
-        except asyncio.CancelledError:  # it was told to end
+        except asyncio.CancelledError:  # cancelled by the `with` block
             pass
         except BaseExceptionGroup as several:
             self.error = several.exceptions[0]

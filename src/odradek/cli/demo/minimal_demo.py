@@ -1,8 +1,8 @@
-"""The simulated demo with what a client of records needs alone: no typer, no rich.
+"""The simulated demo without the extra `cli`: it needs neither typer nor rich.
 
-In: what was typed. Out: the timeline as lines on stdout, the picture, an exit status. So that who
-installed Odradek without its extra `cli` sees it work at once; all else about the command, and its
-other flags, is in `command`. Must not: import typer, rich or Arrow.
+In: command-line arguments. Out: the timeline as lines on stdout, the picture, an exit status. So
+users who installed Odradek without extras can run the demo at once; `command` has all other flags.
+Must not: import typer, rich or Arrow.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ INTERRUPTED = 130
 
 
 class DemoOutcome(Protocol):
-    """Result of each kind of demo."""
+    """Interface of the results of all kinds of demos."""
 
     @property
     def ok(self) -> bool:
         """Whether the exit status is 0."""
 
     def summary(self) -> dict[str, Any]:
-        """Names and values, to be printed line by line."""
+        """Return names and values, to be printed line by line."""
 
     def closing(self) -> list[str]:
-        """Sentences to be printed before them."""
+        """Return sentences to be printed before the summary."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the object that `--json` prints."""
 
 
 class UnknownError(Exception):
-    """Something else was typed."""
+    """The arguments aren't those of the simulated demo."""
 
 
 class Silent(argparse.ArgumentParser):
-    """A parser that says nothing of what it doesn't know."""
+    """Argument parser that raises `UnknownError` instead of printing errors."""
 
     def error(self, message: str) -> NoReturn:
         raise UnknownError(message)
@@ -69,14 +69,14 @@ def asked(words: Sequence[str]) -> argparse.Namespace | None:
 
 
 def run(given: argparse.Namespace) -> int:
-    """Play the story and tell it; the exit status is the command's."""
-    logging.getLogger("odradek").addHandler(logging.NullHandler())  # the timeline says it all
+    """Run the demo and print its timeline; return the exit status."""
+    logging.getLogger("odradek").addHandler(logging.NullHandler())  # see the timeline
     folder = results_folder(given.output)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         outcome = story(folder, tell, in_loop=given.asyncio)
         finish(outcome, folder, print)
-    except BrokenPipeError:  # who reads has seen enough
+    except BrokenPipeError:  # the reader closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (KafkaError, OSError) as error:
@@ -94,7 +94,7 @@ def tell(at: float, text: str, *, style: str = "") -> None:
 
 
 def results_folder(given: Path | None) -> Path:
-    """Where results go."""
+    """Return the folder for results."""
     return (given or Path("artifacts") / time.strftime("demo-%Y%m%d-%H%M%S")).resolve()
 
 
@@ -108,7 +108,7 @@ def story(
     brokers: int = BROKERS,
     seed: int = SEED,
 ) -> Story:
-    """Play it, and draw its picture."""
+    """Run the simulated demo, and draw its picture."""
     from odradek.cli.demo import svg
     from odradek.cli.demo.sample import FlightSample
     from odradek.cli.demo.simulated import Simulated
@@ -124,7 +124,7 @@ def story(
 
 
 def finish(outcome: DemoOutcome, folder: Path, say: Callable[[str], object]) -> None:
-    """Tell what came of it, and write it beside the picture."""
+    """Print the result, and write it beside the picture."""
     for line in outcome.closing():
         say(line)
     for name, value in outcome.summary().items():

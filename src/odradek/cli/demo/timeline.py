@@ -1,8 +1,8 @@
 """Collect the clients' events from all processes, or from a simulated world.
 
 In: the JSON lines that every client writes into the events folder, or the traces of simulated
-hosts, and when the cluster stopped and was back. Out: one timeline, and the times of outage and
-recovery.
+hosts, and the times at which the cluster stopped and was available again. Out: one timeline, and
+the durations of outage and recovery.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Noticed:
-    """One event of one client; `time` in seconds, by the wall clock or a simulated one."""
+    """Event of a client; `time` is in seconds, on the wall clock or in virtual time."""
 
     time: float
     pid: int | None
@@ -34,37 +34,37 @@ class Noticed:
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """Seconds. None where it didn't happen."""
+    """Durations in seconds; None for an event that didn't happen."""
 
     outage: float | None
     """From the last broker's exit until the first broker accepts connections again."""
     producer: float | None
-    """From then to the first acknowledged record (0 when it came before)."""
+    """From the end of the outage to the first acknowledged record (0 if it came before)."""
     source: float | None
-    """From then to the first record that Spark's tasks (or the simulated consumer) read."""
+    """From the end of the outage to the first record that Spark or the consumer read."""
 
 
 class EventReader:
-    """Reads what is new in the events folder at each call."""
+    """Reads new events in the events folder at each call."""
 
     def __init__(self, folder: Path, *, clearing: bool = False) -> None:
-        """With `clearing`, files of processes that are gone are deleted once they were read."""
+        """Take the folder; `clearing`: delete files of ended processes after reading them."""
         self._folder = folder
         self._clearing = clearing
         self._read: dict[str, int] = {}
         self.events: list[Noticed] = []
 
     def poll(self) -> list[Noticed]:
-        """Events that came since the last call, by time."""
+        """Return the events since the last call, by time."""
         fresh: list[Noticed] = []
         for entry in self._entries():
             done = self._read.get(entry.name, 0)
-            gone = self._clearing and _writer_is_gone(entry.name)  # before its last lines are read
+            gone = self._clearing and _writer_is_gone(entry.name)  # checked before the last read
             if entry.stat().st_size != done:
                 with Path(entry.path).open("rb") as file:
                     file.seek(done)
                     text = file.read()
-                whole = text[: text.rfind(b"\n") + 1]  # a line may be half written
+                whole = text[: text.rfind(b"\n") + 1]  # the last line may be incomplete
                 self._read[entry.name] = done + len(whole)
                 fresh += [_event(line) for line in whole.splitlines()]
             if gone:
@@ -75,7 +75,7 @@ class EventReader:
         return fresh
 
     def forget(self) -> None:
-        """Delete all events, read or not."""
+        """Delete the files of all events."""
         for entry in self._entries():
             with suppress(OSError):
                 Path(entry.path).unlink()
@@ -89,7 +89,7 @@ class EventReader:
 
 
 def _writer_is_gone(name: str) -> bool:
-    """Whether no process has the number in `events-HOST-PID.jsonl`, which is of this machine."""
+    """Return whether the process of `events-HOST-PID.jsonl` on this machine has ended."""
     number = name.removesuffix(".jsonl").rpartition("-")[2]
     if not number.isdecimal():
         return False
@@ -97,13 +97,13 @@ def _writer_is_gone(name: str) -> bool:
         os.kill(int(number), 0)
     except ProcessLookupError:
         return True
-    except OSError:  # a file of another program
+    except OSError:  # the process belongs to another user
         return False
     return False
 
 
 class TraceReader:
-    """Reads what is new in the traces of a world's clients at each call."""
+    """Reads new events in the traces of simulated clients at each call."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -111,7 +111,7 @@ class TraceReader:
         self.events: list[Noticed] = []
 
     def poll(self) -> list[Noticed]:
-        """Events that came since the last call, by time."""
+        """Return the events since the last call, by time."""
         fresh: list[Noticed] = []
         for name, host in self._world.hosts.items():
             events = host.trace.events
@@ -145,9 +145,9 @@ def recovery(
 ) -> Recovery:
     """Return the times of outage and recovery.
 
-    `exited` and `back`: when the last broker ended, and when the first one accepted connections
-    again, by the cluster's clock and not by what a client noticed. `producer` is the name
-    (client.id) of the client that writes; all others are the source.
+    `exited` and `back`: times at which the last broker ended and the first one accepted connections
+    again, as measured by the cluster and not by a client. `producer` is the name (client.id) of the
+    client that writes; all others are the source.
     """
     if exited is None or back is None:
         return Recovery(None, None, None)
@@ -177,12 +177,14 @@ WORTH_TELLING = {
 
 
 REPEATED_S = 5.0
-"""Seconds after which a first acknowledgement or record is news again; it comes after each of the
-small disturbances of a cluster that is just coming up."""
+"""Seconds in which further first acknowledgements or records aren't reported.
+
+They follow each short interruption while the cluster starts.
+"""
 
 
 class Teller:
-    """Makes lines of events, for one timeline."""
+    """Converts events to lines of the timeline."""
 
     def __init__(self) -> None:
         self._told: dict[tuple[int | None, str, str], float] = {}
@@ -195,7 +197,7 @@ class Teller:
                 yield event.time, line
 
     def tell(self, event: Noticed) -> str | None:
-        """One line for the timeline, or None for what isn't worth one."""
+        """Return the line for an event, or None for an unimportant one."""
         words = WORTH_TELLING.get(event.kind)
         if words is None or (event.kind == "disconnected" and not event.fields.get("failure")):
             return None

@@ -51,14 +51,14 @@ from odradek.runtime.credentials.allowed_sources import shown
 from odradek.serialization.registry.client import SchemaRegistryClient
 
 TIMEOUT = 15.0
-"""Seconds; a connection attempt without any answer times out after ten."""
+"""Seconds for all checks; a connection attempt without an answer times out after 10 s."""
 USUAL = {"client.id": "odradek-doctor", "security.protocol.probe.enable": "true"}
-"""The probe asks a port that ends TLS in plaintext, without credentials, why it does."""
+"""Default settings. The probe reconnects in plaintext if TLS fails, to find the reason."""
 START = (BOOTSTRAP, COMMAND_CONFIG, PROFILE)
-"""Environment variables that say which cluster to check."""
+"""Environment variables that determine which cluster to check."""
 WELL = "No problems found, as far as can be seen from here."
 SHOWN = 10
-"""Findings that are printed in full, after the first one."""
+"""Maximum number of findings that are printed after the first one."""
 
 
 def doctor(
@@ -139,7 +139,7 @@ def _examined(
     group: str | None,
     timeout: float,
 ) -> Seen:
-    """Examine the cluster, then the state of the client that did so."""
+    """Examine the cluster, then the state of the admin client that examined it."""
     found: Examination | None = None
     error: KafkaError | None = None
     text = f"still checking, for at most {timeout:.0f} s"
@@ -174,7 +174,7 @@ def _registry(
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence the client's warnings: the findings say the same."""
+    """Suppress the client's warnings, because the findings contain the same."""
     clients = logging.getLogger("odradek")
     before = clients.level
     clients.setLevel(logging.ERROR)
@@ -187,7 +187,7 @@ def _quiet() -> Iterator[None]:
 def _show(found: list[Finding], steps: list[Check]) -> None:
     """Print the problems, then the table of steps."""
     console = Console(highlight=False)
-    console.soft_wrap = not console.is_terminal  # so that `grep` finds whole sentences
+    console.soft_wrap = not console.is_terminal  # no line breaks in a pipe, so that `grep` works
     grave = [one for one in found if one.grave]
     notes = [one for one in found if not one.grave]
     if grave:

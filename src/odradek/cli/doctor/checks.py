@@ -1,7 +1,8 @@
 """The table of `odradek doctor`: a row for each step between a client and a record.
 
 In: what was observed, and the findings. Out: steps with `ok`, `wrong`, `-` (not reached, or not
-requested) and a detail. Must not: judge on its own; a step is wrong if a finding says so.
+requested) and a detail. Must not: contain rules of its own; a step is wrong if there is a finding
+about it.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ WAY = (
     ("Kafka's protocol", ConnectionStage.PROTOCOL, Trouble.PROTOCOL),
     ("answers", ConnectionStage.BROKER, Trouble.BROKER),
 )
-"""The steps of one connection. With a proxy, the proxy comes before the name."""
+"""Steps of one connection, in order; with a proxy, the proxy step comes first."""
 CLUSTER = ("brokers' addresses", "cluster id", "topics", "permissions", "group", "clocks", "quotas")
 UNTRIED = -1
 RANK = {
@@ -70,7 +71,7 @@ def _way(seen: Seen) -> Iterator[Check]:
         if rank < reached:
             skipped = detail == "none"
             if stage is ConnectionStage.PROTOCOL and best.meaning in SAYS_NOTHING:
-                skipped = True  # the protocol there is unknown
+                skipped = True  # unknown, so later steps weren't reached
             yield Check(step, NOT_SEEN if skipped else OK, detail)
         else:
             meaning = best.meaning or best.last_error or ""
@@ -85,7 +86,7 @@ def _lacks_versions(seen: Seen) -> bool:
 def _progress(a: AddressExplanation) -> int:
     """Return the rank of the stage at which an address fails.
 
-    An address that answers ranks highest; one that was never tried (the last of many) lowest.
+    Addresses that answer rank highest, addresses that were never tried lowest.
     """
     if a.stage is None:
         return len(RANK) + 1 if a.ready or a.proved else UNTRIED

@@ -1,8 +1,8 @@
-"""Where `odradek doctor` runs, and what it learns besides Kafka's answers.
+"""Facts about the machine of `odradek doctor`, and about certificates.
 
 In: a configuration, addresses. Out: whether this is a container; when an address's certificate
-expires, by its own handshake with the clients' TLS context. Must not: send anything but TLS, or
-fail: what can't be found out is None.
+expires, from a separate handshake with the clients' TLS context. Must not: send anything but TLS,
+or raise errors: unknown values are None.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ class DoctorEnvironment:
 
     container: bool = False
     certificates: Mapping[str, float] | None = None
-    """When the certificates of addresses expire, in seconds since the epoch; None without TLS."""
+    """Expiry times of certificates by address, in seconds since the epoch; None without TLS."""
     now: float = 0.0
     """Seconds since the epoch."""
     at: float = 0.0
-    """The same moment on the clock of the clients' engines."""
+    """The same time on the clock of the clients' engines."""
 
     @property
     def here(self) -> str:
-        """Meaning of `localhost`, in a sentence."""
+        """Name of this machine in a sentence."""
         return "this container" if self.container else "this machine"
 
 
@@ -53,7 +53,7 @@ def in_container() -> bool:
 
 
 def certificates(config: Config, addresses: list[str]) -> dict[str, float] | None:
-    """Return when the addresses' certificates expire, of those that this client trusts."""
+    """Return the expiry times of the addresses' certificates that this client trusts."""
     source = tls_source(config)
     if source is None or config["proxy.url"] is not None:
         return None
@@ -75,12 +75,12 @@ def _end_of_certificate(context: ssl.SSLContext, address: Address) -> float | No
             shown = secured.getpeercert()
     except (OSError, ValueError, KafkaError):
         return None
-    ends = (shown or {}).get("notAfter")  # empty for a certificate that wasn't verified
+    ends = (shown or {}).get("notAfter")  # empty without verification
     return ssl.cert_time_to_seconds(ends) if isinstance(ends, str) else None
 
 
 def look_around(config: Config, addresses: list[str]) -> DoctorEnvironment:
-    """Return the surroundings; call it after the addresses have answered."""
+    """Return facts about this machine; to be called after the addresses have answered."""
     return DoctorEnvironment(
         in_container(), certificates(config, addresses), time.time(), time.monotonic()
     )

@@ -1,8 +1,8 @@
-"""The problems of a cluster, or of the connection to it, in whole sentences: the first one first.
+"""The problems of a cluster, or of the connection to it, as sentences, in the order to fix them.
 
-In: what an admin client found (`examine`), its own state (`explain`), the surroundings. Out:
-findings, the gravest first, each with why it matters and how to fix it. Must not: send requests,
-or guess where an error states the reason.
+In: what an admin client found (`examine`), its own state (`explain`), facts about this machine.
+Out: findings in order, each with the reason why it matters and a remedy. Must not: send requests,
+or guess if an error states the reason.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from odradek.clients.explain.explanation import AddressExplanation, Explanation
 
 SOON = 14 * 86400.0
-"""Seconds before a certificate expires from which on it is mentioned."""
+"""Seconds before the expiry of a certificate from which on it is reported."""
 CLOCKS_APART = 60.0
-"""Difference of two clocks, in seconds, that is a problem: tokens and tickets tolerate less."""
+"""Difference of clocks in seconds that is a problem, because tokens and tickets expire."""
 NAMED = 5
-"""Addresses and partitions that a sentence names; the others are only counted."""
+"""Maximum number of addresses or partitions in a sentence; others are only counted."""
 LOOPBACK = ("localhost", "127.", "::1", "[::1]")
 HOST_OF_CONTAINERS = "host.docker.internal"
 _refused = usual_cause(ConnectionRefusedByPeerError())
@@ -95,11 +95,11 @@ STATUSES = {
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One problem, or a fact worth knowing."""
+    """Problem, or an important fact."""
 
     kind: Trouble
     what: str
-    """One plain sentence."""
+    """The problem in one sentence."""
     why: str
     """Why it matters."""
     cure: str
@@ -113,7 +113,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """Observations of the doctor's steps, which the findings are derived from."""
+    """Observations from which the findings are derived."""
 
     picture: Explanation
     error: KafkaError | None
@@ -141,7 +141,7 @@ class Seen:
 
     @property
     def reach(self) -> Reachability | None:
-        """Which parts of the cluster can be used."""
+        """Result of connecting to every address; None if that failed."""
         return None if self.found is None else self.found.reach
 
 
@@ -159,7 +159,7 @@ def findings(seen: Seen) -> list[Finding]:
 
 
 def _unreached(seen: Seen) -> Iterator[Finding]:
-    """Yield findings if there is no metadata: first of the address that got furthest."""
+    """Yield findings without metadata, first about the address with the most successful steps."""
     if isinstance(seen.error, ClusterIdMismatchError):
         yield _other_cluster(seen.error)
         return
@@ -289,7 +289,7 @@ def _reached(seen: Seen, reach: Reachability) -> Iterator[Finding]:
     yield from _of_topics(reach)
     group = None if seen.found is None else seen.found.group
     quiet = any(a.throttle > 0 for a in reach.addresses)
-    # A throttled client times out: that isn't the coordinator's fault.
+    # A throttled client may time out; then the coordinator isn't the problem.
     if group is not None and not (quiet and isinstance(group.error, KafkaTimeoutError)):
         yield from _of_group(group, reach.servers)
     yield from _of_standings(seen, reach)
@@ -663,7 +663,7 @@ def _of_certificates(seen: Seen) -> Iterator[Finding]:
             return
 
 
-# Words
+# Texts
 
 
 def _host(address: str) -> str:

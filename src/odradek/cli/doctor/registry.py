@@ -1,6 +1,6 @@
-"""Check a schema registry: whether it answers, accepts the credentials, and is one at all.
+"""Check whether a schema registry answers, accepts the credentials, and is a schema registry.
 
-In: a registry client. Out: one finding at most, and one step for the doctor's table. Must not:
+In: a registry client. Out: at most one finding, and one step for the doctor's table. Must not:
 register or change anything.
 """
 
@@ -30,7 +30,7 @@ WHY = "Serializers and deserializers need the registry: records can neither be w
 def check_registry(
     registry: SchemaRegistryClient, url: str, at: Callable[[str], SchemaRegistryClient]
 ) -> tuple[list[Finding], Check]:
-    """Return the problem of a registry, if any, and the step. `at` returns a client of a URL."""
+    """Return the problem of a registry, if any, and the step. `at` returns a client for a URL."""
     try:
         subjects = registry.get_subjects()
     except (SchemaRegistryError, ConfigurationError) as error:

@@ -1,7 +1,7 @@
-"""The picture of `odradek events tables --picture`: what a fleet of clients went through.
+"""The picture of `odradek events tables --picture`: load and outages of many clients.
 
-In: the course of its events (`course_table`). Out: an SVG file of three panels:
-connection attempts, metadata requests, clients that were held up. Must not: count anything itself.
+In: counts of their events by period (`course_table`). Out: an SVG file of three panels: connection
+attempts, metadata requests, clients without progress. Must not: count anything itself.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ PANELS = (
         ),
     ),
 )
-"""Of each panel its label, and its lines: column, name, colour."""
+"""Panels: a label, and lines with their column, name and colour."""
 
 
 def draw(course: DataFrame, file: Path, storm: int) -> None:
-    """Draw a fleet whose brokers are in a storm from `storm` connection attempts per second on."""
+    """Draw the picture; `storm` connection attempts per second count as an overload."""
     write(picture(course.collect(), storm), file)
 
 
 def picture(course: Sequence[Row], storm: int) -> PanelPicture:
-    """Return the picture of at least one period; storms are shaded."""
+    """Return the picture of at least one period; overloads (storms) are shaded."""
     first = course[0].second
     step = course[1].second - first if len(course) > 1 else 1
     began, ended = (_moment(at) for at in (first, course[-1].second + step))

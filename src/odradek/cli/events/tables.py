@@ -1,8 +1,8 @@
-"""`odradek events tables`: what a fleet of clients went through, from the events that they wrote.
+"""`odradek events tables`: tables of load and outages from the events that clients wrote.
 
 In: a folder of JSON lines (`events.dir`, `ODRADEK_EVENTS_DIR`, `simulate fleet --events`) or a
 topic (`events.topic`). Out: the tables `load`, `storms`, `outages` and `recoveries` as Parquet, a
-picture, and a summary. Exit statuses: 0 done, 1 no events there, 2 wrong use. Must not: compute;
+picture, and a summary. Exit statuses: 0 done, 1 no events found, 2 wrong use. Must not: compute;
 Spark does.
 """
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class OutputFiles:
-    """Where tables and their picture go, if anywhere."""
+    """Paths of the tables and of their picture; None if they aren't written."""
 
     out: Path | None
     picture: Path | None
@@ -111,9 +111,10 @@ def tables(
 def _options(
     given: list[str], servers: str | None, file: Path | None, profile: str | None
 ) -> dict[str, str]:
-    """Return options of the source.
+    """Return options of Spark's source.
 
-    Those of profile and file become `kafka.*` options, which those of the command line override.
+    Settings of profile and file become `kafka.*` options; options of the command line override
+    them.
     """
     options = {}
     for text in given:
@@ -125,7 +126,7 @@ def _options(
     try:
         found = client_settings(Flags(start, file, (), profile), CONSUMER, {})
         if found.profile.settings:
-            found.checked(CONSUMER)  # here, where the line that is wrong is known
+            found.checked(CONSUMER)  # reports the profile's line
     except UsageError as error:
         raise typer.BadParameter(f"--topic needs a cluster: {error}") from error
     if found.profile.warning:
@@ -147,7 +148,7 @@ def _made(
     storm: int,
     master: str,
 ) -> dict[str, Any]:
-    """Write the tables, and count them."""
+    """Write the tables, and return their numbers of rows."""
     from odradek.spark.analytics import event_tables
 
     with spark_session("odradek-events", master) as session:

@@ -1,8 +1,8 @@
-"""Run `odradek explain`: say why a cluster can't be reached from here, or that it can.
+"""Run `odradek explain`: report whether a cluster can be reached from here, and if not, why.
 
 In: a bootstrap address, options of a client. Out: the result of an admin client that connects to
 every address (`describe_reachability`), and its own `explain()` after that, as text or JSON; with
-`--watch` repeatedly. Exit statuses: 0 all is well, 1 no broker answers, 2 wrong use, 3 some of it
+`--watch` repeatedly. Exit statuses: 0 all is well, 1 no broker answers, 2 wrong use, 3 a part
 doesn't work, 130 Ctrl-C. Must not: know more than those two calls, which any program can make.
 """
 
@@ -46,12 +46,12 @@ if TYPE_CHECKING:
     from odradek.clients.admin.reachability import Reachability
 
 STATUSES = {WELL: 0, OUT_OF_REACH: 1, PARTLY: 3}
-"""Exit statuses; 2 is wrong use, as everywhere."""
+"""Exit statuses by state; 2 means wrong use, as for all commands."""
 TIMEOUT = 10.0
-"""Seconds that a cluster is asked for at a time; an answer that is slow isn't missing (R-RB-9)."""
+"""Timeout of a check in seconds, long enough for slow brokers (R-RB-9)."""
 PERIOD = 1.0
 PROGRESS = 2.0
-"""Seconds between two lines on stderr while a single picture is waited for."""
+"""Interval of progress messages on stderr, in seconds."""
 ASK_AGAIN = 1.0
 LONGEST_PERIOD = 3600.0
 
@@ -117,7 +117,7 @@ def explain(
     raise typer.Exit(STATUSES[state])
 
 
-# One picture
+# A single result
 
 
 def _once(given: dict[str, Any], topics: list[str] | None, timeout: float, *, json: bool) -> str:
@@ -143,7 +143,7 @@ def _once(given: dict[str, Any], topics: list[str] | None, timeout: float, *, js
 
 
 class _Progress:
-    """Says on stderr what the client makes of it, now and then."""
+    """Prints the client's diagnosis on stderr from time to time."""
 
     def __init__(self, admin: Admin, started: float) -> None:
         self._admin = admin
@@ -161,7 +161,7 @@ class _Progress:
 
 
 class _Asker:
-    """Asks every address of the cluster again and again, in a thread of its own."""
+    """Checks every address of the cluster repeatedly, in a background thread."""
 
     def __init__(self, admin: Admin, topics: list[str] | None, longest: float) -> None:
         self._admin = admin
@@ -170,7 +170,7 @@ class _Asker:
         self._stop = threading.Event()
         self.error: KafkaError | None = None
         self.found: Reachability | None = None
-        """Result of the latest request; None if it wasn't answered."""
+        """Result of the latest check; None if it failed."""
         self.fatal = False
         self._thread = threading.Thread(target=self._run, name="explain", daemon=True)
         self._thread.start()
@@ -187,7 +187,7 @@ class _Asker:
             self._stop.wait(ASK_AGAIN)
 
     def stop(self) -> None:
-        """No further question; the one that is open ends with the client."""
+        """Start no further check; closing the client ends the current one."""
         self._stop.set()
 
 
@@ -201,7 +201,7 @@ def _watch(
 ) -> str:
     started = time.monotonic()
     admin = Admin(given, background=True)
-    # At most half of a short time, so that there is a result before its end.
+    # At most half of the total time, so that a check finishes before its end.
     asker = _Asker(admin, topics, TIMEOUT if timeout is None else min(TIMEOUT, timeout / 2))
     end = None if timeout is None else started + timeout
     try:
@@ -237,7 +237,7 @@ def _screen(*, json: bool) -> Iterator[Any]:
 
 
 def _drawn(picture: Explanation, found: Reachability | None) -> Any:
-    """Return the result for a terminal: the diagnosis, a table of addresses, the rest in lines."""
+    """Return the result for a terminal: diagnosis, table of addresses, further lines."""
     cluster = picture.cluster_id or "not known yet"
     head = Text(f"{picture.client} {picture.client_id}, cluster {cluster}\n")
     well = picture.ended is None and picture.outage is None and picture.cluster_id is not None

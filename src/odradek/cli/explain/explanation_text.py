@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from odradek.clients.explain.explanation import Explanation
 
 SHOWN = 10
-"""Addresses, topics and partitions that are named; of the others there is their number."""
+"""Maximum number of listed addresses, topics or partitions; others are only counted."""
 
 
 def checked_topic(name: str) -> None:
-    """Raise a usage error for a name of `--topic` that brokers refuse."""
+    """Raise a usage error for a name of `--topic` that brokers reject."""
     try:
         check_topic(name)
     except KafkaError as error:
@@ -107,7 +107,7 @@ def _first_line(error: KafkaError | None) -> str:
 
 
 def verdict(found: Reachability | None, error: KafkaError | None, elapsed: float) -> str:
-    """Return the last line."""
+    """Return the last line: a summary with the elapsed time."""
     if found is None:
         return f"the cluster wasn't reached in {elapsed:.1f} s ({type(error).__name__})"
     if found.state == OUT_OF_REACH:
@@ -126,7 +126,7 @@ def _answering(brokers: tuple[AddressReach, ...]) -> str:
 def as_dict(
     picture: Explanation, found: Reachability | None, error: KafkaError | None, elapsed: float
 ) -> dict[str, Any]:
-    """All of it as plain data; `reached` says that at least one broker answers."""
+    """Return the result as plain data; `reached`: at least one broker answers."""
     state = OUT_OF_REACH if found is None else found.state
     return {
         "state": state,

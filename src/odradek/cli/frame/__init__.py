@@ -1,5 +1,5 @@
-"""Share the common parts of commands that look at a cluster or change it.
+"""Common parts of commands that inspect or change a cluster.
 
 In: a function that calls an admin client. Out: a command with the common flags, profiles, tables,
-JSON, questions and exit statuses (docs/commands.md). Must not: know any single command.
+JSON, confirmations and exit statuses (docs/commands.md). Must not: depend on a single command.
 """

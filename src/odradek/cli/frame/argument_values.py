@@ -1,6 +1,7 @@
-"""Words of the command line: one of several that Kafka has, numbers, names in a sentence.
+"""Values on the command line: Kafka's keywords, numbers, names in a sentence.
 
-In: what was typed. Out: Kafka's spelling, numbers, texts. Must not: know a command.
+In: arguments as they were typed. Out: Kafka's spelling, numbers, texts. Must not: depend on a
+command.
 """
 
 from __future__ import annotations
@@ -11,15 +12,15 @@ from collections.abc import Iterable, Sequence
 from odradek.cli.console.properties import refuse
 
 MOST_NAMED = 5
-"""Names in one sentence."""
+"""Maximum number of names in a sentence."""
 MOST_INT32, MOST_INT64 = 2**31 - 1, 2**63 - 1
-"""Kafka has numbers of partitions and brokers in 32 bits, offsets in 64."""
+"""Limits of partition numbers and broker ids (32 bits), and of offsets (64 bits)."""
 
 
 def whole_number(text: str, most: int = MOST_INT64) -> int | None:
-    """Return a number from 0 on in plain digits; None for any other text, and above `most`.
+    """Parse a non-negative number in ASCII digits; None for other texts, and above `most`.
 
-    The length is checked first: Python raises for thousands of digits.
+    The length is checked first, because Python raises for thousands of digits.
     """
     if not (text.isascii() and text.isdecimal()) or len(text.lstrip("0")) > len(str(most)):
         return None
@@ -28,7 +29,7 @@ def whole_number(text: str, most: int = MOST_INT64) -> int | None:
 
 
 def one_word(flag: str, given: str, words: Sequence[str]) -> str:
-    """One of Kafka's words, however its case, dashes and underscores are; else a wrong use."""
+    """Return a keyword in Kafka's spelling, ignoring case, dashes and underscores."""
     meant, known = _bare(given), {_bare(word): word for word in words}
     if meant not in known:
         close = difflib.get_close_matches(meant, known, n=1)
@@ -42,7 +43,7 @@ def _bare(word: str) -> str:
 
 
 def listed(names: Iterable[str]) -> str:
-    """Names in a sentence, and from the sixth on how many more."""
+    """Return names for a sentence; from the sixth on only their number."""
     every = list(names)
     more = f" and {len(every) - MOST_NAMED} more" if len(every) > MOST_NAMED else ""
     return f"{', '.join(every[:MOST_NAMED])}{more}"

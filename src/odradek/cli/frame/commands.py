@@ -1,8 +1,8 @@
-"""Makes a command of a function that asks an admin client, or another client.
+"""Convert a function that calls an admin client, or another client, to a command.
 
-In: a function `(run, its own arguments …) -> Result`. Out: a command that has the flags of all
-beside its own, prints the result, and ends with a status: 0 done, 1 it failed or some of it did, 2
-wrong use, 130 Ctrl-C. Must not: retry; the client does, until the time is up.
+In: a function `(run, its own arguments …) -> Result`. Out: a command with the common flags and its
+own, which prints the result and ends with a status: 0 done, 1 failed or partly failed, 2 wrong use,
+130 Ctrl-C. Must not: retry; the client does, until the timeout.
 """
 
 from __future__ import annotations
@@ -83,13 +83,13 @@ Yes = Annotated[bool, typer.Option("--yes", help="Don't ask for confirmation.")]
 
 
 class CommandRun:
-    """One run of a command: its time, and what it may do."""
+    """One run of a command: its timeout, confirmation and progress messages."""
 
     waits_for = "the cluster"
 
     def __init__(self, timeout: float, tool: str, *, dry_run: bool, yes: bool, json: bool) -> None:
         self.tool = tool
-        """The command as the user types it."""
+        """Command as the user types it."""
         self.json = json
         self.dry_run = dry_run
         """Whether nothing may be changed: `validate_only` if Kafka has it, else only output."""
@@ -104,7 +104,7 @@ class CommandRun:
         return max(0.0, self._until - time.monotonic())
 
     def again(self) -> None:
-        """Restart the timeout, for a command that repeats its work, or waits for the user."""
+        """Restart the timeout, for a command that repeats its work or has waited for the user."""
         self._until = time.monotonic() + self._timeout
 
     @property
@@ -140,7 +140,7 @@ class CommandRun:
         self.tell_of_waiting()
 
     def tell_of_waiting(self) -> None:
-        """Print a line on stderr if the command waits for long from now on."""
+        """Print a line on stderr if the command runs for long after this call."""
         began = time.monotonic()
 
         def text() -> str:
@@ -150,16 +150,16 @@ class CommandRun:
         self._telling.enter_context(telling_of_waiting(text, failing=self._failing))
 
     def still(self, waited: float) -> float:
-        """Return how long a command that has waited for `waited` seconds may still wait."""
+        """Return the seconds that a command may still wait, after `waited` seconds."""
         return self.left()
 
     def close(self) -> None:
-        """End what `tell_of_waiting` began."""
+        """Cancel the message of `tell_of_waiting`."""
         self._telling.close()
 
 
 class AdminRun(CommandRun):
-    """One run of a command that asks an admin client."""
+    """One run of a command that calls an admin client."""
 
     def __init__(
         self,
@@ -180,7 +180,7 @@ class AdminRun(CommandRun):
         admin.listen(self._connections)
 
     def still(self, waited: float) -> float:
-        """Return the seconds left, or those left for a first broker while there is none."""
+        """Return the seconds left; before a first broker is reached, those left to reach it."""
         if self._connections.reached:
             return self.left()
         return min(self.left(), self._first_contact - waited)
@@ -198,8 +198,8 @@ class AdminRun(CommandRun):
     ) -> tuple[dict[Any, Any], dict[Any, KafkaError]]:
         """Call an admin method with several items; return its results and its errors by item.
 
-        For a method without results, `items` are those that it was called with. Errors that aren't
-        about an item are raised.
+        For a method without results, `items` are the keys of the results, with value None. Errors
+        that don't belong to an item are raised.
         """
         try:
             found = call()
@@ -212,7 +212,7 @@ class AdminRun(CommandRun):
     def absent_brokers(self, ids: Iterable[int]) -> dict[int, KafkaError]:
         """Return an error for each of these brokers that the cluster doesn't list.
 
-        A client waits for a broker, as it may come back; a user who typed an id wants the error.
+        A client would wait for the broker, which may return; a user who typed an id wants an error.
         """
         wanted = list(dict.fromkeys(ids))
         if not wanted:
@@ -229,14 +229,14 @@ class AdminRun(CommandRun):
 
 
 class CommandRegistry:
-    """The decorators that register the commands of one frame."""
+    """Decorators that convert functions to commands with common flags."""
 
     def __init__(
         self,
         flags: Callable[[Any], dict[str, tuple[Any, Any]]],
         run_verb: Callable[[str, Callable[[Any], Result], dict[str, Any]], None],
     ) -> None:
-        """Set `flags`, which returns the types and defaults of a function's flags of the frame.
+        """Set `flags`, which returns types and defaults of the common flags for a function.
 
         `run_verb` gets the command as it is typed, a function of the run, and the flags' values.
         """
@@ -263,12 +263,12 @@ class CommandRegistry:
 
 
 def _of_admin(verb: Any) -> dict[str, tuple[Any, Any]]:
-    """Return the flags of commands that ask an admin client."""
+    """Return the common flags of commands that call an admin client."""
     own = inspect.signature(verb).parameters
     return {
         "bootstrap_server": (Bootstrap, None),
         "command_config": (CommandConfig, None),
-        # Kafka's tools have --config for what a topic is made with; there, it isn't the client's.
+        # In `topics create`, --config is a topic option, as in Kafka's tool, not a client's.
         "command_property": (PropertyAlone if "config" in own else CommandProperty, None),
         "profile": (ProfileName, None),
         "timeout": (Timeout, None),
@@ -299,7 +299,7 @@ def _registered(
         inspect.Parameter(key, keyword, default=default, annotation=kind)
         for key, (kind, default) in of_frame.items()
     ]
-    # Both are what typer reads, which looks names up in the verb's module: not those of `command`.
+    # Typer reads the signature; annotations would be resolved in the wrong module.
     command.__annotations__.clear()
     command.__dict__["__signature__"] = inspect.Signature(parameters)
     command.__annotations__.update({p.name: p.annotation for p in parameters})
@@ -308,7 +308,7 @@ def _registered(
 
 
 def _path(context: typer.Context) -> str:
-    """Return the command as it is typed, whatever the program's name is."""
+    """Return the command as it is typed, always with the program name odradek."""
     names: list[str] = []
     at: Any = context
     while at.parent is not None:

@@ -1,7 +1,7 @@
-"""Names of the cluster's topics and groups, for the shell that completes a word.
+"""Shell completion of topic names and group ids.
 
-In: what was typed so far. Out: names, or none where the cluster can't be asked within a moment.
-Must not: say anything, or offer a name that a shell would take for more than a word.
+In: the incomplete word. Out: names, or none if the cluster doesn't answer quickly. Must not: print
+messages, or return a name with characters that are special in a shell.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from odradek.cli.frame.settings import Flags, settings
 from odradek.common.errors import KafkaError
 
 LIST_TIMEOUT_S = 1.5
-"""Seconds that a shell waits."""
+"""Timeout in seconds for the list of names."""
 MAX_NAMES = 500
-"""Names that are offered."""
+"""Maximum number of suggested names."""
 _HARMLESS = re.compile(r"[\w.:@+%,/-]+", re.ASCII)
-"""A group may be called `$(rm -r .)`, and a shell would put that into the line as it is."""
+"""Matches safe names: a shell inserts a group id such as `$(rm -r .)` without quotes."""
 
 
 def topic_names(context: typer.Context, incomplete: str) -> list[str]:
-    """Topics whose names begin so."""
+    """Return topics whose names begin with a text."""
     return _names(context, incomplete, lambda admin: admin.list_topics(LIST_TIMEOUT_S))
 
 

@@ -1,7 +1,7 @@
-"""Flags of Kafka's tools and of kcat that are named otherwise here: what to type instead.
+"""Hints for flags of Kafka's tools and of kcat that have other names here.
 
-In: a flag that a command doesn't have, and the command. Out: a sentence, or none. Must not: take
-the flag; there is one spelling of each thing.
+In: a flag that a command doesn't have, and the command. Out: a sentence, or None. Must not: accept
+the flag, because each option has only one name.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ KCAT = {
     "-X": "--command-property",
     "-F": "--command-config",
 }
-"""kcat's letters, where a command has what they mean."""
+"""Our flags by kcat's letters; used if the command has the flag."""
 KAFKA = {
     "--add-config": "--set",
     "--delete-config": "--delete",
     "--execute": "--yes",
 }
-"""Flags of Kafka's tools, where a command has what they mean."""
+"""Our flags by flags of Kafka's tools; used if the command has the flag."""
 VERBS = {"--add": "create", "--remove": "delete", "--reset": "reset-offsets"}
-"""Verbs of Kafka's tools, where a command has what they mean."""
+"""Our subcommands by flags of Kafka's tools; used if the command has the subcommand."""
 ARGUMENTS = {
     "--topic": "TOPIC",
     "--group": "GROUP",
@@ -38,7 +38,7 @@ ARGUMENTS = {
     "--transactional-id": "ID",
     "-t": "TOPIC",
 }
-"""Flags of Kafka's tools that are arguments here, by the beginning of their name in the help."""
+"""Our arguments (beginnings of their names in the help) by flags of Kafka's tools."""
 OF_COMMANDS = {
     ("topics alter", "--partitions"): "to add partitions, use odradek topics create-partitions",
     ("topics alter", "--config"): "use --set KEY=VALUE",
@@ -61,7 +61,7 @@ OF_COMMANDS = {
 def instead(flag: str, command: Any, typed: str) -> str | None:
     """Return what to type instead of an unknown flag, in a few words.
 
-    `command` is Click's, `typed` how it is called, without the program: "topics describe".
+    `command` is Click's object, `typed` the command without the program: "topics describe".
     """
     if (typed, flag) in OF_COMMANDS:
         return OF_COMMANDS[typed, flag]
@@ -81,7 +81,7 @@ def instead(flag: str, command: Any, typed: str) -> str | None:
 
 
 def needed_flag(command: Any, words: str) -> str | None:
-    """Return the flag that plain words need, if a command takes brokers or topics by a flag."""
+    """Return a hint for arguments without a flag, if brokers or topics need a flag."""
     brokers = [word for word in words.split() if _ADDRESSES.fullmatch(word)]
     if brokers and any("--bootstrap-server" in one.opts for one in command.params):
         return f"for brokers use --bootstrap-server {brokers[0]}"

@@ -1,7 +1,7 @@
 """Show the progress of long commands: a picture that is redrawn, or plain lines.
 
-In: lines of events; a subclass draws them with other data. Out: the picture on a terminal, else
-each line as it is printed. Must not: know the command.
+In: lines of events; a subclass draws them with other data. Out: the picture on a terminal,
+otherwise each line as soon as it is added. Must not: depend on a command.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 PLAIN_INTERVAL = 5.0
-"""Seconds between two plain lines about progress, where there is no terminal."""
+"""Interval of progress lines without a terminal, in seconds."""
 
 NOTEBOOK = "JPY_PARENT_PID"
 """Environment variable of Jupyter's kernels.
 
-`!odradek …` in a cell gets a terminal from them, but its cursor can't be moved up: each picture
-would be added to those before.
+`!odradek …` in a cell has a terminal whose cursor can't be moved up, so each picture would be
+printed below the earlier ones.
 """
 
 
 def has_pictures(console: Console) -> bool:
-    """Whether what is written there can be drawn over: a terminal, and no notebook's cell."""
+    """Return whether output can be overwritten: on a terminal, but not in a notebook."""
     return console.is_terminal and NOTEBOOK not in os.environ
 
 
 class LiveView(ABC):
-    """A picture of four times a second; only while it is entered."""
+    """Picture that is redrawn four times a second inside its `with` block."""
 
     def __init__(self, *, lines: int, to_stderr: bool) -> None:
         self.console = Console(stderr=to_stderr, highlight=False)
         self._lines: deque[Text] = deque(maxlen=lines)
-        """The newest of what happened."""
+        """Latest lines of events."""
         self._live: Live | None = None
 
     def __enter__(self) -> Self:
@@ -51,12 +51,12 @@ class LiveView(ABC):
 
     def __exit__(self, *_: object) -> None:
         if self._live is not None:
-            self._live.stop()  # which draws it once more
+            self._live.stop()  # draws it for the last time
             self._live = None
 
     @abstractmethod
     def _draw(self) -> RenderableType:
-        """Make the picture, in a thread of rich: what may change meanwhile has to be copied."""
+        """Return the picture; called in a thread of rich, so copy data that may change."""
 
     def _add(self, line: Text) -> None:
         """Add a line."""
@@ -64,6 +64,6 @@ class LiveView(ABC):
         self._plainly(line)
 
     def _plainly(self, line: Text | str) -> None:
-        """Print a line where there is no picture."""
+        """Print a line if there is no picture."""
         if self._live is None:
             self.console.print(line, soft_wrap=True)

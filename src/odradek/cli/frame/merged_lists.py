@@ -17,7 +17,7 @@ T = TypeVar("T")
 def told_by_brokers(
     ask: Callable[[], list[T]], key: Callable[[T], str]
 ) -> tuple[list[T], dict[int, KafkaError]]:
-    """Return what brokers answered, without duplicates by key, and the others' errors by broker.
+    """Return the merged list without duplicates by key, and errors by broker.
 
     Raises the error if no broker answered.
     """

@@ -1,7 +1,7 @@
 """Suggest similar names for unknown topics and groups.
 
-In: the errors of a command, by item. Out: the same errors, those of unknown topics and groups with
-similar names. Must not: fail, or take more than a moment; without a list of names there is no hint.
+In: the errors of a command, by item. Out: the same errors, with similar names added for unknown
+topics and groups. Must not: fail or take long; without a list of names there is no suggestion.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from odradek.common.errors.kafka import GroupIdNotFoundError, UnknownTopicOrPart
 
 SUGGESTED = "(did you mean "
 LIST_TIMEOUT_S = 2.0
-"""Seconds for a list of names."""
+"""Timeout in seconds for a list of names."""
 NAME_LISTS: Mapping[type[KafkaError], Callable[[Admin, float], Iterable[str]]] = {
     UnknownTopicOrPartitionError: lambda admin, left: admin.list_topics(left),
     GroupIdNotFoundError: ids_of_groups,
@@ -26,7 +26,7 @@ NAME_LISTS: Mapping[type[KafkaError], Callable[[Admin, float], Iterable[str]]] =
 
 
 class AdminCommand(Protocol):
-    """A run of a command, as far as names are asked for."""
+    """Part of a command's run that is used to list names."""
 
     @property
     def admin(self) -> Admin: ...
@@ -36,13 +36,13 @@ class AdminCommand(Protocol):
 def with_name_suggestions(
     run: AdminCommand, failed: Mapping[Any, KafkaError]
 ) -> dict[Any, KafkaError]:
-    """Return the errors; those of unknown names suggest similar ones."""
+    """Return the errors; add similar names to errors about unknown names."""
     told = dict(failed)
     for kind, names in NAME_LISTS.items():
         absent = {
             i: e
             for i, e in failed.items()
-            # The client suggests names for topics that it describes.
+            # The client already adds names for topics that it describes.
             if isinstance(e, kind) and _about(i, kind) and SUGGESTED not in str(e)
         }
         if not absent:
@@ -53,18 +53,18 @@ def with_name_suggestions(
             continue
         for item, error in absent.items():
             name = _name(item)
-            if name not in there:  # otherwise only the partition is missing
+            if name not in there:  # else only the partition is missing
                 told[item] = _with(error, did_you_mean(similar_names(name, there)))
     return told
 
 
 def _about(item: Any, kind: type[KafkaError]) -> bool:
-    """Return whether the item is a name of this kind; a partition isn't a group."""
+    """Return whether the item can have this kind of error; a partition isn't a group."""
     return kind is not GroupIdNotFoundError or isinstance(item, str)
 
 
 def _name(item: Any) -> str:
-    """Return the topic or group of an item: a name, a partition, a resource."""
+    """Return the topic or group of an item, which may be a name, a partition or a resource."""
     return str(getattr(item, "topic", None) or getattr(item, "name", None) or item)
 
 

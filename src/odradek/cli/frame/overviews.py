@@ -1,8 +1,8 @@
-"""Commands that have commands: their help is plain text, in which nothing is cut.
+"""Commands with subcommands, whose help is plain text without truncation.
 
-In: a text. Out: a `typer.Typer`, which tells users of other tools what a flag is called here. In
-Rich's boxes names of options are cut where a terminal has 80 columns, and Click's own lists of
-commands cut sentences. Must not: import a command.
+In: a text. Out: a `typer.Typer`, whose errors contain hints for users of other tools. On 80
+columns, Rich's boxes truncate names of options, and Click's lists of commands truncate sentences.
+Must not: import a command.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from typer.core import TyperGroup
 from odradek.cli.frame.foreign_flags import instead, needed_flag
 
 WRONG_USE: Any = typer.BadParameter.__base__
-"""Click's `UsageError`; Typer has a Click of its own."""
+"""Click's `UsageError`, from the copy of Click in Typer."""
 WORDS = "odradek.words"
-"""Key of the words of the command line in the metadata of Click's context."""
+"""Key of the command line's arguments in the metadata of Click's context."""
 _EXTRA = re.compile(r"Got unexpected extra arguments?(?:\(s\))? \((.*)\)")
 
 
 class Overview(TyperGroup):
-    """A group whose list of commands has the whole first paragraph of each one's help."""
+    """Command group whose list of commands shows the whole first paragraph of their help."""
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:  # Typer has a Click of its own
-        """Write the list."""
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # Typer contains its own Click
+        """Write the list of commands."""
         named = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
         rows = [
             (name, " ".join((command.help or "").partition("\n\n")[0].split()))
@@ -37,8 +37,8 @@ class Overview(TyperGroup):
             formatter.write_dl(rows)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the words of the command line, and remember whether `--json` is one of them."""
-        ctx.meta.setdefault(WORDS, list(args))  # Click removes from the list what it has parsed
+        """Parse the arguments, and remember them for errors with `--json`."""
+        ctx.meta.setdefault(WORDS, list(args))  # Click empties the list
         try:
             return super().parse_args(ctx, args)
         except WRONG_USE as error:
@@ -47,7 +47,7 @@ class Overview(TyperGroup):
             raise
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command; explain its wrong use, with `--json` as a document on stdout, too."""
+        """Run the command; add hints to usage errors, and print them as JSON with `--json`."""
         try:
             return super().invoke(ctx)
         except WRONG_USE as error:
@@ -61,7 +61,7 @@ class Overview(TyperGroup):
 
 
 def _print_document(ctx: Any, text: str) -> None:
-    """Print a wrong use as a document on stdout if the command line has `--json`."""
+    """Print a usage error as a JSON document if the command line contains `--json`."""
     if "--json" in ctx.meta[WORDS]:
         from odradek.cli.console.properties import UsageError
         from odradek.cli.frame.results import print_error
@@ -70,7 +70,7 @@ def _print_document(ctx: Any, text: str) -> None:
 
 
 def _explained(error: Any) -> str | None:
-    """Return an error of the command line with a hint for users of other tools, if there is one."""
+    """Return a usage error with a hint for users of other tools, if there is a hint."""
     command, message = error.ctx.command, error.message
     flag, extra = getattr(error, "option_name", None), _EXTRA.fullmatch(message)
     hint = None
@@ -87,7 +87,7 @@ def _explained(error: Any) -> str | None:
 def overview(text: str, name: str | None = None) -> typer.Typer:
     """Return a command with subcommands; `text` is its help.
 
-    The one with a `name` is the whole program: it tells shells how to complete its words.
+    With a `name`, it is the whole program, which supports shell completion.
     """
     return typer.Typer(
         name=name,

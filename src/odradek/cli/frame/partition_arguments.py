@@ -1,6 +1,6 @@
-"""Parse words that name a part of a cluster: `flights:0`, `flights:0=1,2,3`.
+"""Parse arguments such as `flights:0` and `flights:0=1,2,3`.
 
-In: words. Out: partitions, brokers' ids, changes of options. Must not: know whether they exist.
+In: arguments. Out: partitions, broker ids, changes of options. Must not: check whether they exist.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def option_changes(
     append: Sequence[str] | None,
     subtract: Sequence[str] | None,
 ) -> list[AlterConfigOp]:
-    """Return the changes of the four flags, at least one; an option may be named once."""
+    """Return the changes in the four flags; at least one, and at most one for each option."""
     found = [
         AlterConfigOp(name, value, operation)
         for flag, operation, words in (
@@ -85,7 +85,7 @@ def changed_words(changes: Iterable[AlterConfigOp]) -> str:
 
 
 def topic_partition(word: str) -> TopicPartition:
-    """`flights:0`; Kafka's own tools write partitions so."""
+    """Parse a partition such as `flights:0`, the notation of Kafka's tools."""
     topic, _, text = word.rpartition(":")
     number = whole_number(text, MOST_INT32)
     if not topic or number is None:
@@ -94,7 +94,7 @@ def topic_partition(word: str) -> TopicPartition:
 
 
 def replicas(text: str) -> list[int]:
-    """`1,2,3`: ids of brokers."""
+    """Parse broker ids such as `1,2,3`."""
     found = [whole_number(one, MOST_INT32) for one in text.split(",")]
     ids = [one for one in found if one is not None]
     if len(ids) < len(found):
@@ -103,7 +103,7 @@ def replicas(text: str) -> list[int]:
 
 
 def parted(word: str, form: str) -> tuple[str, str]:
-    """Return the two sides of a word with a `=`."""
+    """Return the parts of an argument before and after its `=`."""
     left, sign, right = word.partition("=")
     if not (left and sign and right):
         refuse(f"expected {form}, not {word!r}")

@@ -1,8 +1,8 @@
 """Read a password from a file, the environment or the terminal.
 
-In: what the flags say. Out: the password, wrapped in a `Secret`. A terminal is asked twice, without
-an echo. Must not: print the password, or read it from the command line, except for the flag whose
-name says so.
+In: the flags' values. Out: the password, wrapped in a `Secret`. On a terminal, the user types it
+twice, without echo. Must not: print the password, or read it from the command line, except for the
+flag whose name says so.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _first_line(file: Path) -> str:
         if str(file) == STANDARD_INPUT:
             line = sys.stdin.readline(LONGEST + 1)
         else:
-            with file.open(encoding="utf-8") as text:  # a device may have no line's end
+            with file.open(encoding="utf-8") as text:  # a device may be endless
                 line = text.readline(LONGEST + 1)
     except OSError as error:
         refuse(f"--password-file: {file} can't be read: {error.strerror or error}")

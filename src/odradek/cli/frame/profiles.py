@@ -26,30 +26,30 @@ from odradek.common.secret import Secret
 from odradek.runtime.private_files import home_directory
 
 TABLE = "profile"
-"""The table of the file that has the profiles; others are for what may come."""
+"""Table of the file that contains the profiles; other tables are reserved."""
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A profile's settings, secrets wrapped, and their places, as "config.toml, line 3"."""
+    """Settings of a profile, secrets wrapped, and their places, such as "config.toml, line 3"."""
 
     settings: Mapping[str, Any] = field(default_factory=dict)
     places: Mapping[str, str] = field(default_factory=dict)
     warning: str = ""
-    """A warning about unsafe permissions of the file; empty if there is none."""
+    """Warning about unsafe permissions of the file, or an empty text."""
 
 
 def profiles_file(environment: Mapping[str, str]) -> Path:
-    """Where the profiles are: below XDG_CONFIG_HOME, which must be absolute, else ~/.config."""
+    """Return the profiles' path, in XDG_CONFIG_HOME if that is absolute, else in ~/.config."""
     home = environment.get("XDG_CONFIG_HOME", "")
     base = Path(home) if Path(home).is_absolute() else home_directory() / ".config"
     return base / "odradek" / "config.toml"
 
 
 def read_profile(path: Path, name: str, client: str) -> Profile:
-    """Read one profile; options of other kinds of clients are left out of it.
+    """Read one profile, without options of other kinds of clients.
 
-    Raises `UsageError`, which names the file, and the line where one is to blame.
+    Raises `UsageError`, which names the file and, if possible, the line.
     """
     text, mode = _text(path, name)
     try:
@@ -136,7 +136,7 @@ def _keys(text: str) -> Iterator[tuple[int, tuple[str, ...]]]:
                 yield number, table
             elif named:
                 yield number, table + _only_keys(tomllib.loads(f"{named[1]}=0"))
-        except tomllib.TOMLDecodeError:  # amid a text of several lines
+        except tomllib.TOMLDecodeError:  # inside a multi-line string
             continue
 
 

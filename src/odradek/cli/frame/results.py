@@ -1,11 +1,11 @@
 """Print results of commands: tables and lines as text, one JSON document for machines.
 
 In: a `Result`. Out: text on standard output; a line on stderr for each failed item. Must not: print
-texts of peers unchanged: control characters are escaped, in JSON as in JSON. The exception is a
-`StoredText`, which is unchanged unless standard output is a terminal.
+texts from brokers unchanged: control characters are escaped. Only a `StoredText` remains unchanged,
+unless standard output is a terminal.
 
-On a terminal a table is folded to its width, with colours unless NO_COLOR is set; otherwise each
-row is a line of its own, columns are two blanks apart, and nothing is cut.
+On a terminal a table is wrapped to its width, with colours unless NO_COLOR is set; otherwise each
+row is one line, columns are separated by two spaces, and nothing is truncated.
 """
 
 from __future__ import annotations
@@ -31,10 +31,11 @@ from odradek.common.errors import KafkaError
 from odradek.common.printable import printable
 
 MOST_FOLDED = 5000
-"""Rows that a terminal gets folded to its width; it breaks the lines of longer tables by itself."""
+"""Maximum number of rows of a table that is wrapped to the terminal's width."""
 LEAST_FOLDED = 6
-"""Characters that a folded column has at least, if it needs them; where there is no room for that,
-the terminal breaks lines by itself: columns of single letters can't be read.
+"""Minimum width of a wrapped column that needs it; narrower columns can't be read.
+
+On a terminal too narrow for that, lines aren't wrapped.
 """
 GAP = "  "
 NONE = "-"
@@ -42,17 +43,17 @@ NONE = "-"
 
 @dataclass(frozen=True, slots=True)
 class ResultTable:
-    """Rows under heads. A cell may be None, a truth value, a number, a text or several of these."""
+    """Table with column heads. A cell is None, a bool, a number, a text or several of these."""
 
     heads: Sequence[str]
     rows: Sequence[Sequence[Any]]
     empty: str = ""
-    """The text that replaces a table without rows."""
+    """Text that replaces a table without rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredText:
-    """A text that a user has stored, such as a schema: a pipe or a file receives it unchanged."""
+    """Text that a user has stored, such as a schema; written unchanged to a pipe or file."""
 
     text: str
 
@@ -72,13 +73,13 @@ class Result:
 
 
 def show(result: Result, tool: str, *, json: bool) -> None:
-    """Print a result: what was found, and what failed."""
+    """Print a result and its errors."""
     show_found(result, json=json)
     show_failed(result, tool)
 
 
 def show_found(result: Result, *, json: bool) -> None:
-    """Print what was found or done, on standard output."""
+    """Print the result on standard output."""
     if json:
         failed = {str(item): error_document(error) for item, error in result.failed.items()}
         print_json({**result.document, "failed": failed})
@@ -86,7 +87,7 @@ def show_found(result: Result, *, json: bool) -> None:
         before: ResultTable | StoredText | str = ""
         for part in result.shown:
             if result.failed and isinstance(part, ResultTable) and not part.rows:
-                continue  # that there is nothing would be no answer: the errors say why
+                continue  # "nothing found" would be wrong, because there are errors
             if isinstance(before, ResultTable) or (before and isinstance(part, ResultTable)):
                 typer.echo()
             _show(part)
@@ -95,11 +96,11 @@ def show_found(result: Result, *, json: bool) -> None:
 
 
 def show_failed(result: Result, tool: str) -> None:
-    """Print what failed, a line on stderr for each error."""
+    """Print errors on stderr, one line for each different error."""
     items_by_text: dict[str, list[str]] = {}
     for item, error in result.failed.items():
         items_by_text.setdefault(f"{type(error).__name__}: {error}", []).append(str(item))
-    for text, items in items_by_text.items():  # a cluster that is away is so for all of them
+    for text, items in items_by_text.items():
         named = ", ".join(printable(item, limit=None) for item in items)
         about = f"{named}: " if len(items) > 1 else ""
         typer.echo(printable(f"{tool}: {about}{text}", limit=None, lines=True), err=True)
@@ -116,9 +117,9 @@ def error_document(error: BaseException) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def as_document(*kinds: type[Exception], json: bool) -> Iterator[None]:
-    """If JSON is wanted, print an error that ends a command as its document, and raise it again.
+    """With `json`, print an error that ends a command as its JSON document, and re-raise it.
 
-    `kinds`: the classes of these errors; by default those of clients and of wrong use.
+    `kinds`: the classes of these errors; by default errors of clients and usage errors.
     """
     try:
         yield
@@ -135,13 +136,13 @@ def print_error(error: BaseException) -> None:
 
 
 def print_json(document: Mapping[str, Any]) -> None:
-    """Print one document in one line."""
+    """Print a JSON document in one line."""
     text = jsonlib.dumps(plain(document))
-    typer.echo(text.replace("\x7f", "\\u007f"))  # the one control character that JSON lets through
+    typer.echo(text.replace("\x7f", "\\u007f"))  # JSON escapes all other control characters
 
 
 def plain(value: Any) -> Any:
-    """Return a value for JSON: dataclasses and named tuples are objects, sets sorted lists."""
+    """Convert a value for JSON: dataclasses and named tuples to objects, sets to sorted lists."""
     if isinstance(value, BaseException):
         return error_document(value)
     if is_dataclass(value) and not isinstance(value, type):
@@ -160,12 +161,12 @@ def plain(value: Any) -> Any:
 
 
 def counted(count: int, what: str) -> str:
-    """Return a number of things, such as "1 topic" and "2 topics"."""
+    """Return a number with its noun, such as "1 topic" and "2 topics"."""
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def cell(value: Any) -> str:
-    """Return a value for a table."""
+    """Convert a value for a table."""
     if value is None or value in ("", ()):
         return NONE
     if isinstance(value, bool):
@@ -178,13 +179,13 @@ def cell(value: Any) -> str:
 
 def _show(part: ResultTable | StoredText | str) -> None:
     if isinstance(part, StoredText):
-        data = part.text.encode("utf-8", "backslashreplace")  # bytes: echo would remove escapes
+        data = part.text.encode("utf-8", "backslashreplace")  # echo strips escapes of a str
         if _is_terminal():
             data = b"\n".join(map(for_terminal, data.split(b"\n")))
         typer.echo(data)
         return
     if isinstance(part, str):
-        typer.echo(printable(part, limit=None))  # one line: a name with a line's end makes no other
+        typer.echo(printable(part, limit=None))  # a line break in a name is escaped
         return
     if not part.rows:
         if part.empty:

@@ -1,10 +1,10 @@
 """Combine a command's connection settings: flags, the environment and a profile.
 
 In: flags of the command line, the environment. Out: the settings of a client, and for an admin
-client the seconds, too. Must not: connect.
+client the timeout. Must not: connect.
 
 Flags override the environment, which overrides a profile. A profile that `--profile` names counts
-as a flag: the environment's settings don't mix with it.
+as a flag: the environment's settings are ignored then.
 """
 
 from __future__ import annotations
@@ -39,26 +39,26 @@ NOWHERE = (
 
 @dataclass(frozen=True, slots=True)
 class Flags:
-    """The command line's settings of the cluster."""
+    """Connection settings on the command line."""
 
     bootstrap_server: str | None = None
     command_config: Path | None = None
     command_property: tuple[str, ...] = ()
     spelling: str = field(default=PROPERTY, kw_only=True)
-    """The flag that these words came with."""
+    """Name of the flag for properties."""
     profile: str | None = None
     timeout: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """The settings of a client, and the profile that some of them come from."""
+    """Settings of a client, and the profile from which some of them come."""
 
     given: dict[str, Any]
     profile: Profile
 
     def checked(self, client: str) -> Config:
-        """Return the configuration. Raises `UsageError` with file and line for a profile."""
+        """Return the configuration. Raises `UsageError` with a profile's file and line."""
         try:
             return Config(client, self.given)
         except ConfigurationError as error:
@@ -66,14 +66,14 @@ class ClientSettings:
 
     @property
     def servers(self) -> str:
-        """Where it starts, in Kafka's own form."""
+        """Bootstrap servers, separated by commas."""
         found = next(value for name, value in self.given.items() if _meaning(name) == SERVERS)
         return ",".join(map(str, found)) if isinstance(found, list | tuple) else str(found)
 
 
 @dataclass(frozen=True, slots=True)
 class AdminSettings:
-    """The settings of an admin client, and the seconds that the command may take."""
+    """Settings of an admin client, and the timeout of the command in seconds."""
 
     given: dict[str, Any]
     timeout: float
@@ -90,10 +90,10 @@ def settings(
     environment: Mapping[str, str] = os.environ,
     usual: Mapping[str, Any] = USUAL,
 ) -> AdminSettings:
-    """Combine the settings, over the command's defaults.
+    """Combine the settings of an admin client; they override the command's defaults.
 
     Raises `UsageError` with file and line of a profile's setting. Commands pass a timeout to each
-    call, so `bootstrap.timeout.ms` is set, unless the user has set how long the command may take.
+    call, so `bootstrap.timeout.ms` has to be set, unless the user has set a timeout.
     """
     found = client_settings(flags, ADMIN, usual, environment=environment)
     own = {_meaning(name) for name, value in found.given.items() if usual.get(name) is not value}
@@ -116,7 +116,7 @@ def client_settings(
     *,
     environment: Mapping[str, str] = os.environ,
 ) -> ClientSettings:
-    """Combine the settings of any client, over defaults, and under the command's own flags.
+    """Combine the settings of any client: the command's own flags override all, then defaults.
 
     Raises `UsageError`; the values aren't checked yet.
     """
@@ -156,7 +156,7 @@ def _start(servers: str | None) -> dict[str, Any]:
 
 
 def _over(below: Mapping[str, Any], layer: Mapping[str, Any]) -> dict[str, Any]:
-    """One layer over another, whichever of a setting's names each of them uses."""
+    """Merge settings; `layer` overrides `below`, even if it uses other names of a setting."""
     new = set(map(_meaning, layer))
     return {name: value for name, value in below.items() if _meaning(name) not in new} | {**layer}
 
@@ -166,7 +166,7 @@ def _meaning(name: str) -> str:
 
 
 def _at(problem: str, given: Mapping[str, Any], profile: Profile) -> str:
-    """Return the problem, with the line of the profile that causes it, if one does."""
+    """Return the problem, with the line of the profile if a profile's setting causes it."""
     from_profile = [
         name
         for name, value in profile.settings.items()

@@ -16,7 +16,7 @@ from typing import Any
 
 @contextmanager
 def spark_session(name: str, master: str | None) -> Iterator[Any]:
-    """Start a session, or connect to one (`sc://…`); stopped at the end, with its tasks."""
+    """Start a session, or connect to one (`sc://…`); stop it and its tasks at the end."""
     session = _started(name, master)
     try:
         yield session
@@ -44,6 +44,6 @@ def _started(name: str, master: str | None) -> Any:
     if master is not None:
         builder = builder.master(master)
     session = builder.getOrCreate()
-    # PySpark's handler calls the JVM from within the signal; the plain one ends the run in order.
+    # Replace PySpark's handler, which calls the JVM inside the signal handler.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     return session

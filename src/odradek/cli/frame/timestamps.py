@@ -1,8 +1,7 @@
-"""Moments of time as people write them, and as they are shown to them.
+"""Parse times that users write, and format times for output.
 
-In: ISO 8601 texts, as Kafka's `--to-datetime` takes them, or milliseconds. Out: milliseconds since
-the epoch. Without a zone UTC is meant, as in Kafka's tools, wherever the command runs. Must not:
-read a clock.
+In: ISO 8601 texts, as for Kafka's `--to-datetime`, or milliseconds. Out: milliseconds since the
+epoch. Times without a zone are in UTC, as in Kafka's tools. Must not: read a clock.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ MILLISECOND = timedelta(milliseconds=1)
 
 
 def parse_moment(flag: str, text: str) -> int:
-    """Milliseconds since the epoch; ends as a wrong use does where the text is no moment."""
+    """Return a time in milliseconds since the epoch; raise a usage error for other texts."""
     number = whole_number(text)
     if number is not None:
         return number
@@ -37,7 +36,7 @@ def parse_moment(flag: str, text: str) -> int:
 
 
 def shown_moment(ms: int | None) -> str:
-    """Return a time in UTC; a dash for none, a number for one out of the calendar's range."""
+    """Format a time in UTC; "-" for None, and a number for a time out of the calendar's range."""
     if ms is None or ms < 0:
         return "-"
     try:

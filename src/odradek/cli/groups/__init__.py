@@ -1,7 +1,7 @@
-"""`odradek groups`: groups of all kinds listed, described, watched, moved and deleted.
+"""`odradek groups`: list, describe, watch and delete groups, and change their offsets.
 
-In: groups' ids and flags, as far as they can be with the names of Kafka's kafka-consumer-groups.
-Out: answers of the commands' frame. Must not: take part in a group.
+In: group ids and flags, with the names of Kafka's kafka-consumer-groups where possible. Out:
+results in the formats of `cli.frame`. Must not: join a group.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ app = overview("Groups: list, describe, lag, members, reset-offsets, delete.")
 NO_GROUPS = "No consumer groups found."
 
 LONGEST_INTERVAL = 86400.0
-"""Seconds between two looks: a day."""
+"""Maximum interval of measurements in seconds: one day."""
 Groups = Annotated[
     list[str],
     typer.Argument(metavar="GROUP", help="Group ids.", autocompletion=group_ids),

@@ -1,8 +1,8 @@
 """Serve metrics on an HTTP endpoint that Prometheus scrapes.
 
-In: an address, a function that returns the text, in pieces: unchanged pieces are shared by all
-readers. Out: that text for `GET /metrics`, from threads of its own. Must not: wait for a cluster,
-or keep resources open for a slow reader.
+In: an address, a function that returns the text in pieces, which readers share if unchanged. Out:
+that text for `GET /metrics`, from separate threads. Must not: wait for a cluster, or keep resources
+open for a slow reader.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from odradek.cli.frame.argument_values import whole_number
 from odradek.common.errors import ConfigurationError
 
 MOST_CONNECTIONS = 16
-"""Scrapes at one time; further ones are closed at once."""
+"""Maximum number of concurrent connections; further ones are closed at once."""
 LONGEST = 10.0
-"""Seconds after which a connection is closed, whatever it does."""
+"""Maximum duration of a connection in seconds."""
 BACKLOG = 16
 CONTENT = "text/plain; version=0.0.4; charset=utf-8"
 PATH = "/metrics"
@@ -32,7 +32,7 @@ MOST_PORTS = 65535
 
 
 def where_to_listen(text: str) -> tuple[str, int]:
-    """Host and port of `HOST:PORT`, `[v6]:port` or `:PORT`; without a host all of this machine's.
+    """Parse `HOST:PORT`, `[v6]:port` or `:PORT`; an empty host means all addresses.
 
     Raises `UsageError`.
     """
@@ -45,7 +45,7 @@ def where_to_listen(text: str) -> tuple[str, int]:
 
 
 class MetricsEndpoint:
-    """Serves one text, while it is entered. Raises `ConfigurationError` where it can't listen."""
+    """HTTP server of one text (context manager). Raises `ConfigurationError` if it can't listen."""
 
     def __init__(self, host: str, port: int, pieces: Callable[[], Sequence[bytes]]) -> None:
         self._server = _Server(_listening(host, port), pieces)
@@ -68,7 +68,7 @@ class MetricsEndpoint:
 
 def _listening(host: str, port: int) -> socket.socket:
     if not host and socket.has_dualstack_ipv6():
-        with contextlib.suppress(OSError):  # IPv4 alone says why
+        with contextlib.suppress(OSError):  # then retry with IPv4, which reports the error
             return socket.create_server(
                 ("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=BACKLOG
             )
@@ -81,9 +81,9 @@ def _listening(host: str, port: int) -> socket.socket:
 
 
 def _listening_at(host: str, port: int) -> socket.socket:
-    """At the first of a name's addresses that can be: those of IPv4 come first, where it has any.
+    """Listen on the first possible address of a name; IPv4 addresses are tried first.
 
-    Without a host it is every address of IPv4. Raises what is wrong with the first one.
+    Without a host, listen on all IPv4 addresses. Raises the error of the first address.
     """
     family = socket.AF_UNSPEC if host else socket.AF_INET
     found = socket.getaddrinfo(
@@ -112,7 +112,7 @@ class _Server(ThreadingMixIn, TCPServer):
         self.pieces = pieces
         self._lock = threading.Lock()
         self._open: dict[Any, float] = {}
-        """Connections, and until when each may be open."""
+        """Open connections, and the time at which each is closed."""
 
     def process_request(self, request: Any, client_address: Any) -> None:
         with self._lock:
@@ -125,7 +125,7 @@ class _Server(ThreadingMixIn, TCPServer):
             self.shutdown_request(request)
 
     def service_actions(self) -> None:
-        """End what has been open for too long; it is called twice a second."""
+        """Close connections that are open for too long; called twice a second."""
         now = time.monotonic()
         with self._lock:
             for request, until in self._open.items():
@@ -166,4 +166,4 @@ class _Scrape(BaseHTTPRequestHandler):
             self.wfile.write(piece)
 
     def log_message(self, *_: Any) -> None:
-        """Log nothing, because a scrape comes every few seconds."""
+        """Log nothing, because there is a request every few seconds."""

@@ -39,21 +39,21 @@ from odradek.monitoring.prometheus import (
 )
 
 QUESTIONS = 4
-"""Times that leaders are asked for records by time, in one look; the next look asks on."""
+"""Maximum number of lookups by time in one measurement; the next one continues."""
 MOST_ROWS = 50_000
-"""Partitions of groups that are told; the others, those with the least lag, are counted."""
+"""Maximum number of exported partitions of groups; those with the least lag are left out."""
 KINDS = {"group": str, "partition": TopicPartition, "broker": int}
-"""Kinds of items that may fail in a measurement."""
+"""Types of items that may fail in a measurement, by their labels."""
 OWN = "odradek_lag_"
 UNTIL_NEXT = 15.0
-"""Seconds between two looks, unless the user says."""
+"""Default interval of measurements in seconds."""
 
 
 class _Row(NamedTuple):
-    """A partition of a group.
+    """Partition of a group.
 
-    `offset` is None without a committed offset, `end` for share groups: brokers only report their
-    lag.
+    `offset` is None without a committed offset. `end` is None for share groups, for which brokers
+    only report the lag.
     """
 
     group: str
@@ -64,7 +64,7 @@ class _Row(NamedTuple):
 
 
 class LagExporter:
-    """Looks at groups, and tells the last look as Prometheus wants it."""
+    """Measures groups, and returns the last measurement in Prometheus's format."""
 
     def __init__(
         self,
@@ -81,15 +81,15 @@ class LagExporter:
         """Errors of the last measurement."""
         self._up = False
         self._counts = (0, 0)
-        """Looks, and those of them that failed."""
+        """Numbers of measurements, and of failed ones."""
         self._told = b""
-        """The last look that didn't fail, as text: once, however many read it slowly."""
+        """Text of the last successful measurement, which all readers share."""
         self._looked: float | None = None
         self._took = 0.0
 
     @property
     def looked(self) -> bool:
-        """Whether any look has succeeded."""
+        """Whether any measurement has succeeded."""
         return self._looked is not None
 
     def look(self, run: AdminRun) -> None:
@@ -115,7 +115,7 @@ class LagExporter:
     def _learn(
         self, run: AdminRun, rows: Iterable[_Row], now: float
     ) -> dict[TopicPartition, KafkaError]:
-        """Learn when what groups haven't read was written; what failed, by partition."""
+        """Look up when the groups' unread records were written; return errors by partition."""
         read: dict[TopicPartition, list[int]] = {}
         ends: dict[TopicPartition, int] = {}
         for row in rows:
@@ -143,7 +143,7 @@ class LagExporter:
         return failed
 
     def pieces(self, admin: Measured) -> list[bytes]:
-        """Return the text of a scrape: the measurement, its age, client metrics."""
+        """Return the metrics text: the last measurement, its age, client metrics."""
         looked, (looks, failed) = self._looked, self._counts
         own = [
             _single("up", "Whether the last measurement succeeded.", int(self._up)),
@@ -208,7 +208,7 @@ class LagExporter:
     def answer(self, *, told_to_end: bool = False) -> Result:
         """Return the last measurement, as `groups lag` shows it.
 
-        A service that is `told_to_end` hasn't failed, even if that measurement was incomplete.
+        With `told_to_end` (a stopped service), an incomplete measurement isn't an error.
         """
         looks = self._looks.items()
         document = {g: {"state": s.group.state, **rendering.read(s)} for g, s in looks}
@@ -244,10 +244,10 @@ def export(
 
 
 def _look(run: AdminRun, exporter: LagExporter, told: set[str], *, last: bool = False) -> set[str]:
-    """Measure once; log an error once for as long as it lasts.
+    """Measure once; print an error once while it persists.
 
-    An error that a cluster returns from the beginning ends the command, because it would go
-    unnoticed; so does the last measurement, if no earlier one succeeded.
+    An error other than a timeout ends the command before the first success, because it could go
+    unnoticed; so does any error of the last measurement if none has succeeded.
     """
     try:
         exporter.look(run)
@@ -256,7 +256,7 @@ def _look(run: AdminRun, exporter: LagExporter, told: set[str], *, last: bool = 
         if not exporter.looked and (last or not isinstance(error, KafkaTimeoutError)):
             raise
         errors = [error]
-    # Further lines contain the attempts and their ages, which differ each time.
+    # Only the first line: further lines contain attempts and ages, which always differ.
     wrong = {text.partition("\n")[0]: text for text in map(in_words, errors)}
     for text in sorted(wrong[first] for first in wrong.keys() - told):
         say(f"{run.tool}: {text}")

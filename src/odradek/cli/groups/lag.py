@@ -1,7 +1,7 @@
-"""Compute groups' lag: one row for each partition, from the responses.
+"""Compute groups' lag from responses: one row for each partition.
 
-In: committed offsets, members, the ends of logs. Out: rows, sums, and their rate of change. Must
-not: access a cluster, read a clock, or draw.
+In: committed offsets, members, log end offsets. Out: rows, sums, and their rate of change. Must
+not: access a cluster, read a clock, or produce output.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ Committed = Mapping[TopicPartition, OffsetAndMetadata]
 
 @dataclass(frozen=True, slots=True)
 class LagRow:
-    """A partition of a group.
+    """Partition of a group.
 
-    `committed` and `lag` are None without a committed offset, `end` and `lag` if the log's end is
-    unavailable: `error` says why. `member` is its consumer.
+    `committed` and `lag` are None without a committed offset; `end` and `lag` are None if the log
+    end is unavailable, for the reason in `error`. `member` reads the partition.
     """
 
     partition: TopicPartition
@@ -33,7 +33,7 @@ class LagRow:
 
     @property
     def lag(self) -> int | None:
-        """Records up to the end; Kafka's tool counts so, too."""
+        """Difference of log end and committed offset, as in Kafka's tool."""
         if self.committed is None or self.end is None:
             return None
         return self.end - self.committed
@@ -41,7 +41,7 @@ class LagRow:
 
 @dataclass(frozen=True, slots=True)
 class LagSum:
-    """A group's partitions together. `unknown`: how many have no lag."""
+    """Lag of all partitions of a group. `unknown`: number of partitions without a known lag."""
 
     lag: int
     partitions: int
@@ -50,7 +50,7 @@ class LagSum:
 
     @classmethod
     def of(cls, rows: Iterable[LagRow]) -> LagSum:
-        """Return the sum of rows."""
+        """Sum up rows."""
         every = list(rows)
         known = [row for row in every if row.lag is not None]
         most = max(known, key=lambda row: row.lag or 0, default=None)
@@ -58,7 +58,7 @@ class LagSum:
 
 
 def wanted_partitions(committed: Committed, group: GroupDescription | None) -> set[TopicPartition]:
-    """Return the partitions of a group: with a committed offset, or assigned to a member."""
+    """Return a group's partitions: those with a committed offset or assigned to a member."""
     members = group.members if group is not None else ()
     return {*committed, *(at for member in members for at in member.assignment)}
 
@@ -84,7 +84,7 @@ def lag_rows(
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Between two looks, in records a second: what the group read, and what was written."""
+    """Rates between two measurements, in records per second: read by the group, and written."""
 
     read: float
     written: float

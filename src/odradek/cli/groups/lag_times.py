@@ -1,10 +1,9 @@
-"""Compute groups' lag in seconds: when the first unread record of a group was written.
+"""Compute groups' lag in seconds, from the time when a group's first unread record was written.
 
-In: the ends of a log at each measurement, and brokers' answers to "which record was the first of
-this time or later?". Out: an estimate of a record's time, and the most useful time to ask for. No
-API returns an offset's time, and reading the record costs a batch of up to a MiB; so a record's
-time is interpolated between two known points of its log. Must not: access a cluster, or read a
-clock.
+In: the log end at each measurement, and results of offset lookups by time. Out: an estimate of a
+record's time, and the most useful time to look up next. No API returns an offset's time, and
+reading the record costs a batch of up to a MiB; so a record's time is interpolated between two
+known points of its log. Must not: access a cluster, or read a clock.
 """
 
 from __future__ import annotations
@@ -14,15 +13,15 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 MOST_POINTS = 120
-"""Points that are kept of one log; older ones are thinned out."""
+"""Maximum number of stored points of a log; older points are thinned out."""
 SHARE = 0.05
-"""Of a lag in seconds: two points that are no farther apart than this are near enough."""
+"""Fraction of a lag in seconds: points at this distance are close enough for an estimate."""
 START = 0.0
-"""The time that is asked for first: the answer is the log's oldest record, and its time."""
+"""Time of the first lookup, which returns the log's oldest record and its time."""
 
 
 class LogPoint(NamedTuple):
-    """At this time the log's end was at this offset: no later record had been written."""
+    """Log end offset at a time: no later record had been written."""
 
     offset: int
     time: float
@@ -30,26 +29,26 @@ class LogPoint(NamedTuple):
 
 
 class LogTimes:
-    """When the records of one partition were written, as far as is known.
+    """Known points of time at which records of one partition were written.
 
-    `grain`: two points that are as many seconds apart are near enough for any lag.
+    `grain`: points at this distance in seconds are close enough for any lag.
     """
 
     def __init__(self, grain: float) -> None:
         self._grain = grain
         self._points: list[LogPoint] = []
-        """Rising, in offsets and times. Where the end stood still, its first and last time."""
+        """Points with ascending offsets and times; for an unchanged log end, its first and last."""
         self._whole = False
-        """The log's oldest record was asked for."""
+        """Whether the log's oldest record was looked up."""
         self._asked = 0
 
     def seen(self, end: int, now: float) -> None:
-        """Just now the log's end is at this offset."""
+        """Add the current log end."""
         points = self._points
-        if points and points[-1].offset > end:  # cut, or made again
+        if points and points[-1].offset > end:  # truncated or recreated
             points.clear()
             self._whole = False
-        while points and points[-1].time > now:  # our clock was set back
+        while points and points[-1].time > now:  # this machine's clock was set back
             points.pop()
         if len(points) > 1 and points[-2].offset == end:
             points.pop()
@@ -58,10 +57,10 @@ class LogTimes:
             del points[1 : MOST_POINTS // 2 : 2]
 
     def answered(self, time: float, offset: int | None, written: float | None) -> None:
-        """Note a broker's answer: the first record of this time or later, and its time.
+        """Add the result of a lookup: the first record at or after a time, and its time.
 
-        None if there is no such record. Contradictions to known points are ignored: producers write
-        the times of their own clocks.
+        `offset` is None if there is no such record. Results that contradict known points are
+        ignored, because producers use their own clocks.
         """
         self._asked += 1
         self._whole = self._whole or time == START
@@ -85,28 +84,28 @@ class LogTimes:
         points.insert(at, point)
 
     def keep(self, lowest: int) -> None:
-        """Forget points that aren't needed by readers at or after this offset."""
+        """Drop points that aren't needed for offsets from this one on."""
         unneeded = max(self._after(lowest) - 1, 0)
         del self._points[:unneeded]
         self._whole = self._whole and not unneeded
 
     def written(self, offset: int) -> float | None:
-        """Return when the record was written, in seconds since the epoch.
+        """Return the estimated time at which a record was written, in seconds since the epoch.
 
-        None if that isn't known: the log ends before it, or no older point is known.
+        None if it is unknown: the log ends before the record, or no older point is known.
         """
         around = self._around(offset)
         return None if around is None else _between(*around)
 
     def question(self, offsets: Iterable[int], now: float) -> float | None:
-        """Return the next time to ask for, in seconds since the epoch.
+        """Return the next time to look up for these offsets, in seconds since the epoch.
 
-        It is for readers at these offsets; None if the known points are close enough for all.
+        None if the known points are close enough for all of them.
         """
         widest, chosen = 0.0, None
         for offset in offsets:
             if not self._points or offset >= self._points[-1].offset:
-                continue  # nothing is left to read
+                continue  # everything is read
             around = self._around(offset)
             if around is None:
                 if not self._whole:
@@ -121,17 +120,17 @@ class LogTimes:
             return None
         around, near = chosen
         _, low, high = around
-        # By turns: just before the record and just after it, if the log grew evenly, and the
-        # middle, which always halves.
+        # Alternate between times just before and just after the estimate and the middle, which
+        # always halves the interval.
         asides = {1: -0.4 * near, 2: 0.4 * near}
         if (turn := self._asked % 3) not in asides:
             return (low.time + high.time) / 2
         return min(max(_between(*around) + asides[turn], low.time), high.time)
 
     def _around(self, offset: int) -> tuple[int, LogPoint, LogPoint] | None:
-        """Return the record's offset, the last point before it was written, and the first after it.
+        """Return the record's offset, and the points just before and after it was written.
 
-        The oldest record represents those that retention deleted.
+        A record that retention has deleted is replaced by the oldest one.
         """
         if self._whole and self._points:
             offset = max(offset, self._points[0].offset)
@@ -141,11 +140,11 @@ class LogTimes:
         return offset, self._points[at - 1], self._points[at]
 
     def _after(self, offset: int) -> int:
-        """Return the number of points that aren't after the record."""
+        """Return the number of points up to the record's offset."""
         return bisect_right(self._points, offset, key=lambda point: point.offset)
 
 
 def _between(offset: int, low: LogPoint, high: LogPoint) -> float:
-    """When the record was written, if the log grew evenly between two points."""
+    """Interpolate the time at which a record was written between two points."""
     share = (offset - low.offset + 0.5) / (high.offset - low.offset)
     return low.time + share * (high.time - low.time)

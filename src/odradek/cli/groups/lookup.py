@@ -1,7 +1,7 @@
-"""Look groups up in a cluster: kinds, members, committed offsets, lag.
+"""Look up groups in a cluster: kinds, members, committed offsets, lag.
 
-In: a run of a command, names of groups. Out: a `GroupSnapshot` of each, and errors of the others.
-Ends of logs are looked up once for all groups together. Must not: draw.
+In: a run of a command, group ids. Out: a `GroupSnapshot` for each group, or an error. Log ends are
+looked up once for all groups together. Must not: produce output.
 """
 
 from __future__ import annotations
@@ -31,15 +31,16 @@ from odradek.common.types import TopicPartition
 Failed = dict[str, KafkaError]
 """Errors by group."""
 LookFailed = dict[str | TopicPartition | int, KafkaError]
-"""Errors by group, by partition whose end is unavailable, and by broker that listed no groups."""
+"""Errors by group, by partition without an available log end, and by broker without a list."""
 Committed = dict[TopicPartition, OffsetAndMetadata]
 
 
 @dataclass(frozen=True, slots=True)
 class GroupSnapshot:
-    """A group at one time. `rows` are of what consumers read, `shared` of what a share group does.
+    """State of a group at one time.
 
-    `lag` and `rows` are empty for share groups, `shared` for all others.
+    `rows` are the partitions of a consumer group, `shared` those of a share group; the other one is
+    empty.
     """
 
     group: GroupDescription
@@ -58,10 +59,10 @@ def list_groups(
 
 
 def all_consumer_groups(run: AdminRun) -> tuple[list[str], dict[int, KafkaError]]:
-    """Return the ids of all consumer groups, without those of Connect's workers, and errors.
+    """Return the ids of all consumer groups, except those of Connect's workers, and errors.
 
-    A group whose offsets an admin client has set has no protocol yet. Brokers that don't answer get
-    half of the time; the other half is for requests about the groups.
+    A group whose offsets an admin client has set has no protocol yet. The timeout of this call is
+    half of the time left; the other half is for requests about the groups.
     """
     groups, silent = list_groups(run, run.left() / 2, protocol_types=["", CONSUMER_PROTOCOL])
     return [g.group_id for g in groups if g.type not in (SHARE, STREAMS)], silent
@@ -69,13 +70,13 @@ def all_consumer_groups(run: AdminRun) -> tuple[list[str], dict[int, KafkaError]
 
 @dataclass(frozen=True, slots=True)
 class GroupSelection:
-    """Groups by name, or all of consumers whose whole id fits."""
+    """Named groups, or all consumer groups whose whole id matches a pattern."""
 
     named: Sequence[str] = ()
     include: re.Pattern[str] | None = None
 
     def look(self, run: AdminRun) -> tuple[dict[str, GroupSnapshot], LookFailed]:
-        """Look up the current groups, with errors, also of brokers that listed no groups."""
+        """Look up the groups; return snapshots and errors, including those of silent brokers."""
         if self.named:
             return look(run, self.named)
         ids, silent = all_consumer_groups(run)
@@ -88,8 +89,8 @@ class GroupSelection:
 def describe(run: AdminRun, groups: Iterable[str]) -> tuple[dict[str, GroupDescription], Failed]:
     """Return groups of any kind with their members, in the given order.
 
-    Only their coordinators are asked, for each kind in turn: a list of all groups would include
-    their kinds, but needs every broker, and one that is silent would hide all groups.
+    Each kind is requested in turn from the groups' coordinators. A list of all groups would contain
+    the kinds, but it needs every broker, and a silent broker would block it.
     """
     wanted, admin = list(dict.fromkeys(groups)), run.admin
     if not wanted:
@@ -101,7 +102,7 @@ def describe(run: AdminRun, groups: Iterable[str]) -> tuple[dict[str, GroupDescr
             break
         more, errors = run.each(partial(call, absent, run.left()))
         found.update(more)
-        # Brokers that don't know the kind have no such group either.
+        # Brokers that don't support a kind have no such groups.
         none = GroupIdNotFoundError | UnsupportedVersionError
         failed.update({g: e for g, e in errors.items() if not isinstance(e, none)})
         failed = {g: e for g, e in failed.items() if g not in more}
@@ -112,13 +113,13 @@ def describe(run: AdminRun, groups: Iterable[str]) -> tuple[dict[str, GroupDescr
 
 
 def _no_topics(run: AdminRun, absent: list[str]) -> Failed:
-    """Return errors for ids that are topics.
+    """Return errors with a hint for ids that are names of topics.
 
-    Kafka's tool has --topic beside --group, so its users may write a topic after the group.
+    Users of Kafka's tool, which has --group and --topic, may type a topic after the group.
     """
     try:
         topics = set(run.admin.list_topics(run.left()))
-    except KafkaError:  # the groups' own errors are what was asked for
+    except KafkaError:  # keep the groups' own errors
         return {}
     text = (
         "group {0} doesn't exist; {0} is a topic, but this command takes group ids and shows all "
@@ -128,9 +129,9 @@ def _no_topics(run: AdminRun, absent: list[str]) -> Failed:
 
 
 def look(run: AdminRun, groups: Iterable[str]) -> tuple[dict[str, GroupSnapshot], LookFailed]:
-    """Return groups with their committed offsets and lag.
+    """Return groups with their committed offsets and lag, and errors.
 
-    A group with some unavailable ends of logs is included, and these are errors.
+    Groups with unavailable log ends are included; the errors are by partition.
     """
     described, absent = describe(run, groups)
     shares = [g for g, d in described.items() if d.type == SHARE]
@@ -159,7 +160,7 @@ def look(run: AdminRun, groups: Iterable[str]) -> tuple[dict[str, GroupSnapshot]
 def ends_of(
     run: AdminRun, partitions: Iterable[TopicPartition]
 ) -> tuple[dict[TopicPartition, int | None], dict[TopicPartition, KafkaError]]:
-    """Return the ends of logs, and the errors of unavailable ones."""
+    """Return log end offsets, and errors of unavailable ones."""
     found, errors = offsets_at(run, dict.fromkeys(sorted(partitions), "LATEST"))
     return {at: listing.offset for at, listing in found.items()}, errors
 
@@ -167,7 +168,7 @@ def ends_of(
 def offsets_at(
     run: AdminRun, specs: Mapping[TopicPartition, str | int]
 ) -> tuple[dict[TopicPartition, OffsetListing], dict[TopicPartition, KafkaError]]:
-    """Return offsets by a word or by milliseconds since the epoch, and errors."""
+    """Look up offsets by keyword or by milliseconds since the epoch; return them and errors."""
     if not specs:
         return {}, {}
     return run.each(lambda: run.admin.list_offsets(specs, run.left()))
@@ -184,5 +185,5 @@ def _shared(
 ) -> tuple[dict[str, dict[TopicPartition, ShareGroupOffset]], Failed]:
     if not groups:
         return {}, {}
-    # A partition that is refused for now takes all the time: half is left for ends of logs.
+    # A temporarily unavailable partition uses up the timeout; half is left for log ends.
     return run.each(lambda: run.admin.list_share_group_offsets(groups, run.left() / 2))

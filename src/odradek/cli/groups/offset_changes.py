@@ -1,8 +1,7 @@
-"""Run `odradek groups reset-offsets` and `delete-offsets`: change where groups continue.
+"""Run `odradek groups reset-offsets` and `delete-offsets`: change committed offsets.
 
 In: groups, partitions, a mode. Out: new offsets, committed for groups without members; or the plan,
-as a table, or as lines that Kafka's tool reads. Must not: commit anything of a plan that has an
-error.
+as a table or in the file format of Kafka's tool. Must not: commit any part of a plan with an error.
 """
 
 from __future__ import annotations
@@ -156,7 +155,7 @@ def reset_offsets(
 
 
 def _done(made: Plan, group: str, failed: Container[str]) -> Plan:
-    """Return the executed part of a plan; only `failed` contains the rest."""
+    """Return the part of a plan without the partitions in `failed`."""
     offsets = {at: n for at, n in made.offsets.items() if f"{group} {at}" not in failed}
     return replace(made, offsets=offsets)
 
@@ -164,7 +163,7 @@ def _done(made: Plan, group: str, failed: Container[str]) -> Plan:
 def _commit(
     run: AdminRun, offsets: Mapping[str, Offsets], kinds: Mapping[str, str]
 ) -> dict[Any, KafkaError]:
-    """Commit new offsets; return errors. A failed group doesn't stop the others."""
+    """Commit new offsets; return errors. An error of one group doesn't affect the others."""
     failed: dict[Any, KafkaError] = {}
     for group, new in offsets.items():
         if not new:
@@ -180,7 +179,7 @@ def _commit(
 
 
 def _check_scope(mode: Mode, topics: list[str] | None, *, all_topics: bool) -> None:
-    parse_scope(topics or ())  # before a cluster is asked
+    parse_scope(topics or ())  # check before connecting
     if mode.flag == "from-file":
         if topics or all_topics:
             refuse("--from-file already names the partitions: leave out --topic and --all-topics")
@@ -204,7 +203,7 @@ def _file(path: Path | None, groups: list[str]) -> dict[str, dict[TopicPartition
 
 
 def _in_use(run: AdminRun, groups: Iterable[str]) -> tuple[dict[str, str], dict[str, KafkaError]]:
-    """Return groups' types, and the errors of groups with members or without an answer."""
+    """Return groups' types, and errors for groups that have members or can't be described."""
     found, failed = describe(run, groups)
     for group, d in found.items():
         if d.members:
@@ -213,7 +212,7 @@ def _in_use(run: AdminRun, groups: Iterable[str]) -> tuple[dict[str, str], dict[
                 "offsets can only be set while no member is running"
             )
             failed[group] = NonEmptyGroupError(text)
-    # A group that doesn't exist is created by its first offsets, as by Kafka's tool.
+    # The commit creates a group that doesn't exist, as in Kafka's tool.
     bad = {g: e for g, e in failed.items() if not isinstance(e, GroupIdNotFoundError)}
     return {group: d.type for group, d in found.items()}, bad
 
@@ -250,7 +249,7 @@ def _plan(
 def _committed(
     run: AdminRun, group: str, partitions: list[TopicPartition] | None, *, shares: bool
 ) -> dict[TopicPartition, int]:
-    """Return a group's committed offsets, or where a share group begins."""
+    """Return a group's committed offsets, or the start offsets of a share group."""
     wanted = {group: partitions}
     if shares:
         begins = run.admin.list_share_group_offsets(wanted, run.left())[group]
@@ -277,7 +276,7 @@ def _document(made: Plan) -> dict[str, Any]:
     return {"offsets": offsets, "warnings": made.warnings}
 
 
-# Taking offsets away
+# Deleting offsets
 
 
 def delete_offsets(
@@ -326,7 +325,7 @@ def delete_offsets(
 def _delete(
     run: AdminRun, group: str, partitions: list[TopicPartition], *, shares: bool
 ) -> tuple[list[TopicPartition], dict[Any, KafkaError]]:
-    """Delete offsets: those that are gone, and errors by partition or, of a share group, topic."""
+    """Delete offsets; return the partitions, and errors by partition or share group's topic."""
     if not shares:
         done, bad = run.each(
             lambda: run.admin.delete_group_offsets(group, partitions, run.left()), partitions

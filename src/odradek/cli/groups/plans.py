@@ -1,8 +1,8 @@
-"""Plan where a group continues: the modes of Kafka's `--reset-offsets`, as pure functions.
+"""Plan new offsets of a group: the modes of Kafka's `--reset-offsets`, as pure functions.
 
-In: a mode, partitions, committed offsets, offsets that were looked up. Out: a `Plan`: an offset for
-each partition, warnings, and errors if there is none. An offset outside of the log is set to the
-log's nearer end with a warning, as Kafka's tool does. Must not: access a cluster.
+In: a mode, partitions, committed offsets, offsets that were looked up. Out: a `Plan`: new offsets,
+warnings, and errors of partitions without an offset. An offset outside of the log is replaced by
+the nearer end of the log with a warning, as in Kafka's tool. Must not: access a cluster.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from odradek.common.types import TopicPartition
 
 EARLIEST, LATEST = "EARLIEST", "LATEST"
 Found = Mapping[OffsetSpec, Mapping[TopicPartition, int | None]]
-"""Offsets by what was asked for and partition; None where there is no such record."""
+"""Offsets by lookup (keyword or time) and partition; None if there is no such record."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """A mode of choosing where a group continues.
+    """Mode of choosing new offsets.
 
-    `flag` is its flag's name without dashes, `number` an offset (to-offset), a number of records
-    (shift-by) or milliseconds since the epoch.
+    `flag` is the name of its flag without dashes; `number` is an offset (to-offset), a number of
+    records (shift-by) or milliseconds since the epoch.
     """
 
     flag: str
@@ -49,7 +49,7 @@ class Mode:
 
 @dataclass(slots=True)
 class Plan:
-    """New offsets of one group. With errors nothing of it may be done."""
+    """New offsets of one group; must not be executed if it has errors."""
 
     offsets: dict[TopicPartition, int] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
@@ -112,7 +112,7 @@ def plan(
 
 
 def _there(found: Found, spec: OffsetSpec, at: TopicPartition) -> int:
-    """Return an end of a log, which every log has."""
+    """Return an offset of a lookup that always has a result: the beginning or end of a log."""
     return found[spec][at] or 0
 
 
@@ -137,9 +137,9 @@ def _within(made: Plan, offset: int, at: TopicPartition, found: Found) -> None:
 
 
 def written(plans: Mapping[str, Mapping[TopicPartition, int]]) -> str:
-    """Return lines of comma-separated values: topic, partition, offset.
+    """Return CSV lines of topic, partition and offset, as Kafka's `--from-file` reads them.
 
-    With several groups, the group comes first. Kafka's `--from-file` reads them.
+    With several groups, the first column is the group.
     """
     several = len(plans) != 1
     return "".join(
@@ -150,12 +150,12 @@ def written(plans: Mapping[str, Mapping[TopicPartition, int]]) -> str:
 
 
 def _quoted(text: str) -> str:
-    # A group's name may be anything; a topic's has letters, digits, dots, dashes and underscores.
+    # Group ids may contain any character; topic names need no quotes.
     return f'"{text.replace(chr(34), 2 * chr(34))}"' if set(text) & set(',"\r\n ') else text
 
 
 def read(text: str, groups: Collection[str], name: str) -> dict[str, dict[TopicPartition, int]]:
-    """Return new offsets of these groups from such lines; raise a usage error for others."""
+    """Parse such CSV lines for these groups; raise a usage error for invalid lines."""
     import csv
     import io
 

@@ -1,6 +1,6 @@
-"""How groups are shown: tables for people, plain data for `--json`.
+"""Convert groups to output: tables for users, plain data for `--json`.
 
-In: looks at groups. Out: tables, dicts. Must not: ask a cluster.
+In: snapshots of groups. Out: tables, dicts. Must not: access a cluster.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from odradek.common.types import TopicPartition
 
 
 def headline(d: GroupDescription) -> str:
-    """Return a group in a sentence."""
+    """Describe a group in a sentence."""
     how = f", assignor {d.assignor}" if d.assignor else ""
     where = "" if d.coordinator is None else f", coordinator {d.coordinator}"
     members = counted(len(d.members), "member")
@@ -46,7 +46,7 @@ def described(seen: GroupSnapshot) -> ResultTable:
 
 
 def members(groups: Iterable[GroupDescription]) -> ResultTable:
-    """Who is in groups, and what each has to read."""
+    """Return a table of members with their assigned partitions."""
     heads = (
         *("GROUP", "CONSUMER-ID", "INSTANCE-ID", "HOST", "CLIENT-ID", "EPOCH", "#PARTITIONS"),
         *("ASSIGNMENT", "TARGET-ASSIGNMENT"),
@@ -70,7 +70,7 @@ def _assigned(m: GroupMember) -> str:
 
 
 def partitions_by_topic(partitions: Iterable[TopicPartition]) -> str:
-    """Partitions as Kafka's tool writes them: `flights:0,1;weather:2`."""
+    """Format partitions as Kafka's tool does: `flights:0,1;weather:2`."""
     found: dict[str, list[int]] = {}
     for at in sorted(partitions):
         found.setdefault(at.topic, []).append(at.partition)
@@ -95,7 +95,7 @@ def lags(looks: Iterable[GroupSnapshot]) -> ResultTable:
 
 
 def sums(looks: Iterable[GroupSnapshot], empty: str = "") -> ResultTable:
-    """Return a row for each group."""
+    """Return a table with the total lag of each group."""
     heads = ("GROUP", "STATE", "MEMBERS", "PARTITIONS", "LAG-UNKNOWN", "TOTAL-LAG", "MOST-BEHIND")
     return ResultTable(heads, [_sum(seen) for seen in looks], empty)
 
@@ -128,7 +128,7 @@ def _why(offset: ShareGroupOffset) -> str | None:
 
 
 def facts(d: GroupDescription) -> dict[str, Any]:
-    """Return a group without its offsets."""
+    """Return a group as plain data, without its offsets."""
     return {
         "type": d.type,
         "state": d.state,
@@ -141,10 +141,10 @@ def facts(d: GroupDescription) -> dict[str, Any]:
 
 
 def read(seen: GroupSnapshot) -> dict[str, Any]:
-    """Return a group's offsets and lag.
+    """Return a group's offsets and lag as plain data.
 
-    `lag` is the sum over partitions with a known lag, and None without any, which differs from 0.
-    `lag_unknown` is the number of the other partitions.
+    `lag` is the sum of the known lags, or None if none is known. `lag_unknown` is the number of
+    partitions without a known lag.
     """
     partitions: list[dict[str, Any]] = []
     for at, o in sorted(seen.shared.items()):

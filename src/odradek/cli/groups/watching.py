@@ -2,7 +2,7 @@
 
 In: a run of a command, groups, seconds between measurements. Out: a table that is redrawn on a
 terminal, else a line for each group and measurement. Must not: end while the cluster is
-unavailable: that is shown, and the next measurement retries.
+unavailable; the error is shown, and the next measurement retries.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from odradek.cli.groups.lookup import GroupSelection, GroupSnapshot, LookFailed
 from odradek.common.errors import KafkaTimeoutError
 
 ROOM = 6
-"""Lines of a terminal that partitions leave to the rest of the picture."""
+"""Number of the terminal's lines that aren't used for partitions."""
 UNTIL_NEXT = 5.0
-"""Seconds between two looks, unless the user says."""
+"""Default interval of measurements in seconds."""
 TROUBLES = 3
-"""Number of errors that are drawn, each once; a partition's own is in the last measurement."""
+"""Maximum number of different errors in the picture."""
 
 
 class LagWatch:
-    """Looks at groups, and what changed between two."""
+    """Measurements of groups, and the rates between the last two."""
 
     def __init__(self, groups: GroupSelection) -> None:
         self.groups = groups
@@ -138,7 +138,7 @@ def _drawn(console: Console) -> Live:
 
 
 def left(lag: int, at: Pace) -> str | None:
-    """How long it takes until nothing is left, at this pace; None where that never comes."""
+    """Return the time until the lag is 0 at this rate; None if that never happens."""
     gain = at.read - at.written
     if lag == 0:
         return "nothing"

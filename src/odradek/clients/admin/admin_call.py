@@ -34,7 +34,7 @@ U = TypeVar("U")
 
 
 class AdminCall(NamedTuple, Generic[T]):
-    """One call: `what` follows "timed out waiting for"; `flow` takes engine and deadline."""
+    """One call. Errors contain "timed out waiting for `what`"; `flow` takes engine and deadline."""
 
     what: str
     flow: Callable[[AdminEngine, float], Flow[T]]
@@ -71,14 +71,14 @@ def by_leaders(
     """Send requests to the leaders of partitions; retry at new leaders.
 
     Partitions with different values of `apart` have separate requests: if a leader doesn't support
-    one of them, the others succeed.
+    one of these requests, the others succeed.
     """
     wanted: dict[object, list[TopicPartition]] = {}
     for partition in partitions:
         wanted.setdefault(apart(partition), []).append(partition)
 
     def flow(engine: AdminEngine, deadline: float) -> Flow[dict[TopicPartition, V]]:
-        with first_use():  # imported here: an Admin starts without it
+        with first_use():  # not needed to create an Admin
             from odradek.clients.descriptions import leaders
 
         brokers = engine.brokers

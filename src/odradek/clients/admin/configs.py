@@ -189,8 +189,8 @@ def resources(types: Sequence[str] | None) -> AdminCall[list[ConfigResource]]:
     """
     given = [] if types is None else keys("types", types, "types of resources")
     wanted = {choice("types", t, RESOURCE_TYPES) for t in given} or set(RESOURCE_TYPES)
-    # Version 0 has no types: it only lists client metrics. Without types, newer brokers list all
-    # resources; an old one would return a list that looks complete, but isn't.
+    # Version 0 has no types, and only lists client metrics. So the types are always sent, unless
+    # only client metrics are wanted: a broker with version 0 then raises an error.
     metrics_alone = wanted == {METRICS}
     numbers = [] if metrics_alone else sorted(RESOURCE_TYPES[t] for t in wanted)
     question: ApiCall[None, r.ListConfigResourcesResponse, list[ConfigResource]] = ApiCall(
@@ -229,7 +229,7 @@ def _resource(at: ConfigResource) -> ConfigResource:
     choice("the type of a ConfigResource", at.type, RESOURCE_TYPES)
     text("the name of a ConfigResource", at.name)
     if at.type in _ON_BROKERS and at.name:
-        # The length is checked first: Python raises for thousands of digits.
+        # Check the length first, because `int` raises for thousands of digits.
         plain = at.name.isdecimal() and len(at.name) <= 10
         if not plain or int(at.name) > INT32_MAX:
             raise ConfigurationError(
@@ -261,7 +261,7 @@ _ON_BROKERS = ("BROKER", "BROKER_LOGGER")
 def _by_whom(
     question: ApiCall[ConfigResource, Any, Any], wanted: Iterable[ConfigResource]
 ) -> AdminCall[Any]:
-    """Return the brokers to ask: only a broker itself knows its own settings."""
+    """Return a call that asks each broker for its own settings, and any broker for the rest."""
     own: dict[int, list[ConfigResource]] = {}
     others = []
     for at in wanted:

@@ -79,7 +79,7 @@ class KnownCoordinators:
         self._ids.pop((kind, key), None)
 
     def _one_cluster(self) -> None:
-        """Empty the cache if the cluster changed, as broker ids may be the same there."""
+        """Empty the cache if the cluster changed, because other brokers may have the same ids."""
         if self._cluster != (now := self._metadata.cluster_id):
             self._ids.clear()
             self._cluster = now
@@ -113,7 +113,7 @@ class KnownCoordinators:
 
         def those(keys: list[str], *, find: bool) -> Flow[dict[str, ItemResults[K, V]]]:
             yield START
-            if find and len(keys) > 1:  # keys that aren't found here are looked up one by one
+            if find and len(keys) > 1:  # `one` looks up keys that this doesn't find
                 yield from self._find(kind, keys, FindCall(self._brokers, kind, deadline))
             found = yield from gather(self._engine, [one(key, items[key]) for key in keys])
             return dict(zip(keys, found, strict=True))
@@ -157,7 +157,7 @@ class KnownCoordinators:
             leaders,
             lambda key: self.forget(kind, key),
         )
-        # A broker that was silent for a while was removed from the cache.
+        # A coordinator isn't cached if its broker was silent for a while.
         for key, broker in outcome.led.items():
             self.found(kind, key, broker)
         return outcome
@@ -165,10 +165,7 @@ class KnownCoordinators:
     def _find(
         self, kind: CoordinatorKind, keys: Collection[str], finder: FindCall
     ) -> Flow[ItemResults[str, int]]:
-        """Return the coordinators of keys that are known now.
-
-        If some are known, only those are returned, without waiting for the others.
-        """
+        """Return the cached coordinators of keys; if none is cached, look up all."""
         yield START
         found: ItemResults[str, int] = ItemResults()
         for key in keys:

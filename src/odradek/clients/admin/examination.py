@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 NEEDED = (MetadataRequest, ProduceRequest, FetchRequest, ListOffsetsRequest)
-"""Requests that any use of a cluster begins with."""
+"""Requests that every client needs."""
 RETURN_BEFORE_S = 0.2
 """Seconds before the caller's deadline at which the results so far are returned."""
 LEADERS_TIME = 3.0
@@ -134,7 +134,7 @@ def examine(
         for other in others:
             while not other.done:
                 yield Wait((other,))
-    finally:  # also if the caller gave up
+    finally:  # if the caller has stopped waiting, cancel the rest
         for each in (reached, *others):
             engine.cancel(each, KafkaTimeoutError("the caller no longer waits"))
     standing: GroupStanding | None = None
@@ -189,7 +189,7 @@ def _group(
     since = {p: at.offset for p, at in committed.items()}
     there: list[TopicPartition] = []
     for name in topics:
-        with suppress(KafkaError):  # a missing topic is reported elsewhere
+        with suppress(KafkaError):  # `reach` reports a missing topic
             found = yield from describe_topics(engine.brokers, [name], deadline)
             there += [TopicPartition(name, p.partition) for p in found[name].partitions]
     begins = yield from _offsets(engine, dict.fromkeys([*since, *there], BEGINNING), deadline)
@@ -225,7 +225,7 @@ def _offsets(
 
 
 def _check_right(coordinator: Coordinator, deadline: float) -> Flow[None]:
-    """Check the permission to join: only with it, the heartbeat's error is UNKNOWN_MEMBER."""
+    """Raise if the heartbeat of an unknown member shows that the permission to join is missing."""
     group = coordinator.key
     body = HeartbeatRequest(group_id=group, generation_id=-1, member_id=UNKNOWN_MEMBER_ID)
 

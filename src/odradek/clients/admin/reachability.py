@@ -170,7 +170,7 @@ def describe_reachability(
             engine.cancel_now(looked, KafkaTimeoutError("no broker answers"))
         while not looked.done:
             yield Wait((looked,))
-    finally:  # also if the caller gave up
+    finally:  # if the caller has stopped waiting, cancel the rest
         everything: list[Completion[Any]] = [*asked.values(), looked]
         for each in everything:
             engine.cancel(each, KafkaTimeoutError("the caller no longer waits"))

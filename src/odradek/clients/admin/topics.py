@@ -110,7 +110,7 @@ def _await_leaders(
         why = KafkaError(f"{number(left, 'partition')} without a leader")
         try:
             yield from call.retry(None, why, engine.now)
-        except KafkaError as late:  # at the deadline: an error of this topic, not of the others
+        except KafkaError as late:  # timed out: only topics without leaders fail
             waiting = [name for name, topic in found.results.items() if topic.leaderless]
             for name in waiting:
                 del found.results[name]
@@ -119,10 +119,10 @@ def _await_leaders(
 
 
 class DeleteTopicsRequest(d.DeleteTopicsRequest):
-    """DeleteTopics with both lists of topics, of which each version has one."""
+    """DeleteTopics with topics in both forms: by name for old versions, by name or id for new."""
 
     def write(self, out: Output, version: int) -> None:
-        """Write the request; versions with names only have no `topics`, unless there are ids."""
+        """Write only names in versions without ids; raise an error if a topic is given by id."""
         if version < WITH_IDS and len(self.topic_names) == len(self.topics):
             d.DeleteTopicsRequest([], self.topic_names, self.timeout_ms).write(out, version)
         else:

@@ -450,7 +450,7 @@ def _known(
     errors = {
         key: error
         for key, error in asked.errors.items()
-        if not isinstance(error, TransactionalIdNotFoundError)  # the id has expired meanwhile
+        if not isinstance(error, TransactionalIdNotFoundError)  # the transactional id has expired
     }
     settled = ItemResults(asked.results, errors).settled()
     return {(t.producer_id, at) for t in settled.values() for at in t.partitions}

@@ -49,7 +49,7 @@ LEAST_ITERATIONS, MOST_ITERATIONS = 4096, 16384
 SALT_BYTES = 20
 EXACTLY, THE_DEFAULT, SPECIFIED = 0, 1, 2
 BY_DEFAULT = -1
-"""The broker's default lifetime of a token; as an expiry it means at once."""
+"""As a token's lifetime, the broker's default; as an expiry, at once."""
 
 
 # Passwords
@@ -485,7 +485,7 @@ def _token(
         t.token_id,
         bytes(t.hmac),
         owner,
-        owner if requester == ":" else requester,  # from brokers before 3.3
+        owner if requester == ":" else requester,  # brokers before 3.3 don't send the requester
         tuple(renewers),
         issued,
         expires,

@@ -47,17 +47,17 @@ T = TypeVar("T")
 
 CLOSE_TIMEOUT = 5.0
 GRACE = 0.02
-"""Seconds after the deadline in which a flow may still raise its own, better error."""
+"""Seconds after the deadline in which a flow may still raise a more specific error."""
 LAST_PUSH_TIMEOUT = 0.5
 """Maximum number of seconds for the last push of metrics at `close`."""
 TAKES_METRICS = 71
-"""Key of GetTelemetrySubscriptions, which brokers with a receiver of metrics support."""
+"""API key of GetTelemetrySubscriptions; brokers that support it accept client metrics."""
 EVENTS_TIMEOUT = 1.0
-"""Maximum number of seconds for the last events at `close`."""
+"""Maximum number of seconds in which `close` publishes the last events."""
 
 
 class UnclosedWatch(Protocol):
-    """Watches a client that may never be closed, and knows nothing else of it."""
+    """Interface of the object that acts if a client is never closed."""
 
     engine: ClientEngine
 
@@ -66,20 +66,20 @@ class UnclosedWatch(Protocol):
 
 
 class CredentialsShown(Protocol):
-    """Another user of this client's credentials, such as the producer of its events."""
+    """Interface of another client with this client's credentials, such as its events' producer."""
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
-        """Use this name and password from now on."""
+        """Use this user name and password from now on."""
 
 
 class ClientCalls(Generic[E]):
     """Calls that all kinds of clients share."""
 
     least_to_close = 0.0
-    """Minimum number of seconds for closing the connections, even if no time is left."""
+    """Minimum number of seconds for closing connections, even after the timeout."""
 
     def __init__(self, kind: str, config: Config, host: Host, build: Callable[[Host], E]) -> None:
-        """Set `kind`, the client's class as users know it, and `build`, which creates an engine."""
+        """Set `kind`, the public class's name, and `build`, which creates an engine."""
         self.kind = kind
         self.config = config
         self.host = host
@@ -93,7 +93,7 @@ class ClientCalls(Generic[E]):
         self._listeners: list[Listener] = []
         self._push: MetricsPush | None = None
         self._instance_id = bytes(16)
-        """Id for metrics that a broker assigned to this client's former engine; 0 without one."""
+        """Client instance id of KIP-714, from this client's former engine; zeros without one."""
         self.engine.events.surfaces_by(host.surface)
         self._hear_of_connections(self.engine)
 
@@ -110,20 +110,20 @@ class ClientCalls(Generic[E]):
         self.engine.network.authenticates_by(mechanism)
 
     def listen(self, listener: Listener) -> None:
-        """Pass each event to this listener, too."""
+        """Pass each event to this listener from now on."""
         function("listener", listener)
         self._listeners.append(listener)
         self.engine.events.listen(listener)
 
     def traced_by(self, make: Callable[[ClientCalls[Any]], Traces]) -> Traces:
-        """Report this client's work to the object that `make` returns, for as long as it lives."""
+        """Trace this client with the object that `make` returns, until the client is freed."""
         self.check_untraced()
         traces = make(self)
         self.engine.traced_by(traces)
         return traces
 
     def check_untraced(self) -> None:
-        """Raise if this client can't be traced any more."""
+        """Raise if the client is closed or already traced."""
         self.check_open()
         if self.engine.traces is not None:
             raise IllegalStateError(f"this {self.kind} is already traced")
@@ -139,18 +139,18 @@ class ClientCalls(Generic[E]):
 
     @property
     def writes(self) -> ProducerEngine | None:
-        """Return the engine if it may hold records that must be sent."""
+        """The engine of a producer, which may have unsent records; None for other clients."""
         return None
 
     @property
     def close_timeout(self) -> float:
-        """Return the seconds for closing a client after an error, or at the program's end."""
+        """Seconds for closing the client after an error, or at the program's end."""
         return CLOSE_TIMEOUT
 
     # Metrics, also those that brokers request (KIP-714)
 
     work: WorkTotals | None = None
-    """Totals of a consumer's workers, once it has some."""
+    """Totals of a consumer's workers; None before it has workers."""
 
     def metrics(self) -> Metrics:
         """Take a snapshot of the client's metrics."""
@@ -164,7 +164,7 @@ class ClientCalls(Generic[E]):
             engine.events.listen(self._note_connection)
 
     def _note_connection(self, event: Event) -> None:
-        """Push metrics once a broker is connected that accepts them."""
+        """Start to push metrics when a broker is connected that accepts them."""
         if event.kind == "group" and self._push is not None:
             self._push.note_member()
         if event.kind != "ready":
@@ -187,12 +187,12 @@ class ClientCalls(Generic[E]):
             raise IllegalStateError(text)
         network = self.engine.network
         if self._push is None:
-            self.engine.metadata.request("the id of this client")  # so that there is a connection
+            self.engine.metadata.request("the id of this client")  # to open a connection
         while True:
             push, changed = self._push, [network.changed]
             if push is not None:
                 if any(push.instance_id):
-                    from uuid import UUID  # imported here: most clients start without it
+                    from uuid import UUID  # most clients don't need it
 
                     return UUID(bytes=push.instance_id)
                 if push.refused is not None:
@@ -241,9 +241,9 @@ class ClientCalls(Generic[E]):
         engine.track(completion, what, deadline, unreached_until)
         try:
             host.wake()
-            # A `Wait`, without a Python call.
+            # `tuple.__new__` is faster than Wait(…).
             now = yield tuple.__new__(Wait, ((completion,), deadline + GRACE))
-        # Ctrl-C, a fork, no descriptors: the flow's result isn't needed any more.
+        # For example Ctrl-C, a fork, no file descriptors: no caller needs the result.
         except BaseException:
             engine.cancel(completion, ClientClosedError(f"the call for {what} was interrupted"))
             raise
@@ -255,20 +255,20 @@ class ClientCalls(Generic[E]):
             try:
                 raise error
             finally:
-                # Otherwise the error refers to this frame, which refers to the error.
+                # Avoid a reference cycle between the error and this frame.
                 del error, completion
         ended = engine.ended
         if completion.error is not None:
             _name_user(completion.error, engine.network.user)
         if ended is not None and completion.error is ended:
-            raise ended.with_traceback(None)  # the same error is raised by every later call
+            raise ended.with_traceback(None)  # later calls raise the same object
         try:
             return completion.result()
         finally:
             del completion
 
     def check_open(self) -> None:
-        """Raise if the client is closed, before anything is done and any lock is taken."""
+        """Raise if the client is closed; replace an interrupted engine. Requires no lock."""
         if self.closed:
             raise ClientClosedError(f"this {self.kind} is closed")
         self.host.check()
@@ -276,12 +276,12 @@ class ClientCalls(Generic[E]):
             self._renew()
 
     def check_here(self) -> None:
-        """Raise in a forked child, even if the client is closed, unless it was before the fork."""
+        """Raise in a forked child, unless the client was closed before the fork."""
         if not self.closed:
             self.host.check()
 
     def check_free(self, what: str) -> None:
-        """Raise unless the client is open and no other call of it is running in this thread."""
+        """Raise if the client is closed or another call of it is running in this thread."""
         self.check_open()
         self.check_uninterrupted(what)
 
@@ -294,15 +294,15 @@ class ClientCalls(Generic[E]):
             )
 
     def _renew(self) -> None:
-        """Continue with a new engine after an exception from outside interrupted the old one.
+        """Replace the engine after an exception (a signal handler's, Ctrl-C) interrupted its step.
 
-        The old one is only read, and its flows are closed (R-HO-1). Settings of the user are kept:
-        listeners, an assignment, positions. If this method is interrupted, the next call starts it
-        again.
+        The new engine takes over the user's settings: listeners, an assignment, positions. The old
+        engine isn't changed before its flows are closed at the end (R-HO-1), so the next call can
+        repeat this method if it is interrupted.
         """
         old, new = self.engine, self._build(self.host)
         if old.ended is not None and not old.torn:
-            raise old.ended.with_traceback(None)  # not because of the interruption
+            raise old.ended.with_traceback(None)  # ended before the interruption
         new.events.surfaces_by(self.host.surface)
         new.network.authenticates_by(old.network.mechanism)
         new.network.dials.go_on()
@@ -355,12 +355,9 @@ class ClientCalls(Generic[E]):
                     yield from self.call(self._push.last, seconds, "the last push of metrics")
 
     def _shut_down(self, until: list[float]) -> CallerFlow[None]:
-        """Mark the client as closed before anything is called, and then end the host.
-
-        The host also ends if Ctrl-C comes before that.
-        """
+        """Mark the client as closed, and then end the host, even after a Ctrl-C in between."""
         first, self.closed = not self.closed, True
-        # Of this call: another thread may close the client as well.
+        # Local variables, because another thread may close the client, too.
         deadline, begun = until[0], False
 
         def end_host() -> object:
@@ -391,7 +388,7 @@ class ClientCalls(Generic[E]):
             self.host.check()
 
     def noting(self, error: BaseException, close: Callable[[float], object]) -> CallerFlow[None]:
-        """Close after an error, and pass that error on without a long wait."""
+        """Close after an error; if closing fails, add a note to that error."""
         try:
             yield Do(partial(close, self.close_timeout))
         except KafkaError as another:

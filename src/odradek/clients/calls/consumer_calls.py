@@ -65,18 +65,18 @@ logger = logging.getLogger("odradek.consumer")
 
 T = TypeVar("T")
 Take = Callable[[float], T]
-"""Takes buffered records at a time, and returns them in the caller's form."""
+"""Function of the current time that returns buffered records in the caller's format."""
 
 IDLE_AFTER_STEP_S = 0.001
-"""Seconds after a step without another one while records are buffered.
+"""Seconds for which no further step of the engine runs while records are buffered.
 
-They are returned in less time, and checking the sockets for each record would take as long. A
-caller that returns sooner gets buffered records before the next fetch is created.
+Checking the sockets for each record would take as long as returning it. A caller that returns
+within this time gets buffered records before the next fetch is created.
 """
 
 
 class Reader(Protocol):
-    """A caller that reads records; each host has its own kind."""
+    """Interface of the caller that reads records; each kind of host implements it."""
 
     woken: bool
     """Whether the current or the next call must return without records."""
@@ -101,11 +101,11 @@ class ConsumerCalls(GroupCalls):
         super().__init__(kind, config, host, build)
         self._arrow_rows = arrow_rows
         self._whole_rows: tuple[bool, str, Callable[[float], pa.RecordBatch | None]] | None = None
-        """Function that returns Arrow batches of all columns, for the last arguments."""
+        """Last function that returns Arrow batches of all columns, and its arguments."""
         self._reader = reader
         self._seconds_noted = False
         self._left_at = -math.inf
-        """When a caller left with the requested records."""
+        """Time when the last call returned to the caller."""
 
     def carry_over(self, old: ConsumerEngine, new: ConsumerEngine) -> None:
         """Copy the user's assignment, positions and pauses to a new engine."""
@@ -132,9 +132,9 @@ class ConsumerCalls(GroupCalls):
         """Return the next records, at most `most`; none after `timeout` seconds."""
         if timeout_ms is not None:
             timeout = deprecated_milliseconds(timeout_ms)
-        elif type(timeout) is int:  # milliseconds are usually written as an int
+        elif type(timeout) is int:  # perhaps meant as milliseconds
             self._note_seconds(timeout)
-        most: int = self.config["max.poll.records"]  # checked already
+        most: int = self.config["max.poll.records"]
         if max_records is not None:
             most = whole_number("max_records", max_records, 1)
         return self._read(timeout, lambda now: self.engine.delivery.records(most, now))
@@ -176,9 +176,9 @@ class ConsumerCalls(GroupCalls):
     def taken(self, take: Take[T], now: float, of: Selection) -> T | None:
         """Return the result of `take` for buffered records.
 
-        Another task may wait in `there` meanwhile. `of` names the partitions that the caller reads:
-        it has processed all earlier records of these. Returns None while a callback of the group
-        waits or runs, because that comes first, in the call that waits.
+        `of` names the partitions that the caller reads, whose earlier records it has processed.
+        Returns None while a callback of the group is pending or running, which a call that waits
+        has to run first: another task may wait in `there`.
         """
         self.check_open()
         engine, group = self.engine, self.engine.group
@@ -189,7 +189,7 @@ class ConsumerCalls(GroupCalls):
             waits = group.polling
             if group.entered(now, of):
                 self.host.wake()
-            if group.ownership.unannounced:  # of the caller, even while another task waits
+            if group.ownership.unannounced:  # `entered` skips this while another task waits
                 with engine.lock:
                     group.ownership.announce_all(group.identity())
         try:
@@ -226,10 +226,10 @@ class ConsumerCalls(GroupCalls):
     def _arrow(
         self, columns: Any, include_headers: Any, layout: Any
     ) -> Callable[[float], pa.RecordBatch | None]:
-        """Return a function for the next Arrow batch; read the arguments before any timeout."""
+        """Check the arguments; return a function for the next Arrow batch."""
         kept = self._whole_rows
         if kept and columns is None and include_headers is kept[0] and layout is kept[1]:
-            return kept[2]  # each poll_arrow() passes the same arguments
+            return kept[2]  # usual in a loop over poll_arrow()
         chosen = None if columns is None else names("columns", columns, "columns' names")
         with_headers = flag("include_headers", include_headers)
         kind: Layout = text("layout", layout)  # type: ignore[assignment]  # looked at below
@@ -262,12 +262,12 @@ class ConsumerCalls(GroupCalls):
         return flow if traces is None else traces.received(flow, self.engine.delivery.note_into)
 
     def _reading(self, seconds: float, take: Take[T], of: Selector | None) -> CallerFlow[T | None]:
-        """Wait for records; continue if a fetch has none (markers, aborted transactions)."""
+        """Wait for records; also after a fetch without any (only markers, aborted transactions)."""
         engine, host, reader = self.engine, self.host, self._reader
         delivery, group = engine.delivery, engine.group
         now = yield START
         deadline = now + seconds
-        if not host.on_its_own:  # a caller that returned at once will do so again
+        if not host.on_its_own:  # expect a fast caller to be fast again
             engine.fetcher.readers_first = now - self._left_at < IDLE_AFTER_STEP_S
         try:
             delivery.take_back()
@@ -280,7 +280,7 @@ class ConsumerCalls(GroupCalls):
                     host.wake()
                     due = True
                 if due:
-                    now = yield DUE  # the next fetch is sent while the caller processes these
+                    now = yield DUE  # send the next fetch before the caller processes these records
             while True:
                 if reader.woken:
                     reader.woken = False
@@ -298,9 +298,9 @@ class ConsumerCalls(GroupCalls):
                     except KafkaTimeoutError:
                         if self.engine.unavailable_until() <= (yield START):
                             raise
-                        came = False  # a host that is late delivers nothing
+                        came = False  # the host was late: a poll without records is no error
                     except (IllegalStateError, ClientClosedError):
-                        if self.closing:  # by another caller, which has left the group
+                        if self.closing:  # another caller closes the consumer
                             raise ClientClosedError(f"this {self.kind} is closed") from None
                         raise
                     now = yield START
@@ -310,13 +310,13 @@ class ConsumerCalls(GroupCalls):
                     if group is not None and group.calls:
                         continue
                 if group is not None and group.ownership.unannounced:
-                    group.announce_all()  # before the first record of a new assignment
+                    group.announce_all()  # must precede the first record of a new assignment
                 found = take(now)
                 if group is not None:
                     now = yield START
                 if found:
                     break
-                # No program processes markers and aborted transactions: they are finished.
+                # Only markers or aborted transactions: note them as processed.
                 if group is not None and group.entered(now, None if of is None else of()):
                     host.wake()
                 ready = delivery.ready(None if of is None else of())
@@ -325,7 +325,7 @@ class ConsumerCalls(GroupCalls):
             if isinstance(error, AuthorizationError):
                 error.of(engine.network.user)
             if group is not None:
-                left = isinstance(error, GeneratorExit)  # abandoned: the caller sends no time
+                left = isinstance(error, GeneratorExit)  # an abandoned flow can't ask for the time
                 group.left(max(now, engine.now) if left else (yield START))
             raise
         if group is not None:
@@ -378,15 +378,15 @@ class ConsumerCalls(GroupCalls):
         return self.call(lambda d: self.engine.position(chosen, d), timeout, what)
 
     def pause(self, partitions: Collection[TopicPartition], *, paused: bool) -> None:
-        """Pause or resume partitions; possible at any place."""
+        """Pause or resume partitions; callable anywhere, also in a callback or a signal handler."""
         self.check_open()
         announced = self.engine.subscription.announced
         self.hold([announced(partition) for partition in partitions], paused=paused)
 
     def hold(self, states: list[PartitionState], *, paused: bool) -> None:
-        """Pause or resume partitions for this client's own reasons, unknown to the caller."""
+        """Pause or resume partitions for the client itself, even before they are announced."""
         engine = self.engine
-        if self.host.interrupted:  # this caller interrupted a change of the same state
+        if self.host.interrupted:  # a signal handler mustn't change state inside a change
             engine.post(lambda _: engine.subscription.hold(states, paused=paused))
             self.host.wake()
             return

@@ -156,7 +156,7 @@ class GroupCalls(ClientCalls[ConsumerEngine]):
     # Closing
 
     def leave_and_close(self, timeout: float, *, through: bool = True) -> CallerFlow[None]:
-        """Commit, leave the group, close.
+        """Commit, leave the group, and close.
 
         `through`: the caller has processed all returned records.
         """
@@ -169,7 +169,7 @@ class GroupCalls(ClientCalls[ConsumerEngine]):
         host, engine, group = self.host, self.engine, self.engine.group
         if not self.closed and group is not None and not host.cut_off:
             rest = group.tell_the_rest(host.wake)
-            with suppress(ClientForkedError):  # the member belongs to the parent process
+            with suppress(ClientForkedError):  # only the parent process is a member
                 if engine.ended is None:
                     leaving = self._leave(group, deadline, through=through)
                     yield from run_always(leaving, rest)
@@ -213,7 +213,7 @@ class GroupCalls(ClientCalls[ConsumerEngine]):
     ) -> CallerFlow[str]:
         """Run callbacks until a completion ends; then raise their first error.
 
-        Returns why the wait is over.
+        Returns a text on why the wait has ended.
         """
         until = deadline + LEAVING_GRACE
         failure: Exception | None = None
@@ -227,13 +227,13 @@ class GroupCalls(ClientCalls[ConsumerEngine]):
                     yield from group.call_back((yield START), self.host.wake)
                 except Exception as error:
                     failure = failure or error
-        except KafkaError as error:  # refused credentials, or the client has ended
+        except KafkaError as error:  # for example refused credentials
             why = str(error)
         if failure is not None:
             try:
                 raise failure
             finally:
-                del failure  # otherwise the error refers to this frame, which refers to the error
+                del failure  # avoid a reference cycle between the error and this frame
         return why
 
 

@@ -51,11 +51,11 @@ from odradek.record import BatchBuilder, InvalidRowError, SentColumns, estimate_
 F = TypeVar("F")
 
 Found = tuple[ProducerBatch | int, Completion[Any], bool]
-"""The wait of a future: a batch or a number of rows, its completion, whether it is done."""
+"""State of a future: its batch or its number of rows, the completion, whether it is done."""
 
 
 class Process(Protocol):
-    """Whether this is still the process that created the client."""
+    """Interface of a flag: whether this is still the process that created the client."""
 
     here: bool
 
@@ -81,31 +81,28 @@ class ProducerCalls(TransactionCalls):
         process: Process,
         who: Callable[[], object],
     ) -> None:
-        """Set `who`, which returns the identity of the current caller: calls may overlap."""
+        """Set `who`, which returns the identity of the current caller (a thread or a task)."""
         super().__init__(kind, config, host, build)
         self.process = process
         self.lanes: dict[str, TopicLane] = {}
         self.in_line: dict[object, object] = {}
-        """Owners of waits for memory, by caller.
-
-        Code that interrupts such a wait can't wait as well.
-        """
+        """Owners of waits for memory, by caller: a call that interrupts such a wait can't wait."""
         self.lock_free = BatchBuilder.ATOMIC and config["max.request.size"] >= config["batch.size"]
-        """Whether a record may be added to an open batch without a lock or a check of its size."""
+        """Whether records may be added to an open batch without a lock or a check of size."""
         self._most: int = config["max.request.size"]
         self._by_function = callable(config["partitioner"])
         self._who = who
-        lanes = self.lanes  # without `self`, so that a dropped producer can be freed
+        lanes = self.lanes  # a reference to `self` would keep a dropped producer alive
         self.engine.metadata.on_forgotten.append(lambda topic: lanes.pop(topic, None))
 
     @property
     def writes(self) -> ProducerEngine:
-        """Whether records wait for being sent."""
+        """The engine, which may have unsent records."""
         return self.engine
 
     @property
     def close_timeout(self) -> float:
-        """Seconds for closing, so that records are delivered."""
+        """Seconds for delivering records at close."""
         seconds: float = self.config["close.timeout.ms"]
         return seconds
 
@@ -126,7 +123,7 @@ class ProducerCalls(TransactionCalls):
         return [TopicPartition(name, p.partition) for p in found.partitions]
 
     def warm(self, topics: Collection[str] | str, timeout: float | None) -> CallerFlow[None]:
-        """Prepare everything that the first record to these topics would wait for."""
+        """Get metadata of these topics, connect to their leaders, and get a producer id."""
         with first_use():
             from odradek.clients.producer.warm_up import warm
 
@@ -164,8 +161,8 @@ class ProducerCalls(TransactionCalls):
         """Append a record to its partition's open batch, or return a flow that does so later.
 
         The flow waits for memory, at most `max.block.ms`, or for the metadata that a partitioner
-        function needs. `made` creates its future; `owner` and `deadline` are those of a wait for
-        memory.
+        function needs. `made` creates the future. A repeated call after a wait for memory passes
+        that wait's `owner` and `deadline`.
         """
         self.check_open()
         self.check_uninterrupted("send()")
@@ -177,7 +174,7 @@ class ProducerCalls(TransactionCalls):
         if partition is not None and partition < 0:
             there = "" if lane is None else f" (it has partitions 0 to {lane.count - 1})"
             raise ConfigurationError(f"topic {topic} has no partition {partition}{there}")
-        # The function chooses the partition here, in the caller.
+        # A partitioner function runs here, in the caller, and needs the topic's metadata.
         if lane is None and self._by_function:
             lane = self.lane(topic)
             if lane is None:
@@ -194,13 +191,13 @@ class ProducerCalls(TransactionCalls):
                 if taken:
                     host.wake()
                     return made(owner, 0, at)
-                if taken is False:  # the topic has just become known
+                if taken is False:  # the topic's metadata has just arrived
                     lane = self.lane(topic)
                     return self.append(topic, lane, record, partition, made, now, owner, deadline)
                 size = engine.early.room(owner)
             else:
                 engine.metadata.use(topic, now)
-                target = tuple.__new__(TopicPartition, (topic, partition))  # without a Python call
+                target = tuple.__new__(TopicPartition, (topic, partition))  # faster than a call
                 append = engine.accumulator.append
                 place = append(target, record, size, now, owner)
                 if place is None and owner is None and self._cannot_wait:
@@ -221,7 +218,7 @@ class ProducerCalls(TransactionCalls):
         return self._later(self._room(owner, size, deadline), owner, again)
 
     def _measured(self, record: SentRecord) -> tuple[SentRecord, int]:
-        """Return the checked record, and its maximum size in bytes."""
+        """Check a record; return it with an upper bound of its size in bytes."""
         key, value, headers, at = record
         headers = checked_record(value, key, headers, at)
         size = estimate_record_size(key, value, headers)
@@ -247,7 +244,7 @@ class ProducerCalls(TransactionCalls):
             raise
 
     def _give_back(self, owner: object) -> None:
-        """Let the batch linger that an interrupted call created."""
+        """Withdraw the interrupted call's record or wait; its new batch lingers as usual."""
         if owner is not None:
             self._out_of_line(owner)
         if isinstance(
@@ -260,18 +257,18 @@ class ProducerCalls(TransactionCalls):
 
     @property
     def _cannot_wait(self) -> bool:
-        """Whether this is a callback, or interrupts a wait for memory of the same caller."""
+        """Whether this call runs in a callback, or interrupts its caller's wait for memory."""
         return self.host.inside or self._who() in self.in_line
 
     def _out_of_line(self, owner: object) -> None:
         who = self._who()
-        if self.in_line.get(who) is owner:  # not the owner of the interrupted wait
+        if self.in_line.get(who) is owner:  # keep the owner of an interrupted wait
             del self.in_line[who]
 
     def _room(
         self, owner: object, size: int, deadline: float, wanted: int = 0
     ) -> CallerFlow[float]:
-        """Wait for memory until `owner` has it; without the memory, its wait is removed."""
+        """Wait until `owner` gets memory; if it gets none, remove its wait and raise."""
         engine, host, who = self.engine, self.host, self._who()
         if who in self.in_line:
             raise IllegalStateError(
@@ -280,8 +277,7 @@ class ProducerCalls(TransactionCalls):
             )
         try:
             self.in_line[who] = owner
-            # An exception from outside may come before `room` is assigned, so the wait has an
-            # owner.
+            # Waits are removed by owner, as an exception may come before `room` is assigned.
             room: Completion[bool] = engine.start(engine.line.room(owner, size, deadline, wanted))
             host.wake()
             now = yield Wait((room,), deadline + GRACE)
@@ -291,7 +287,7 @@ class ProducerCalls(TransactionCalls):
             host.wake()
             raise
         finally:
-            self._out_of_line(owner)  # callers do this too, as an exception may come right here
+            self._out_of_line(owner)  # `_give_back` repeats this, if an exception comes here
         if not granted:
             engine.leave_line(owner)
             host.wake()
@@ -343,7 +339,7 @@ class ProducerCalls(TransactionCalls):
             if failed is not None:
                 failed(error)
             over = error is self.engine.ended or error is self.engine.accumulator.ended
-            if delivery.rows and not over:  # then nothing is sent, and all calls share the error
+            if delivery.rows and not over:  # an ended producer sends nothing
                 error.add_note(
                     f"The first {delivery.rows} rows are still sent, unless the producer is closed "
                     "first; flush() waits for them."
@@ -362,7 +358,7 @@ class ProducerCalls(TransactionCalls):
         at = int(host.wall_clock() * 1000)
         topic = yield from self.topic(name)
         writer = None
-        # The error of the second attempt doesn't contain another one.
+        # Suppressed, so that an error of the second attempt has no context.
         with suppress(InvalidRowError):
             writer = self._writer(columns, topic, delivery)
         if writer is None:
@@ -397,30 +393,30 @@ class ProducerCalls(TransactionCalls):
     # Results
 
     def flush(self, timeout: float | None) -> CallerFlow[int]:
-        """Wait until all earlier records have a result; return the number without one: 0."""
+        """Wait until all earlier records have a result; return 0, the number without a result."""
         what = f"{ACKNOWLEDGEMENT} all records"
         try:
             yield from self.call(self.engine.flush, timeout, what, DELIVERY_TIMEOUT)
         except KafkaTimeoutError as error:
-            if error.remaining is None:  # the host was late, too
+            if error.remaining is None:  # raised by `by`, not by the flow
                 error.leaving(self.engine.unsettled())
             raise
         except ClientClosedError:
             if self.closed or self.engine.incomplete():
-                raise  # otherwise the interpreter is ending, and all records were sent before
+                raise  # not at interpreter exit, after all records were sent
         finally:
             self.engine.report_failures()
         return 0
 
     def outcome(self, find: Callable[[], Found], timeout: float | None) -> CallerFlow[None]:
-        """Wait for a result; `find` returns what to wait for, as a batch may be split meanwhile."""
+        """Wait for a result; `find` returns the batch to wait for, which changes if it is split."""
         seconds = self.seconds(timeout, DELIVERY_TIMEOUT)
         deadline = (yield START) + seconds
         while True:
             of, end, over = find()
             if over:
                 return
-            now = yield tuple.__new__(Wait, ((end,), deadline))  # without a Python call
+            now = yield tuple.__new__(Wait, ((end,), deadline))  # faster than a call
             if not end.done:
                 raise self.too_late(of, now)
             if isinstance(of, int) or of.parts is None:
@@ -433,7 +429,7 @@ class ProducerCalls(TransactionCalls):
         return error
 
     def watched(self) -> float:
-        """Return the seconds that a call would wait, for a caller that waits by itself."""
+        """Return the default timeout in seconds, for a caller that waits with its own means."""
         if not self.host.on_its_own:
             raise IllegalStateError(
                 "in a simulation, time only passes in this client's calls: use result() or "
@@ -460,12 +456,12 @@ class ProducerCalls(TransactionCalls):
                     "remaining records: call it outside of the callback, or call close(0) to "
                     "discard them"
                 )
-        self.lanes.clear()  # so that every later `send` checks whether the client is open
+        self.lanes.clear()  # then `send` calls `append`, which checks whether the client is open
         return self.close(timeout, lambda deadline: self._deliver(timeout, deadline, client))
 
     @property
     def _left(self) -> bool:
-        """Whether records or a transaction haven't ended."""
+        """Whether records are undelivered or a transaction is open."""
         engine = self.engine
         if engine.ended is not None:
             return False

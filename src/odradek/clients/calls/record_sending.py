@@ -43,7 +43,7 @@ S = TypeVar("S", bound=Callable[..., object])
 
 
 def of_producers(send: S) -> S:
-    """Let Python's own errors, as for a wrong argument, name the method that was called."""
+    """Let Python's errors, as for a wrong argument, name the public method `Producer.send`."""
     send.__qualname__ = "Producer.send"
     return send
 
@@ -63,10 +63,10 @@ class RecordSending(Generic[F, K_contra, V_contra]):
     ) -> None:
         """Copy to this object what `send` reads for each record, which saves look-ups.
 
-        `future` creates a record's future, `report_to` calls the user with its result. `instead`
-        contains the functions that replace this producer's methods, if it has serializers. A branch
-        in `send` would make records of producers without serializers 10 % slower (500 to 560 ns),
-        and a separate class would show in `type(producer)` and in subclasses of the program's.
+        `future` creates a record's future, `report_to` passes its result to the callback.
+        `instead` contains functions that replace methods of this producer if it has serializers: a
+        branch in `send` would make producers without serializers 10 % slower (500 to 560 ns), and a
+        separate class would be visible in `type(producer)` and to the program's subclasses.
         """
         instead = {name: one for name, one in instead.items() if one is not None}
         vars(self).update(instead)
@@ -78,7 +78,7 @@ class RecordSending(Generic[F, K_contra, V_contra]):
         self._lane = calls.lane
         self._metadata = calls.engine.metadata
         self._wall_clock = calls.host.wall_clock
-        # Otherwise each record needs the lock, and a check of its size.
+        # With `here=False`, each record takes the path with a lock and a check of its size.
         free = calls.process if calls.lock_free else SimpleNamespace(here=False)
         open_batches = OpenBatches(self._lanes, self._metadata, free, self._wall_clock, future)
         self._put_at_once = open_batches.send
@@ -151,7 +151,7 @@ class RecordSending(Generic[F, K_contra, V_contra]):
         try:
             found = self._put_at_once(self, topic, key, value, headers, timestamp_ms, partition)
             waits = found is None or type(found) is int
-            if waits:  # no open batch has space: `found` is the partition as chosen so far
+            if waits:  # no open batch has space; `found` is the chosen partition, or None
                 lane = self._lanes.get(topic)
                 if lane is None or lane.snapshot is not self._metadata.snapshot:
                     lane = self._lane(topic)
@@ -162,7 +162,7 @@ class RecordSending(Generic[F, K_contra, V_contra]):
             raise explained(error, topic, value, key, headers, at) from None
         if waits:
             at = int(self._wall_clock() * 1000) if timestamp_ms is None else timestamp_ms
-            record: Any = key, value, headers, at  # now bytes
+            record: Any = key, value, headers, at
             try:
                 found = self._append(topic, lane, record, found)
             except KafkaError as error:
@@ -174,7 +174,7 @@ class RecordSending(Generic[F, K_contra, V_contra]):
 
 
 def alive(of: ref[Any]) -> Any:
-    """Return the producer if it is alive; in `Producer(…).send(…)` it isn't."""
+    """Return the producer, or raise if it was freed, as in `Producer(…).send(…)`."""
     producer = of()
     if producer is None:
         raise ClientClosedError(
@@ -191,7 +191,7 @@ def _report_in_context(
     report_to: Callable[[F, DeliveryCallback], Any], future: F, on_delivery: DeliveryCallback
 ) -> Any:
     """Run a callback in the context of its `send`, in whichever thread calls it."""
-    from inspect import iscoroutinefunction  # imported here: most producers start without it
+    from inspect import iscoroutinefunction  # most producers don't need it
 
     run: Callable[..., None] = copy_context().run
     refused = not callable(on_delivery) or iscoroutinefunction(on_delivery)

@@ -49,10 +49,10 @@ class TransactionCalls(ClientCalls[ProducerEngine]):
     """Calls of a producer for its transactions."""
 
     _owes_end = False
-    """Whether a block may have been left before its abort or commit ended.
+    """Whether the next block has to end the transaction of an earlier, interrupted block.
 
-    The next block has to end it. It is set before the block begins its transaction, so that an
-    interruption at any place after that leaves it set.
+    It is set before a block begins its transaction, and cleared after the commit or abort, so that
+    an interruption anywhere in between leaves it set.
     """
     _by_block = False
     """Whether a block begins the next transaction."""
@@ -76,7 +76,7 @@ class TransactionCalls(ClientCalls[ProducerEngine]):
         try:
             yield from self.call(lambda _: manager.begin(), None, "begin_transaction()")
         except KafkaError:
-            self._owes_end = False  # another call has begun the open one
+            self._owes_end = False  # no transaction was begun by this block
             raise
 
     def send_offsets(self, offsets: Any, group: Any, timeout: float | None) -> CallerFlow[None]:
@@ -146,9 +146,8 @@ class TransactionCalls(ClientCalls[ProducerEngine]):
     def before_block(self, client: TransactionClient) -> CallerFlow[None]:
         """End the transaction of an earlier block whose own end timed out or was interrupted.
 
-        A program that only uses blocks calls neither commit nor abort itself, so each later block
-        would be refused. If that commit has failed, its error is raised: no call has reported it
-        yet.
+        A program that only uses blocks can't end that transaction itself, and each later block
+        would be refused. If the earlier commit has failed, its error is raised here.
         """
         if self._owes_end and not self.closed and not self.host.cut_off:
             yield from self._end_earlier(client)
@@ -160,7 +159,7 @@ class TransactionCalls(ClientCalls[ProducerEngine]):
             try:
                 yield Do(getattr(client, name))
             except IllegalStateError:
-                # The interrupted call has ended it in the meantime.
+                # Ignored if the interrupted call has ended the transaction in the meantime.
                 if (yield from self._what_is_left(None)):
                     raise
         self._owes_end = False
@@ -171,18 +170,18 @@ class TransactionCalls(ClientCalls[ProducerEngine]):
             try:
                 yield Do(client.commit_transaction)
             except KafkaTimeoutError:
-                self._owes_end = False  # the error tells the caller to wait for it
+                self._owes_end = False  # the error says to call commit_transaction() again
                 raise
             self._owes_end = False
             return
         worse = yield from self._give_up(client, error)
         if isinstance(error, AbortableTransactionError) and isinstance(
             worse, FatalTransactionError
-        ):  # the coordinator reports the producer as fenced at last
+        ):  # the abort shows that the producer is fenced
             try:
                 raise worse from error
             finally:
-                # otherwise the error refers to this frame, which refers to the error
+                # avoid a reference cycle between the errors and this frame
                 del worse, error
 
     def end_transaction(
@@ -206,9 +205,9 @@ class TransactionCalls(ClientCalls[ProducerEngine]):
     ) -> CallerFlow[KafkaError | None]:
         """Abort because of an error, unless no transaction is open; return the error of the abort.
 
-        A commit that was started can't be revoked. If a Ctrl-C or a cancellation came during the
-        commit, its end is waited for, since the next transaction would be refused otherwise; a
-        second one ends the wait.
+        A commit that was started can't be revoked. If a Ctrl-C or a cancellation interrupted it,
+        this waits for its end, because the next transaction would be refused until then; a second
+        interruption ends the wait.
         """
         if self.closed or self.host.cut_off:
             return None
@@ -229,7 +228,7 @@ class TransactionCalls(ClientCalls[ProducerEngine]):
         """Call the method that ends the open transaction; return its name and its error."""
         name = ""
         try:
-            # In a step, so that it runs after the effects of an interrupted call.
+            # Runs in the engine's step, after the effects of an interrupted call.
             name = yield from self._what_is_left(error)
             if name:
                 yield Do(getattr(client, name))
@@ -251,7 +250,7 @@ class TransactionCalls(ClientCalls[ProducerEngine]):
             return ""
         if not self._committing:
             return "abort_transaction"
-        # After its timeout a commit continues, as its error says.
+        # A commit that timed out continues, and its error says so.
         return "" if isinstance(error, KafkaError) else "commit_transaction"
 
     @property

@@ -13,6 +13,7 @@ from itertools import repeat
 from typing import Literal, NamedTuple, TypeVar
 
 from odradek.clients.consumer.partition_state import PartitionState
+from odradek.common.arguments import INT32_MAX
 from odradek.common.errors import KafkaError
 from odradek.common.errors.records import RecordLimitError
 from odradek.common.types import FREE_THREADS, Address, Lock, NullLock
@@ -43,7 +44,7 @@ class Survey(NamedTuple):
 
 def survey(records: memoryview, offset: int) -> Survey:
     """Read the batch headers of a response to a fetch from `offset`."""
-    return tuple.__new__(Survey, survey_batches(records, offset))  # without a Python call
+    return tuple.__new__(Survey, survey_batches(records, offset))  # faster than a call
 
 
 Aborted = tuple[tuple[int, int], ...]
@@ -58,7 +59,7 @@ DecodingProgress = tuple[
 class CompletedFetch:
     """One partition's part of a response.
 
-    Created in the step, decoded by the caller of `poll()`.
+    Created in the engine's step, decoded in the thread that calls `poll()`.
     """
 
     __slots__ = (
@@ -98,7 +99,7 @@ class CompletedFetch:
         limits: Limits = NO_LIMITS,
         clock: Callable[[], float] = float,
     ) -> None:
-        """Set the records; `clock` measures the time of decoding, by default as zero."""
+        """Set the records; `clock` measures the time of decoding. By default that time is zero."""
         self.state = state
         self.generation = state.generation
         self.size = len(records)
@@ -157,13 +158,9 @@ class CompletedFetch:
             if state.generation != self.generation or state.paused or decoded is None:
                 return EMPTY
             self.row += columns.count
-            epochs, epoch = self._epochs, None
-            if columns.count and epochs:
-                epoch = epochs[0][1]
-                if len(epochs) > 1:
-                    epoch = self._epoch_at(columns.offset_at(columns.count - 1))
-            state.pass_over(decoded.next_offset_after(self.row), epoch)
-        if decoded.finished and self.row >= decoded.columns.count:  # buffers are reusable at once
+            position = decoded.next_offset_after(self.row)
+            state.pass_over(position, self._epoch_at(position))
+        if decoded.finished and self.row >= decoded.columns.count:  # free the buffers
             self.exhausted, self._records, self._decoded = True, memoryview(b""), None
         return columns
 
@@ -201,7 +198,7 @@ class CompletedFetch:
             decoded = self._decode_on(stop, key, value, headers, layout)
         return decoded.columns.slice(self.row, self.row + most)
 
-    def walk(self, records: list[R], epochs: int | list[int] = -1) -> Iterator[R]:
+    def walk(self, records: list[R]) -> Iterator[R]:
         """Yield the rows of `peek` one by one, moving the position with each.
 
         A caller that asks for the next row has processed the previous one. The iteration ends if
@@ -212,17 +209,16 @@ class CompletedFetch:
         if decoded is None:
             return iter(())
         walk = self._walk_locked if FREE_THREADS else self._walk
-        return walk(decoded, self.row, records, epochs)
+        return walk(decoded, self.row, records)
 
-    def _walk(
-        self, decoded: DecodedRecords, row: int, records: list[R], epochs: int | list[int]
-    ) -> Iterator[R]:
+    def _walk(self, decoded: DecodedRecords, row: int, records: list[R]) -> Iterator[R]:
         state, rows = self.state, decoded.columns
         last, finished = rows.count, decoded.finished
-        each = repeat(epochs) if isinstance(epochs, int) else epochs
         begin, end = row + 1, min(row + 1 + len(records), last)
         positions = [*rows.offsets[rows.start + begin : rows.start + end], decoded.next_offset]
-        for record, epoch, position in zip(records, each, positions, strict=False):
+        one = len(self._epochs) < 2
+        epochs = repeat(self._epoch_at(0)) if one else [self._epoch_at(p) for p in positions]
+        for record, epoch, position in zip(records, epochs, positions, strict=False):
             # No signal is handled between these lines and the `yield`, and with a GIL no other
             # thread runs, because the lines call nothing. So the position only moves with a record
             # that is returned.
@@ -238,12 +234,10 @@ class CompletedFetch:
                 self.exhausted, self._records, self._decoded = True, memoryview(b""), None
             yield record
 
-    def _walk_locked(
-        self, decoded: DecodedRecords, row: int, records: list[R], epochs: int | list[int]
-    ) -> Iterator[R]:
+    def _walk_locked(self, decoded: DecodedRecords, row: int, records: list[R]) -> Iterator[R]:
         """Yield the rows while another thread may seek or pause at any time."""
         state = self.state
-        walk = self._walk(decoded, row, records, epochs)
+        walk = self._walk(decoded, row, records)
         while True:
             before = self.progress()
             places = state.position, state.position_epoch, state.consumed, state.consumed_epoch
@@ -280,7 +274,7 @@ class CompletedFetch:
                 limits=self._limits,
             )
 
-        begun = self._clock()  # measured once per response, or per some thousand rows of it
+        begun = self._clock()  # measured per piece of a response, not per row
         try:
             decoded = decoded_until(self.state.until)
         except RecordLimitError as error:
@@ -302,11 +296,18 @@ class CompletedFetch:
         found = behind(self._records, self.at)
         return None if found is None or found <= self._start else found
 
-    def _epoch_at(self, offset: int) -> int:
-        """Return the leader epoch of a buffered record."""
+    def _epoch_at(self, position: int) -> int:
+        """Return the leader epoch to validate a position with (KIP-320).
+
+        It is the epoch of the next record's batch; after all records, of the last batch. The epoch
+        of the record before the position is too old if a newer leader wrote a transaction's marker
+        between, or records that were compacted: it ends before the position, as if records were
+        lost.
+        """
         epochs = self._epochs
-        firsts = [first for first, _ in epochs]
-        return epochs[max(0, bisect_right(firsts, offset) - 1)][1]
+        if len(epochs) < 2:
+            return epochs[0][1] if epochs else -1
+        return epochs[max(0, bisect_right(epochs, (position, INT32_MAX)) - 1)][1]
 
     def leader_epochs(self, columns: RecordColumns) -> int | list[int]:
         """Return the leader epoch of each row; one number if all are the same."""

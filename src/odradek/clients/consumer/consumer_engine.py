@@ -151,7 +151,7 @@ class ConsumerEngine(ClientEngine):
         self.post(lambda _: self.metadata.want(topics))
 
     def hear(self, positions: Mapping[TopicPartition, Place]) -> None:
-        """Pass the leader epochs of positions to the metadata, from any thread (R-ID-4)."""
+        """Pass the leader epochs of positions to the metadata (R-ID-4); callable in any thread."""
         states, metadata = self.subscription.partitions, self.metadata
         given = [
             (states[p], epoch) for p, (_, epoch) in positions.items() if epoch >= 0 and p in states
@@ -242,7 +242,7 @@ class ConsumerEngine(ClientEngine):
         found = yield from list_offsets(
             self.brokers, self.missing, wanted, self.isolation, deadline
         )
-        for state in recreated:  # the caller has offsets of the new topic now (R-ID-3)
+        for state in recreated:  # the caller now has an offset of the new topic (R-ID-3)
             self.subscription.note_told(state)
         return found
 
@@ -258,7 +258,7 @@ class ConsumerEngine(ClientEngine):
         for partition, (epoch, topic_id) in partitions.items():
             known = None if snapshot is None else snapshot.topic(partition.topic)
             now_id = NO_ID if known is None else known.topic_id
-            # Another topic of the same name has separate epochs.
+            # The epochs of a deleted topic say nothing about a new topic of the same name.
             if epoch >= 0 and (NO_ID in (now_id, topic_id) or now_id == topic_id):
                 self.metadata.is_older(partition, epoch, topic_id)
         wanted, isolation = dict.fromkeys(partitions, END), self.isolation if stable else 0
@@ -281,7 +281,7 @@ class ConsumerEngine(ClientEngine):
         )
 
     def fetches_by_name(self, _deadline: float) -> Flow[bool]:
-        """Return whether a connected broker's Fetch has topic names, not ids (before Kafka 3.1)."""
+        """Return whether a broker's Fetch names topics by name, not by id (before Kafka 3.1)."""
         yield START
         versions = [c.versions.get(FetchRequest.API_KEY) for c in self.network.connections.values()]
         return any(found is not None and found[1] < TOPIC_IDS_FROM for found in versions)
@@ -310,7 +310,7 @@ class ConsumerEngine(ClientEngine):
         return [TopicPartition(topic, p.partition) for p in found[topic].partitions]
 
     def bootstrap_hint(self) -> dict[str, Any] | None:
-        """Return the snapshot as plain data, for a consumer in another process."""
+        """Return the cluster's metadata as plain data, for a consumer in another process."""
         snapshot = self.metadata.snapshot
         return None if snapshot is None else to_hint(snapshot)
 
@@ -319,7 +319,7 @@ class ConsumerEngine(ClientEngine):
     def data(self, deadline: float, of: Selector | None = None) -> Flow[bool]:
         """Wait for records or errors for the caller; return False at the deadline or the end.
 
-        `of` returns the partitions that the caller reads now: records of others don't end the wait.
+        `of` returns the partitions that the caller reads: records of others don't end the wait.
         Raises `NoBrokerAvailableError` once `metadata.unavailable.timeout.ms` has passed (R-RB-6).
         """
         now, group = (yield START), self.group
@@ -357,11 +357,11 @@ class ConsumerEngine(ClientEngine):
                 self.waiting.pop("records", None)
 
     def look_again(self, of: Selector) -> None:
-        """Check in the next step which partitions the waiting callers read now."""
+        """In the next step, update which partitions the waiting callers read."""
         self.post(lambda _: self.subscription.read(of()))
 
     def rouse(self) -> None:
-        """End `data`, now or at its next call; possible at any place, in any thread."""
+        """End a running `data` call, or else the next one; callable in any thread."""
 
         def end(_: float) -> None:
             self._roused = True

@@ -20,17 +20,16 @@ class Ownership:
 
     def __init__(self) -> None:
         self.ended = False
-        """Whether it was lost, or revoked and not assigned again in the next generation."""
+        """Whether the partition was lost, or revoked and then not assigned to the member again."""
         self.given_back_by: Any = None
-        """The member and its generation, between on_revoked and the next assignment.
+        """The member and its generation, if it has revoked the partition; otherwise None.
 
-        That assignment shows whether the member gets the partition again. None while the partition
-        is assigned.
+        The next assignment shows whether the member gets the partition again.
         """
         self.replaces = False
-        """Whether the caller knows an earlier, ended ownership, and may still have its records."""
+        """Whether the caller knows an earlier, ended ownership, and may have records of it."""
         self.announced = False
-        """Whether the caller knows this one, by on_assigned, or by `poll` without a callback."""
+        """Whether on_assigned, or `poll` without a callback, has announced this to the caller."""
         self.span = ReadSpan()
         """Offsets returned to the caller under this ownership, of the current topic."""
 
@@ -39,7 +38,7 @@ class Ownership:
         self.given_back_by = member
 
     def resume(self) -> None:
-        """Note that the partition was assigned to the same member again."""
+        """Note that the same member was assigned the partition again."""
         self.given_back_by = None
 
     def end(self) -> None:
@@ -60,13 +59,13 @@ class Ownership:
 
     @property
     def unknown(self) -> bool:
-        """Whether the caller, when it names this partition, still means an earlier ownership."""
+        """Whether the caller only knows an earlier ownership of this partition."""
         return self.replaces and not self.announced
 
     def covers(self, offset: int, position: int | None) -> bool:
         """Return whether a record before `offset` may have been returned under this ownership.
 
-        `position` is the current one. Records of an earlier ownership within the same span were
-        returned again, so they needn't be distinguished.
+        `position` is the partition's current one. An offset that both this ownership and an earlier
+        one have returned counts as this one's.
         """
         return not self.replaces or self.span.covers(offset, position)

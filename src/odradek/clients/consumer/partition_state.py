@@ -21,7 +21,7 @@ from odradek.metadata.cluster import NO_ID
 
 MAX_OFFSET = (1 << 63) - 1
 GUESSED_BYTES = 1024.0
-"""Assumed size of an offset's record in bytes, before the first response has shown it."""
+"""Assumed bytes per offset, until the first response shows the real size of records."""
 LEAST_ASKED = 256 << 10
 """Minimum number of requested bytes: with fewer, a request costs more than its response."""
 ASKED_MORE = 1.25
@@ -36,14 +36,14 @@ Place = tuple[int, int]
 
 
 class OpenFetch(Protocol):
-    """The fetch of one leader that contains a partition."""
+    """Interface of the fetch request that contains a partition."""
 
     def release(self, name: tuple[str, int]) -> object:
         """Stop requesting a partition."""
 
 
 class ReadReplica(NamedTuple):
-    """A replica that the leader of an epoch has named to read from, until a time."""
+    """A preferred replica; valid until a time, and for one leader and its epoch."""
 
     id: int
     until: float
@@ -72,60 +72,61 @@ class PartitionState:
         self.ownership = Ownership()
         self.position: int | None = None
         """The offset that is returned next; None until a reset has found one."""
-        self.position_epoch = -1  # leader epoch of the record before it, if known
+        self.position_epoch = -1  # leader epoch to validate the position with, if known
         self.consumed: int | None = None
-        """Offset for auto-commit: the caller has processed all records before it."""
+        """Offset for auto-commit: the caller has processed all records before this offset."""
         self.consumed_epoch = -1
         self.committed: OffsetAndMetadata | None = None
         self.committed_since = math.inf
-        """The group's committed offset, if known, and the time of its commit (inf: in doubt)."""
+        """Time when `committed` was committed; inf if the group may have another offset."""
         self._said: list[tuple[OffsetAndMetadata, int | None]] = []
-        """The caller's own commits, each with the position then if outside of its records."""
+        """The caller's own commits. If the offset isn't between the last processed record
+        and the position, it is stored with the position at that time, otherwise with None."""
         self.taken: int | None = None
-        """Offset that a reset found, to be committed while no commit is known (R-GR-6)."""
+        """Offset found by a reset, to be committed if the group has no offset yet (R-GR-6)."""
         self.revoked = False
-        """Whether it is being revoked: it isn't fetched, and no record of it is returned."""
+        """Whether the partition is withheld, as during a revocation: not fetched, not returned."""
         self.log_end: int | None = None
-        """The log's end when a reset by duration began, before the time is looked up."""
+        """The log's end, which a reset by duration looks up before the offset of the time."""
         self.seen_end: int | None = None
-        """The log's end in the last fetch response (read_committed: last stable offset)."""
+        """The log's end in the last fetch response; for read_committed, the last stable offset."""
         self.answered: tuple[int, int, float] | None = None
         """High watermark, last stable offset (-1: unknown) and time of the last fetch response."""
         self.until, self.until_epoch = MAX_OFFSET, -1
-        """The first offset not wanted, and the epoch of a leader whose log had all before it."""
+        """The offset at which reading ends, and the epoch of a leader whose log reached it."""
         self.paused = False
         self.unread = False
-        """Whether waiting callers read other partitions: at most one response is buffered."""
+        """Whether callers only wait for other partitions; then at most one response is buffered."""
         self.fetch_offset: int | None = None
-        """Offset to fetch next; None: the position, once the buffered records are returned."""
+        """Offset to fetch next; None until the buffered records are returned."""
         self.fetch_epoch = -1
-        """Leader epoch of the record before it (-1 if unknown)."""
+        """Leader epoch of the record before `fetch_offset`, -1 if unknown."""
         self.checked_under = -1
-        """The newest leader's `term` whose log is known to contain what was fetched (KIP-320)."""
+        """Epoch of the newest leader whose log is known to contain what was fetched (KIP-320)."""
         self.confirmed = False
-        """Whether a leader has answered a fetch without an error since the last move."""
+        """Whether a leader has accepted a fetch since the last seek or reset."""
         self.generation = 0
         """Number of seeks and resets, by which outdated responses are recognized."""
         self.moves = 0
-        """Number of moves to another position, except for returned records."""
+        """Number of seeks and resets that set another position."""
         self.asked: OpenFetch | None = None
         self.replica: ReadReplica | None = None
-        """The replica that is read instead of the leader."""
+        """The replica from which the partition is fetched; None: from the leader."""
         self.resetting = self.hinted = False
         self.losses = 0
-        """Number of times in a row that the log didn't contain the position found by a reset."""
+        """Number of resets in a row whose position wasn't in the log."""
         self.max_bytes: int | None = None
-        """Size of a request while the next batch is larger than the usual limit."""
+        """Size of the next request, if the next batch is larger than the usual limit."""
         self.cut_short = False
-        """Whether all of that batch was requested, and less arrived."""
+        """Whether this batch was cut off although all of it was requested."""
         self.offset_bytes = GUESSED_BYTES
         """Bytes per offset in the last response."""
         self.oversized = False
-        """Whether a response may have been too large because of it: it is requested alone."""
+        """Whether the partition is requested alone, because a response was too large."""
         self.served = 0
-        """Serial number of its last data; the partition that waits longest is requested first."""
+        """Serial number of the last response with data; the lowest is requested first."""
         self.topic_id = self.assigned_id = NO_ID
-        """Ids of the topic of the position and the span (R-ID-3), and of the assignment."""
+        """Ids of the topic to which the position belongs (R-ID-3), and of the assigned topic."""
         self.former_id, self.replaced = NO_ID, False  # see `begin_again`
         self.error: KafkaError | None = None
         """Error that the next poll raises."""
@@ -133,7 +134,7 @@ class PartitionState:
 
     def move_to(self, position: int | None, epoch: int = -1) -> None:
         """Set the position from outside; buffered records and fetches in flight become invalid."""
-        self.generation += 1  # first, see `stay`
+        self.generation += 1  # before the position, see `stay`
         self.ownership.span.moved(self.position, position)
         if position != self.position:
             self.moves += 1
@@ -145,9 +146,9 @@ class PartitionState:
         self.stay()
 
     def stay(self) -> None:
-        """Fetch again from the position, as after `move_to`, without changing it.
+        """Fetch again from the position, as after `move_to`, without changing the position.
 
-        An iteration in another thread takes no lock: it moves the position until it sees another
+        An iteration in another thread moves the position without a lock, until it sees another
         generation. So the generation changes before the position is read or written.
         """
         self.fetch_again()
@@ -168,28 +169,28 @@ class PartitionState:
     def seek(self, offset: int, epoch: int) -> None:
         """Move the position to an offset that the caller passed."""
         self.losses = 0
-        self.stay()  # otherwise an iteration in another thread might set the epoch once more
+        self.stay()  # ends an iteration in another thread, which might overwrite the epoch
         self.position_epoch = epoch
         self.move_to(offset, epoch)
 
     def read_until(self, end: int, epoch: int = -1) -> None:
-        """Set another end, which was in the log of a leader of this epoch (-1: unknown)."""
+        """Set the offset at which reading ends, and the epoch of a leader whose log reached it."""
         if (end, epoch) != (self.until, self.until_epoch):
-            self.stay()  # buffered records were cut at another end
+            self.stay()  # drop buffered records, which were cut at the former end
             self.until, self.until_epoch = end, epoch
 
     def withhold(self) -> None:
         """Return no records until `release`."""
         if not self.revoked:
             self.revoked = True
-            self.stay()  # ends a loop over its records, too
+            self.stay()  # also ends a loop over the partition's records
 
     def release(self) -> None:
         """Undo a `withhold`."""
         self.revoked = False
 
     def pause(self, *, paused: bool) -> None:
-        """Stop fetching and returning records, or continue."""
+        """Stop or resume fetching and returning records."""
         self.paused = paused
 
     def fetched_well(self) -> None:
@@ -200,9 +201,9 @@ class PartitionState:
         self.losses = 0
 
     def hint(self, now: float) -> None:
-        """Note an error that named a newer leader (KIP-951), which is asked at once.
+        """Note an error response that names a newer leader (KIP-951).
 
-        After such an error, the next one backs off: each response may name a newer leader (R-RT-1).
+        The first one is retried at once, further ones in a row with a backoff (R-RT-1).
         """
         if self.hinted:
             self.backoff.failed(now)
@@ -233,9 +234,8 @@ class PartitionState:
     ) -> None:
         """Note the end of the log, from a fetch response of a leader.
 
-        It is valid even if the position has moved meanwhile: the broker doesn't repeat it until it
-        changes (KIP-227). `committed`: the reader gets no further than the last stable offset.
-        `confirmed`: the leader accepted the position.
+        `committed`: reading ends at the last stable offset. `confirmed`: the response is for the
+        present position, so the leader has accepted it.
         """
         self.missing_since = None
         log_end = last_stable if committed else high_watermark
@@ -252,9 +252,9 @@ class PartitionState:
         return self.missing_since
 
     def identify(self, topic_id: bytes) -> bool:
-        """Note the id of its topic; return False if it is another topic than before (KIP-516).
+        """Note the topic's id; return False if the topic was recreated (KIP-516).
 
-        A missing id means nothing: the known one is kept.
+        `NO_ID` is ignored: brokers may not know topic ids.
         """
         before = self.topic_id
         if topic_id in (before, NO_ID):
@@ -272,15 +272,14 @@ class PartitionState:
     def is_assigned(self, topic_id: bytes) -> bool:
         """Return whether the group has assigned the partition of the topic with this id.
 
-        Another topic of the same name may be assigned to another member. A missing id is accepted.
+        A recreated topic may be assigned to another member. Unknown ids count as equal.
         """
         return self.assigned_id == NO_ID or topic_id in (self.assigned_id, NO_ID)
 
     def begin_again(self, former_id: bytes) -> None:
-        """Start a new span, because the topic was recreated while the consumer read it.
+        """Start a new span of offsets, because the topic was recreated while the consumer read it.
 
-        The caller may still have records of the former topic, whose id is `NO_ID` if brokers have
-        none.
+        `former_id` is the deleted topic's id, of which the caller may still have records.
         """
         self.replaced, self.former_id = True, former_id
         self.ownership.begin_span()
@@ -288,28 +287,28 @@ class PartitionState:
         self.forget_committed()
 
     def succeed(self, before: PartitionState) -> None:
-        """Copy the knowledge of the topic from the time when the partition was last assigned."""
+        """Copy the topic's ids from the partition's state in an earlier assignment."""
         self.topic_id = before.topic_id
         self.replaced, self.former_id = before.replaced, before.former_id
 
     def outdated(self, offset: int) -> bool:
         """Return whether an offset can only belong to the deleted topic of the same name.
 
-        Within the span of the new topic an old offset does no harm: all records before it were
-        returned to the caller.
+        An offset within the span of the new topic isn't outdated, whatever its origin: the caller
+        has received the new topic's records before it.
         """
         return self.replaced and not self.ownership.span.covers(offset, self.position)
 
     def ask_whole(self, needed: int, *, again: bool) -> None:
-        """Request the next batch whole, as it is larger than the usual limit.
+        """Request `needed` bytes, because the next batch is larger than the usual limit.
 
-        `again`: all of it was requested once already.
+        `again`: that was requested before, but the batch was cut off.
         """
         self.max_bytes, self.cut_short, self.served = needed, again, 0
         self.oversized = self.oversized or again
 
     def ask_as_usual(self) -> None:
-        """Request the usual size: the next batch arrived whole, or requesting it doesn't help."""
+        """Request the usual size again, after `ask_whole`."""
         self.max_bytes, self.cut_short = None, False
 
     def doubt_size(self, oversized: bool) -> None:
@@ -317,7 +316,7 @@ class PartitionState:
         self.oversized = oversized
 
     def fetch_from(self, offset: int | None, epoch: int | None = None) -> None:
-        """Set the next offset to fetch, None for nothing, and the epoch of the record before it."""
+        """Set the offset to fetch next (None: don't fetch) and the epoch of the record before."""
         self.fetch_offset = offset
         if epoch is not None:
             self.fetch_epoch = epoch
@@ -327,12 +326,12 @@ class PartitionState:
         self.asked = request
 
     def read_from(self, replica: ReadReplica | None) -> None:
-        """Read this replica; None: the leader."""
+        """Fetch from this replica; None: from the leader."""
         self.replica = replica
 
     @property
     def known_epoch(self) -> int:
-        """Newest leader epoch of the position or of the end: an older leader can't judge either."""
+        """Newest known leader epoch; an older leader can't check the position or the end."""
         return max(self.fetch_epoch, self.until_epoch)
 
     def checked(self, leader_epoch: int) -> None:
@@ -345,23 +344,21 @@ class PartitionState:
 
     @property
     def held(self) -> bool:
-        """Whether its fetched records are stored separately, as paused or unread ones are."""
+        """Whether fetched records are stored apart, because the partition is paused or unread."""
         return self.paused or self.unread
 
     # Position
 
-    def pass_over(self, position: int, epoch: int | None) -> None:
-        """Note that rows were returned; `epoch`: of the last of them, if known."""
-        self.position = position
-        if epoch is not None:
-            self.position_epoch = epoch
+    def pass_over(self, position: int, epoch: int) -> None:
+        """Move the position past returned rows; `epoch` validates it (KIP-320)."""
+        self.position, self.position_epoch = position, epoch
 
     def put_back(self, position: int | None, epoch: int) -> None:
         """Restore the position, because the caller didn't receive the records."""
         self.position, self.position_epoch = position, epoch
 
     def looked_up(self, log_end: int | None = None) -> None:
-        """Note a reset's response, which may have been a lookup of the log's end only."""
+        """Note the response to a reset's lookup; `log_end`: it was the lookup of the log's end."""
         self.resetting, self.log_end = False, log_end
 
     def look_up(self) -> None:
@@ -369,7 +366,7 @@ class PartitionState:
         self.resetting = True
 
     def reset_by(self, policy: str) -> None:
-        """Reset by this policy from now on."""
+        """Set the policy of the next reset."""
         self.reset = policy
 
     def begin_reset(self, policy: str) -> None:
@@ -378,11 +375,11 @@ class PartitionState:
         self.reset = policy
 
     def lost_again(self) -> None:
-        """Count a reset's position that the log doesn't contain."""
+        """Count a reset whose position isn't in the log."""
         self.losses += 1
 
     def forget_losses(self) -> None:
-        """Reset that count."""
+        """Set the count of `lost_again` to zero."""
         self.losses = 0
 
     def owned_as(self, ownership: Ownership) -> None:
@@ -408,18 +405,18 @@ class PartitionState:
         self.consumed, self.consumed_epoch = position, epoch
 
     def take(self, offset: int) -> None:
-        """Remember the offset that a reset found, until it is committed."""
+        """Remember the offset that a reset found until it is committed."""
         self.taken = offset
 
     def commit_accepted(self, offset: OffsetAndMetadata, since: float) -> None:
-        """Note the time of the group's committed offset."""
+        """Note the group's committed offset and the time of its commit."""
         self.committed, self.committed_since, self.taken = offset, since, None
         self._said = self._said[self._said_at(offset) or 0 :]
 
     def commit_in_doubt(self, offset: OffsetAndMetadata) -> None:
         """Note that the group may have this offset, but the response is missing.
 
-        The known offset isn't committed again then: it would replace a newer one.
+        The known offset isn't committed again then, because that could replace a newer one.
         """
         if offset != self.committed:
             self.committed_since = math.inf
@@ -432,10 +429,10 @@ class PartitionState:
         return next((n for n, (own, _) in enumerate(self._said) if own is offset), None)
 
     def forget_reported_commit(self, offset: OffsetAndMetadata, *, refused: bool) -> None:
-        """Remove the caller's own commit, which failed and was reported.
+        """Forget a failed commit of the caller, whose error was reported.
 
-        If the group may have stored it nevertheless (not `refused`), it still prevents the client's
-        own commits from going back, and replaces earlier ones.
+        If the group may have stored it nevertheless (not `refused`), it is kept if it is ahead of
+        the processed records, so that auto-commit doesn't replace it by an older offset.
         """
         at = self._said_at(offset)
         if at is None:
@@ -446,8 +443,8 @@ class PartitionState:
             del self._said[:at]
 
     def say(self, offset: OffsetAndMetadata) -> None:
-        """Note the caller's own commit."""
-        self.taken = None  # else a retry of its commit could undo the caller's
+        """Note an offset that the caller commits itself."""
+        self.taken = None  # else committing it later would undo the caller's commit
         consumed, position = self.consumed, self.position
         if consumed is not None and position is not None:
             in_hand = consumed <= offset.offset <= position
@@ -468,9 +465,9 @@ class PartitionState:
         return OffsetAndMetadata(consumed, leader_epoch=self.consumed_epoch)
 
     def worth_asking(self, most: int) -> int:
-        """Return the bytes to request, at most `most`: with an end, what is probably before it.
+        """Return the bytes to request, at most `most`, if the partition is only read up to an end.
 
-        A Spark task may need a hundred records of a long log, and would get megabytes of others.
+        Otherwise a Spark task that needs a hundred records would get megabytes of later ones.
         """
         if self.fetch_offset is None or self.until == MAX_OFFSET:
             return most

@@ -1,8 +1,8 @@
 """Track the range of offsets of one partition that a consumer has returned to its caller.
 
-In: moves of the position by seeks and resets. Out: whether an offset is in the range. It costs
-nothing per record, as the position itself is the range's end while records are returned. Must not:
-know partitions or topics.
+In: moves of the position by seeks and resets. Out: whether an offset is in the range. A returned
+record costs nothing extra, as the position itself is the range's end. Must not: know partitions or
+topics.
 """
 
 from __future__ import annotations

@@ -33,10 +33,9 @@ class ConsumerRecord(NamedTuple, Generic[K_co, V_co]):
     """0: the producer's create time; 1: the broker's log append time; -1: none, as in message
     format 0 (before Kafka 0.10)."""
     key: K_co
-    """Bytes, or the object that the consumer's `key_deserializer` returned; None without a key."""
+    """Bytes, or the result of the consumer's `key_deserializer`; None without a key."""
     value: V_co
-    """Bytes, or the object that the consumer's `value_deserializer` returned; None for a
-    tombstone."""
+    """Bytes, or the result of the consumer's `value_deserializer`; None for a tombstone."""
     headers: Headers
     leader_epoch: int
     """Epoch of the leader that appended the record, -1 if unknown."""
@@ -80,7 +79,7 @@ class UnreadRecord(ConsumerRecord):
 
     def __getitem__(self, index: Any) -> Any:
         found = super().__getitem__(index)
-        if isinstance(found, tuple):  # a slice, perhaps with the headers
+        if isinstance(found, tuple):  # a slice may contain the headers
             return tuple(self)[index]
         return tuple(found) if isinstance(found, RawHeaders) else found
 
@@ -117,11 +116,10 @@ class ConsumerGroupMetadata(NamedTuple):
 
 
 class HeldGroupMetadata(ConsumerGroupMetadata):
-    """Group metadata that a consumer returned, with its view of the topics.
+    """Group metadata that a consumer returned, with a reference to that consumer.
 
-    With it `send_offsets_to_transaction` knows which topics the offsets belong to, as the consumer
-    knows them at the moment of that call (R-ID-3), and whether another member may have read their
-    partitions since (R-ID-1).
+    `send_offsets_to_transaction` asks the consumer for the ids of the offsets' topics (R-ID-3), and
+    whether another member may have read their partitions since (R-ID-1).
 
     Copies and pickles are a plain `ConsumerGroupMetadata`.
     """
@@ -173,7 +171,7 @@ class NoOffsetForPartitionError(IllegalStateError):
     """A partition has no position and no committed offset, and `auto.offset.reset` is none."""
 
     def __init__(self, partition: TopicPartition, where: str) -> None:
-        super().__init__(partition, where)  # unchanged, for copies and pickles
+        super().__init__(partition, where)  # copies and pickles pass these arguments again
         self.partition, self.where = partition, where
 
     def __str__(self) -> str:

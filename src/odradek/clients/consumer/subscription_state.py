@@ -26,7 +26,7 @@ logger = logging.getLogger("odradek.consumer")
 Selection = Collection[TopicPartition] | None
 """The partitions that a reader reads; None: all that are assigned."""
 Selector = Callable[[], Selection]
-"""Returns the partitions that the currently waiting readers read."""
+"""Returns the partitions that the waiting readers read at the time of the call."""
 EARLIEST, LATEST, NONE = "earliest", "latest", "none"
 COMMITTED = "committed"
 """Reset to the group's committed offset; without one, `auto.offset.reset` decides."""
@@ -62,18 +62,15 @@ class SubscriptionState:
         self._rng = rng
         self.partitions: dict[TopicPartition, PartitionState] = {}
         self.changes = 0
-        """Number of changes that may make another partition worth a fetch."""
+        """Number of changes after which other partitions may have to be fetched."""
         self.pauses = 0
         """Number of pauses and resumes."""
         self.readable = Signal()
-        """Notified when there may be something for the caller.
-
-        That is a record, an error, or a change of the subscription.
-        """
+        """Notified of records, errors and changes of the subscription that concern the caller."""
         self._read: Selection = None
         """The partitions that the waiting callers read."""
         self._failed: dict[PartitionState, None] = {}
-        """Partitions that may have an error: saves a search through thousands of partitions."""
+        """Partitions that may have an error, so that each poll needn't check all partitions."""
         self._suspended: dict[PartitionState, None] = {}
         self.in_hand: dict[PartitionState, None] = {}
         """Partitions of the records that the caller last received; used in its thread only."""
@@ -82,17 +79,13 @@ class SubscriptionState:
         self.untold: dict[PartitionState, bool] = {}
         """Partitions whose topic was recreated since the caller last asked for records.
 
-        The value says whether the caller knows already: by an error or a listener, or because it
-        has reset the position.
+        The value tells whether the caller was notified, by an error or a listener, or has reset the
+        position.
         """
         self._warned: dict[str, bytes] = {}
         """Topic id in the last warning that a topic was deleted and recreated, by topic."""
         self._dropped: dict[TopicPartition, PartitionState] = {}
-        """Partitions that the group removed last.
-
-        If the next assignment contains one of them again, the caller may still commit records of
-        it.
-        """
+        """Partitions that the group removed last; the caller may still commit their records."""
 
     def assign(
         self, partitions: Iterable[TopicPartition], until: Mapping[TopicPartition, Place]
@@ -114,7 +107,7 @@ class SubscriptionState:
             state.read_until(*until.get(partition, WITHOUT_END))
             self.partitions[partition] = state
         for gone in old.values():
-            gone.move_to(None)  # so that references to the state see another generation
+            gone.move_to(None)  # holders of this state see its new generation
 
     def _new(self, partition: TopicPartition) -> PartitionState:
         made = PartitionState(partition, self._first, Backoff(self._retry, self._rng))
@@ -124,7 +117,7 @@ class SubscriptionState:
     # Calls of a group
 
     def touch(self) -> None:
-        """Note a change that may make another partition worth a fetch."""
+        """Let the fetcher check all partitions again."""
         self.changes += 1
 
     def add(
@@ -158,14 +151,14 @@ class SubscriptionState:
         self._dropped = dropped or self._dropped
 
     def withhold(self, state: PartitionState) -> None:
-        """Return no more records of a partition; keep its position, which will be committed."""
+        """Return no more records of a partition, and keep its position for a commit."""
         self.changes += 1
         self._suspended.pop(state, None)
         state.withhold()
 
     def release(self, state: PartitionState) -> None:
         """Undo a `withhold`."""
-        if self._suspended:  # no records may be returned now: `resume` releases them
+        if self._suspended:  # `resume` releases the partition
             self._suspended[state] = None
             return
         state.release()
@@ -173,7 +166,7 @@ class SubscriptionState:
 
     @property
     def suspended(self) -> bool:
-        """Whether partitions wait for `resume`."""
+        """Whether partitions are withheld by `suspend`."""
         return bool(self._suspended)
 
     def suspend(self) -> None:
@@ -194,7 +187,7 @@ class SubscriptionState:
     def note_consumed(self, of: Selection = None) -> None:
         """Note that the caller has processed its records of these partitions.
 
-        Records of a running or interrupted call don't count.
+        Records of a running or interrupted call aren't processed yet.
         """
         under_way, kept = self.hand_over, dict[PartitionState, None]()
         taken = under_way.taken
@@ -236,12 +229,12 @@ class SubscriptionState:
         return state
 
     def known(self) -> list[TopicPartition]:
-        """Return the assigned partitions without those that `announced` refuses."""
+        """Return the assigned partitions except those for which `announced` raises."""
         states = list(self.partitions.values())
         return [state.partition for state in states if not state.ownership.unknown]
 
     def position(self, partition: TopicPartition) -> int | None:
-        """Return the next offset for the caller; records on their way to it don't count yet."""
+        """Return the caller's position; records that a call hasn't returned yet don't count."""
         return self.hand_over.settled(self.get(partition))[0]
 
     def lag(self, partition: TopicPartition) -> int | None:
@@ -258,7 +251,7 @@ class SubscriptionState:
         return {state.partition: self._lag(state) for state in states}
 
     def at_end(self, partition: TopicPartition) -> bool:
-        """Return whether it was read to the end of its log, by a response since the last seek."""
+        """Return whether a response since the last seek shows that the log was read to its end."""
         state = self.get(partition)
         return state.confirmed and self._lag(state) == 0
 
@@ -277,7 +270,7 @@ class SubscriptionState:
         return {p: at[0] if at is not None and at[0] >= 0 else None for p, at in told.items()}
 
     def last_known(self, partition: TopicPartition) -> PartitionState | None:
-        """Return a partition's state, even if the group removed it last."""
+        """Return the state of a partition that is assigned, or that the group removed last."""
         return self.partitions.get(partition) or self._dropped.get(partition)
 
     def holds(self, state: PartitionState) -> bool:
@@ -295,13 +288,12 @@ class SubscriptionState:
         self.changes += 1
         state = self.announced(partition)
         state.seek(offset, epoch)
-        self.hand_over.forget(state)  # also if the offset doesn't change
+        self.hand_over.forget(state)  # an interrupted call mustn't undo the seek
 
     def check_seek(self, partition: TopicPartition, offset: int) -> None:
-        """Raise for an offset of a deleted topic that the caller doesn't know to be recreated.
+        """Raise for an offset of a deleted topic, if the caller doesn't know that it was recreated.
 
-        Such an offset was not returned, and the caller hasn't asked for records since: the new
-        topic would be read without the records before it (R-ID-3).
+        Otherwise the new topic's records before this offset would be skipped (R-ID-3).
         """
         state = self.announced(partition)
         if offset and self.untold.get(state) is False and state.outdated(offset):
@@ -315,12 +307,12 @@ class SubscriptionState:
             )
 
     def note_told(self, state: PartitionState) -> None:
-        """Note that the caller is notified of the topic, if it was recreated."""
+        """Note that the caller was notified that the topic was recreated, if it was."""
         if state in self.untold:
             self.untold[state] = True
 
     def request_reset(self, partitions: Iterable[TopicPartition] | None, policy: str) -> None:
-        """Look positions up at the next poll or position()."""
+        """Let the next poll or position() look up positions by this policy."""
         self.changes += 1
         chosen = list(self.partitions if partitions is None else partitions)
         for state in [self.announced(partition) for partition in chosen]:
@@ -333,7 +325,7 @@ class SubscriptionState:
         self.hold([self.announced(partition) for partition in partitions], paused=paused)
 
     def hold(self, states: Iterable[PartitionState], *, paused: bool) -> None:
-        """Pause or resume for the client's own reasons, whatever was announced to the caller."""
+        """Pause or resume partitions for the client itself, even if they aren't announced yet."""
         self.changes += 1
         self.pauses += 1
         for state in states:
@@ -358,7 +350,7 @@ class SubscriptionState:
         """Let the policy find a new position."""
         self.changes += 1
         state.begin_reset(policy or self._policy)
-        state.forget_committed()  # it would lead here again
+        state.forget_committed()  # the committed offset isn't in the log
 
     def identify(self, state: PartitionState, topic_id: bytes) -> bool:
         """Note the id of a partition's topic; return False if it is another topic than before."""
@@ -366,7 +358,7 @@ class SubscriptionState:
             return True
         self.untold[state] = False
         topic = state.partition.topic
-        if self._warned.get(topic) != topic_id:  # once for all of its partitions
+        if self._warned.get(topic) != topic_id:  # warn once per topic
             self._warned[topic] = topic_id
             logger.warning(
                 "topic %s was deleted and created again: its id is now %s, before it was %s",
@@ -377,7 +369,7 @@ class SubscriptionState:
         return False
 
     def begin(self, state: PartitionState, topic_id: bytes) -> None:
-        """Reset to the first position in a topic by the policy.
+        """Set the policy for the first position of a partition.
 
         A recreated topic is read from its beginning: the consumer has seen none of its records.
         """
@@ -385,9 +377,9 @@ class SubscriptionState:
         state.reset_by(self._policy if same or self._policy == NONE else EARLIEST)
 
     def topic_replaced(self, state: PartitionState) -> None:
-        """Read a recreated topic from its beginning, whatever the policy is: all of it is unread.
+        """Read a recreated topic from its beginning, even with the policy "latest".
 
-        Without a policy the position remains until the caller is notified.
+        With the policy "none" the position remains, and the caller is notified.
         """
         self.untold[state] = False
         if self._policy != NONE:
@@ -396,8 +388,8 @@ class SubscriptionState:
     def lost_position(self, state: PartitionState, now: float) -> None:
         """Handle a position that the log doesn't contain.
 
-        If a reset has found that position, it is looked up again with a backoff: two replicas that
-        disagree would otherwise be asked as fast as they answer.
+        If a reset has found that position, the next reset has a backoff: otherwise two replicas
+        that disagree would be asked in a loop.
         """
         before = state.losses
         self.policy_reset(state)
@@ -433,8 +425,8 @@ class SubscriptionState:
                 raise error
 
     def failed(self, of: Selection = None) -> PartitionState | None:
-        """Return the first of these partitions whose error waits for the caller."""
-        if not self._failed:  # the usual case, and each poll checks this
+        """Return the first of these partitions that has an error to raise."""
+        if not self._failed:  # the usual case
             return None
         for state in list(self._failed):
             if state.error is None or not self.holds(state):
@@ -444,7 +436,7 @@ class SubscriptionState:
         return None
 
     def finished(self) -> bool:
-        """Return whether every partition has reached its `until`, and there are some.
+        """Return whether partitions are assigned and all have reached their `until`.
 
         While nothing is assigned, a waiting reader continues with the next assignment.
         """

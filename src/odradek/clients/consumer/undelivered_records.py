@@ -28,7 +28,7 @@ class PartitionBefore(NamedTuple):
 
 
 class UndeliveredRecords:
-    """The records that the running call has taken, or one that an exception ended."""
+    """The records that the running call, or an interrupted one, has taken."""
 
     __slots__ = ("taken",)
 
@@ -37,26 +37,26 @@ class UndeliveredRecords:
         """States of partitions before records of them were taken."""
 
     def note(self, entry: CompletedFetch) -> None:
-        """Note the state of an entry's partition, the first time before anything of it moves."""
+        """Note the partition's state before the call takes records of it; only the first time."""
         state = entry.state
         before = self.taken.get(state)
         if before is None or before.moves != state.moves:
             fields = entry, entry.progress(), state.position, state.position_epoch, state.moves
-            self.taken[state] = tuple.__new__(PartitionBefore, fields)  # without a Python call
+            self.taken[state] = tuple.__new__(PartitionBefore, fields)  # faster than a call
 
     def forget(self, state: PartitionState) -> None:
-        """Drop the state of a partition, as no record of it is on its way to the caller."""
+        """Forget the state of a partition, so that `take_back` doesn't restore it."""
         self.taken.pop(state, None)
 
     def done(self) -> None:
-        """Note that the caller has all records, or that there were none."""
+        """Note that the caller has received all records of the call."""
         self.taken = {}
 
     def __contains__(self, state: PartitionState) -> bool:
         return state in self.taken
 
     def settled(self, state: PartitionState) -> tuple[int | None, int]:
-        """Return a partition's position, and its epoch, without records on their way."""
+        """Return a partition's position and epoch before the records of the running call."""
         before = self.taken.get(state)
         if before is None or before.moves != state.moves:
             return state.position, state.position_epoch
@@ -66,7 +66,7 @@ class UndeliveredRecords:
         """Restore everything; return whether records have to be fetched again.
 
         `put_back` restores an entry and returns whether it is still buffered; other records are
-        fetched again. If this is interrupted, the next call starts it again.
+        fetched again. If `take_back` itself is interrupted, the next one starts again.
         """
         again = False
         for state, before in self.taken.items():

@@ -205,7 +205,7 @@ def cause(
     if unproved and type(error) is DisconnectedError:
         return HALF_DEAD
     usual = usual_cause(error)
-    if isinstance(error, ExplainedError) and error.sticky:  # known, not just usual
+    if isinstance(error, ExplainedError) and error.sticky:  # the error itself names its cause
         other = type(error) is NotKafkaError
         said = f"{'another service listens there: ' if other else ''}{error.what.rstrip('.')}"
         stage = ConnectionStage.PROTOCOL if usual is None else usual.stage

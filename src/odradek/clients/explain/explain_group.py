@@ -70,7 +70,7 @@ class GroupExplanation:
     """Consequence for the member if poll() wasn't called for max.poll.interval.ms, else None."""
 
     unmatched: str | None = None
-    """Words for a pattern that no topic has matched for five seconds, else None."""
+    """Text about the pattern if no topic has matched it for five seconds, else None."""
 
     def __str__(self) -> str:
         who = f"group {self.group_id} ({self.protocol}"

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from odradek.clients.producer.producer_engine import ProducerEngine
 
 NEVER = 1e15
-"""Times beyond this mean "only after something else happens"."""
+"""Lower limit of times that mean "never, unless an event comes first"."""
 TAKES = 5
 QUIET = 1.0
 """Seconds of throttling from which on the text mentions it."""
@@ -63,9 +63,9 @@ class AddressExplanation:
     """IP address of the last connection attempt."""
     proved: bool
     """Whether this address has ever answered a request other than ApiVersions."""
-    silent: bool  # R-RB-2
+    silent: bool
     """Whether a request or a connection attempt has had no response for so long that the client
-    asks other brokers for metadata as well."""
+    asks other brokers for metadata as well (R-RB-2)."""
     in_flight: int
     pending_for: float | None
     """Seconds since the start of the current connection attempt."""
@@ -126,8 +126,8 @@ class OutageExplanation:
     counted_for: float
     dials_of_known: int
     dials_of_bootstrap: int
-    attempts_of_known: int  # R-MD-3
-    """Number of failed connection attempts and metadata requests."""
+    attempts_of_known: int
+    """Number of failed connection attempts and metadata requests (R-MD-3)."""
     attempts_of_bootstrap: int
     rounds: int
     retries: int
@@ -197,8 +197,8 @@ class Explanation(Shown):
     next_attempt_in: float | None
     """Time until the client next tries to refresh its metadata: if it waits for a connection
     attempt, until that times out; if no refresh is due, until the next regular one."""
-    rounds_failed: int  # R-MD-3
-    """Number of times that all brokers failed since the last successful response."""
+    rounds_failed: int
+    """Number of times that all brokers failed since the last successful response (R-MD-3)."""
     recovery_strategy: str
     outage: OutageExplanation | None
     addresses: tuple[AddressExplanation, ...]
@@ -296,7 +296,7 @@ class Explanation(Shown):
         groups: dict[tuple[str, str, str], list[float]] = {}
         for a in self.attempts:
             key = (a.address or "any broker", a.what, a.error)
-            groups[key] = [*groups.pop(key, ()), a.age]  # the latest last
+            groups[key] = [*groups.pop(key, ()), a.age]  # keep the latest at the end
         for (address, what, error), ages in list(groups.items())[-SHOWN_ATTEMPTS:]:
             times = f"{len(ages)} times, last " if len(ages) > 1 else ""
             lines.append(f"  {times}{ages[-1]:.1f} s ago: {address}: {what}: {error}")
@@ -337,7 +337,7 @@ def _picture(engine: ClientEngine, client: str, now: float) -> Explanation:
     ended = None if engine.ended is None else f"{type(engine.ended).__name__}: {engine.ended}"
     outage, addresses = _outage(engine, now), _addresses(engine, now)
     dials = [a.setup_left for a in addresses if a.setup_left is not None]
-    if due and dials:  # otherwise the updater's next check may be minutes away
+    if due and dials:  # the refresh waits for these attempts, not for the updater's next check
         next_attempt = min([*dials, *([] if next_attempt is None else [next_attempt])])
     soon = next_attempt if due else min(dials, default=None)
     consumes, transacts = getattr(engine, "group", None), getattr(engine, "transactions", None)

@@ -89,7 +89,7 @@ class Health(Shown):
 
 
 class _Finding(NamedTuple):
-    """A problem, with the engine's times."""
+    """A problem that `health` reports; times are on the engine's clock."""
 
     ok: bool
     since: float | None
@@ -261,7 +261,7 @@ def _of_topics(engine: ClientEngine, now: float) -> _Finding | None:
 
 
 def _of_pattern(engine: ClientEngine) -> _Finding | None:
-    """Return a pattern that no topic matches, which may be meant for topics to come."""
+    """Return a finding for a pattern without topics; `ok` is true, as topics may be created."""
     group: ConsumerGroup | None = getattr(engine, "group", None)
     if group is None or group.unmatched is None:
         return None

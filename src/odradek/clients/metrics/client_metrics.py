@@ -30,9 +30,8 @@ UP = frozenset(
 def add_connections(found: MetricValues, engine: ClientEngine, prefix: str) -> None:
     """Add the metrics of all connections, and of each broker.
 
-    `prefix`: the client's in Java's groups.
-
-    Addresses that no longer belong to a broker count in the sum alone.
+    `prefix`: that of Java's metric groups for this kind of client. Addresses that no longer belong
+    to a broker are only included in the sums.
     """
     network, counts = engine.network, engine.events.counts
     traffic = {record.address: _Traffic(record) for record in network.states.all()}

@@ -141,7 +141,7 @@ class Metrics(Mapping[MetricName, float]):
         return fitting[0].value
 
     def _lacking(self, name: str) -> str:
-        """Return why no metric matches: no metric has the name, or the group or tags differ."""
+        """Return a text on why no metric matches: the name, or only the group or the tags."""
         others = self.find(name)
         if others:
             return f"no metric {name} with this group and these tags, only {others[0]}"
@@ -191,4 +191,4 @@ TOLD = frozenset(
         *("retry-total", "rebootstrap-total", "outage-seconds"),
     )
 )
-"""Metrics in a log line, unless they are 0."""
+"""Names of metrics that a log line contains unless they are 0."""

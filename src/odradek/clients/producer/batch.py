@@ -23,7 +23,7 @@ SEQUENCES = 1 << 31
 MOST_REFUSALS = 8
 """Maximum number of different failures kept for a batch."""
 OPEN = -1
-"""The serial of a batch that isn't ready yet."""
+"""Serial of a batch that may still get records."""
 
 
 class RecordMetadata(NamedTuple):
@@ -56,24 +56,23 @@ class BatchOutcome(NamedTuple):
 
 
 NO_OFFSET = BatchOutcome(-1, -1)
-"""The outcome of a batch without records, without a known offset, or that was split."""
+"""Outcome of a batch without a known offset, without records, or that was split."""
 
 
 class Part(NamedTuple):
-    """Consecutive records of a batch, and the batch that contains them now."""
+    """Consecutive records of a replaced batch, and the batch that contains them now."""
 
     first: int
     records: int
     batch: ProducerBatch
     at: int
-    """Index of the first of them in that batch."""
+    """Index of the first of these records in `batch`."""
 
 
 class ProduceRefusals:
     """Errors of the attempts of one batch, for the error that may end it (R-RT-2).
 
-    Only the last failure of each kind at each address is kept, so that it doesn't grow with the
-    attempts.
+    Only the last error of each kind at each address is kept, which limits the memory.
     """
 
     __slots__ = ("_last", "latest")
@@ -81,7 +80,7 @@ class ProduceRefusals:
     def __init__(self) -> None:
         self._last: dict[tuple[Address | None, str], Attempt] = {}
         self.latest: KafkaError | None = None
-        """The newest one."""
+        """The last error; None without one."""
 
     def note(self, address: Address | None, what: str, error: KafkaError, now: float) -> None:
         """Note another failed attempt."""
@@ -102,19 +101,19 @@ class Placed(NamedTuple):
 
     topic_id: bytes
     partitions: int
-    """Number of its partitions; 0 if unknown."""
+    """Number of the topic's partitions; 0 if unknown."""
 
 
 UNPLACED = Placed(b"", 0)
 
 
 class FailedRecords:
-    """Failed records of a batch or of a call; lives as long as a future of them."""
+    """Failed records of a batch or of a call; their futures keep this object alive."""
 
     __slots__ = ("__weakref__", "count")
 
     def __init__(self, count: list[int]) -> None:
-        """Set `count`, a list with one number, which remains when this object is freed."""
+        """Set `count`, a list with the number of records, which outlives this object."""
         self.count = count
 
     def noticed(self) -> None:
@@ -140,15 +139,12 @@ class ProducerBatch:
         self.builder = builder
         self.created_at = created_at
         self.lingers_from = created_at
-        """Time at which its first record was accepted; it may have waited for metadata since."""
+        """Time at which the first record was accepted, from which `linger.ms` counts."""
         self.deadline = created_at + delivery
         self.append: Callable[..., int | None] = builder.append
         """The builder's method, stored because `send` calls it for each record."""
         self.serial = OPEN
-        """Serial number, set when the batch is ready.
-
-        It defines the order of a partition's batches.
-        """
+        """Serial number, set when the batch is closed; it orders a partition's batches."""
         self.done: Completion[BatchOutcome] = Completion()
         self.attempts = 0
         self.retry_at = 0.0
@@ -159,46 +155,39 @@ class ProducerBatch:
         self.sequence = NO_SEQUENCE
         self.producer = (-1, -1)
         self.epoch_tried = -1
-        """Leader epoch of the last attempt; with a newer one the next attempt needn't wait."""
+        """Leader epoch of the last attempt; at a newer leader, the backoff is skipped."""
         self.hints = 0
-        """Number of errors in a row that named a newer leader (KIP-951).
-
-        After two the batch backs off.
-        """
+        """Number of errors in a row that named a newer leader (KIP-951); after two, back off."""
         self.placed = UNPLACED
-        """The topic at the time when its records were assigned to partitions."""
+        """The topic at the time when the partition of the records was chosen."""
         self.topic_tried = b""
-        """Topic id at the last attempt: another topic may have the name now."""
+        """Topic id at the last attempt; the topic may have been recreated since."""
         self.ordinal = 0
-        """Number of batches of its partition that got a sequence under its identity before it."""
+        """Number of earlier batches of the partition with a sequence under the same identity."""
         self.doubtful = False
         """Whether an earlier attempt may have been appended (see `uncertain_writes`).
 
-        Then
-        its sequence is used up, and it gets no other one while its identity is valid (R-PR-1).
+        Then the batch keeps its sequence while its identity is valid (R-PR-1).
         """
         self.met_topic = False
-        """Whether the attempt in doubt may have reached the topic: no broker rejected its id."""
+        """Whether an attempt in doubt may have reached the topic: its id wasn't rejected."""
         self.recognised = True
-        """Whether a broker that has it would recognize a repetition.
+        """Whether a broker that has these records would detect a duplicate.
 
-        That isn't so for a part of a batch that may have been written whole.
+        False for a part of a batch that may have been written before it was split.
         """
         self.refusals: ProduceRefusals | None = None
         """Errors of earlier attempts."""
         self.taken = False
-        """Whether the sender has taken it."""
+        """Whether the sender has taken the batch from the accumulator."""
         self.told: tuple[str, int, int, int] | None = None
-        """Common result of its records, once one was requested.
-
-        Topic, partition, base offset, append time.
-        """
+        """Topic, partition, base offset and append time, cached for the records' results."""
         self.unnoticed: FailedRecords | None = None
-        """Set if it failed and no callback reports that to the program."""
+        """Set if the batch failed and no callback reports that to the program."""
         self.parts: list[Part] | None = None
-        """The batches that contain its records now, in order, if it was replaced.
+        """If this batch was replaced, the batches that now contain its records, in order.
 
-        Its own `done` is completed then, and the records have the outcomes of these batches.
+        `done` is completed then, and the records have the outcomes of these batches.
         """
 
     @property
@@ -216,12 +205,12 @@ class ProducerBatch:
         self.hints = self.hints + 1 if hinted else 0
 
     def waits(self, epoch: int, now: float) -> bool:
-        """Return whether another attempt, at a leader of this epoch, has to wait (R-RT-1)."""
+        """Return whether the backoff applies to an attempt in this leader epoch (R-RT-1)."""
         newer = epoch > self.epoch_tried and self.hints < 2
         return self.retry_at > now and not newer
 
     def place_in(self, topic: Placed) -> None:
-        """Note the topic that its records belong to."""
+        """Note the topic, by id and number of partitions, to which the records are sent."""
         self.placed = topic
 
     def tried(self, epoch: int, topic_id: bytes) -> None:
@@ -239,24 +228,24 @@ class ProducerBatch:
         self.doubtful, self.met_topic = True, self.met_topic or met_topic
 
     def number(self, sequence: int, producer: tuple[int, int], ordinal: int) -> None:
-        """Assign its sequence."""
+        """Assign a sequence to the batch."""
         self.sequence, self.producer, self.ordinal = sequence, producer, ordinal
 
     def unnumber(self) -> None:
-        """Remove its sequence, because it certainly isn't in the log."""
+        """Remove the sequence of a batch that certainly isn't in the log."""
         self.sequence, self.doubtful, self.met_topic = NO_SEQUENCE, False, False
 
     def replaced(self, parts: list[Part]) -> None:
-        """Note the batches that contain its records now, and whose outcomes count."""
+        """Note the batches that contain the records from now on, and complete this one."""
         self.parts = parts
         self.done.complete(NO_OFFSET)
 
     def begins_with(self, since: float) -> None:
-        """Set the time of its first record, from which `linger.ms` counts."""
+        """Set the time from which `linger.ms` counts."""
         self.lingers_from = since
 
     def take_over(self, whole: ProducerBatch, first: int) -> None:
-        """Represent the records of `whole` from index `first` on, with their sequence, if any."""
+        """Copy the state of the batch `whole`, whose records this has from index `first` on."""
         self.builder.close()
         self.serial = whole.serial + first
         self.deadline, self.refusals = whole.deadline, whole.refusals
@@ -268,15 +257,15 @@ class ProducerBatch:
             self.sequence = (whole.sequence + first) % SEQUENCES
 
     def abandoned(self, identity: tuple[int, int]) -> bool:
-        """Return whether it has an outcome and this newer identity fences it.
+        """Return whether the batch has ended and another identity is used now.
 
-        It may still be in flight to a broker that hangs, but can't be written after records of the
-        new identity.
+        A copy may still be in flight to a broker that hangs, but the broker would reject it after
+        records of the new identity.
         """
         return self.done.done and self.producer != identity
 
     def sealed(self, *, transactional: bool = False) -> memoryview:
-        """Return the bytes for a Produce request, with their ids and sequence."""
+        """Return the bytes for a Produce request, with producer id, epoch and sequence."""
         return self.builder.build(
             producer_id=self.producer[0],
             producer_epoch=self.producer[1],
@@ -285,10 +274,10 @@ class ProducerBatch:
         )
 
     def find(self, index: int) -> tuple[ProducerBatch, int, bool]:
-        """Return the current batch of a record, its index there, and whether that has an outcome.
+        """Return the current batch of a record, its index there, and whether that batch has ended.
 
-        This batch may have been split. Any thread may call this while the engine splits a batch:
-        `parts` is set before `done`, so `done` has to be read first.
+        Any thread may call this while the engine splits this batch: `parts` is set before `done`,
+        so `done` has to be read first.
         """
         batch = self
         while batch.done.done:
@@ -305,7 +294,7 @@ class ProducerBatch:
             return {self: self.count}
         found: dict[ProducerBatch, int] = {}
         for part in self.parts:
-            # This batch only contains the error of refused records.
+            # A part without records only contains the error of refused records.
             if part.batch.parts is None and not part.batch.count:
                 found[part.batch] = found.get(part.batch, 0) + part.records
             else:
@@ -313,11 +302,11 @@ class ProducerBatch:
         return found
 
     def fails_unnoticed(self, failed: FailedRecords | None) -> None:
-        """Keep the object that notes whether the program reads the error."""
+        """Set the object that notes whether the program reads the error."""
         self.unnoticed = failed
 
     def error(self) -> BaseException | None:
-        """Return the batch's error for the program, which counts as having read it."""
+        """Return the batch's error to the program, and note that the program has read it."""
         if self.unnoticed is not None:
             self.unnoticed.noticed()
         return self.done.error
@@ -330,7 +319,7 @@ class ProducerBatch:
         told = self.told
         if told is None:
             if self.done.error is not None and (error := self.error()) is not None:
-                raise error.with_traceback(None)  # each of its records raises it
+                raise error.with_traceback(None)  # each record raises the same object
             outcome = self.done.result()
             told = (*self.partition, outcome.base_offset, outcome.log_append_time_ms)
             self.told = told
@@ -341,9 +330,9 @@ class ProducerBatch:
 
 
 def all_over(pending: deque[ProducerBatch]) -> bool:
-    """Remove finished batches from the front; return whether none is left.
+    """Remove finished batches up to the first unfinished one; return whether none is left.
 
-    Parts of a split batch are waited for instead. Checking all of them at each outcome would take
+    A split batch is replaced by its parts. Checking all batches at each outcome would take
     quadratic time.
     """
     while pending and (first := pending[0]).done.done:
@@ -356,6 +345,6 @@ def together(found: Iterable[ProduceRefusals | None]) -> tuple[list[Attempt], Ka
     """Return the attempts of several batches without duplicates, and the newest error."""
     known = [(a.at, n, a, r) for n, r in enumerate(found) if r for a in r.attempts()]
     known.sort(key=itemgetter(0, 1))
-    last = {(a.address, a.error): a for _, _, a, _ in known}  # later ones replace earlier ones
+    last = {(a.address, a.error): a for _, _, a, _ in known}  # the last error of each kind
     ordered = sorted(last.values(), key=lambda a: a.at)
     return ordered[-MOST_REFUSALS:], known[-1][3].latest if known else None

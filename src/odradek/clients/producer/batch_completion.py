@@ -69,7 +69,7 @@ _UNKNOWN = (UnknownProducerIdError.code, InvalidProducerEpochError.code)
 
 
 class BatchCompletion:
-    """Decides about the batches of one producer."""
+    """Component that decides the outcomes of one producer's batches."""
 
     def __init__(
         self,
@@ -86,9 +86,9 @@ class BatchCompletion:
         rng: Rng,
         unnoticed: Callable[[int, BaseException], FailedRecords | None],
     ) -> None:
-        """Set `batch_done`, which is notified whenever a batch has its outcome.
+        """Set `batch_done`, which is notified of each outcome.
 
-        `unnoticed` returns what a batch that fails without a callback keeps.
+        `unnoticed` returns the object that notes whether the program reads the error of a batch.
         """
         self._engine = engine
         self._network = network
@@ -108,7 +108,7 @@ class BatchCompletion:
         self.batch_done = batch_done
         self._unnoticed = unnoticed
         self.acknowledged = 0
-        """Number of written records."""
+        """Number of acknowledged records."""
         self.acknowledged_as = NO_IDENTITY
         """The producer id and epoch of the last acknowledged batch."""
         self.disturbed = True
@@ -123,10 +123,10 @@ class BatchCompletion:
         address: Address | None = None,
         hinted: bool = False,
     ) -> None:
-        """Decide about a batch after its response; without one, `error` says why."""
+        """Process a batch's response, or the `error` with which its request ended without one."""
         queue = self._queues.get(batch.partition)
         queue.in_flight.remove(batch)
-        if batch.done.done:  # it expired meanwhile
+        if batch.done.done:  # the batch has expired
             return
         code = answer.error_code if answer is not None else None
         if answer is not None and code in (0, DuplicateSequenceNumberError.code):
@@ -134,7 +134,7 @@ class BatchCompletion:
             self._acknowledge(queue, batch, BatchOutcome(offset, answer.log_append_time_ms))
             return
         if leaves_doubt(code):
-            # A leader checks the id before the append, but waits for replicas by name.
+            # Leaders compare topic ids only before the append.
             batch.doubt(met_topic=code != UnknownTopicIdError.code)
         if code == MessageTooLargeError.code and batch.count > 1:
             self._splitter.split(batch, queue, self._engine.now)
@@ -163,10 +163,10 @@ class BatchCompletion:
             self._retry_later(queue, batch, failure, address=address, hinted=hinted)
 
     def recreated(self, queue: PartitionQueue, topic: Topic) -> None:
-        """Fail batches that can't be sent to a recreated topic."""
+        """Assign waiting batches to a recreated topic, or fail those that can't be sent to it."""
         for batch in list(queue.waiting):
             if NO_ID in (topic.topic_id, batch.placed.topic_id) and batch.placed is not UNPLACED:
-                continue  # a missing id means nothing
+                continue  # without both ids, recreation can't be detected
             if self._goes_on(queue, batch, topic):
                 batch.place_in(Placed(topic.topic_id, topic.count))
         queue.leave_ended()
@@ -184,10 +184,10 @@ class BatchCompletion:
         self._resolve(queue)
 
     def _goes_on(self, queue: PartitionQueue, batch: ProducerBatch, topic: Topic) -> bool:
-        """Return whether a batch may be sent to the current topic; otherwise fail it.
+        """Return whether a batch may be sent to the current topic; otherwise fail the batch.
 
-        A batch in doubt may be in the deleted topic, whose readers would get it twice (R-PR-1). If
-        the number of partitions differs, keys belong to other partitions than those chosen.
+        A batch in doubt may have been written to the deleted topic, and read there (R-PR-1). If the
+        number of partitions differs, the chosen partitions may be wrong for the keys.
         """
         placed = batch.placed
         if placed.topic_id in (b"", topic.topic_id):
@@ -254,7 +254,7 @@ class BatchCompletion:
                 self._acknowledge(queue, batch, NO_OFFSET)
                 return
         elif self._identity.transactional_id is not None:
-            # An abort cures it (KIP-360).
+            # Fail: after an abort, the transaction gets a new epoch (KIP-360).
             self._give_up(queue, batch, failure, type(failure).__name__)
             return
         if batch.attempts > self._retries:
@@ -265,7 +265,7 @@ class BatchCompletion:
         self._resolve(queue)
 
     def _resolve(self, queue: PartitionQueue) -> None:
-        """Restart the sequences once all batches that might be in the log are refused: none is."""
+        """If all batches that might be in the log were refused, none is: restart the sequences."""
         lost, numbering = queue.out_of_order, queue.numbering
         if not lost or any(b not in lost for b in queue.unsettled()):
             return
@@ -277,7 +277,7 @@ class BatchCompletion:
             why = type(failure).__name__
             self._end(queue, f"{batch.partition}: {why}")
             foreign = isinstance(failure, InvalidProducerEpochError)
-            # A copy of it may be in flight after a failed batch, and may still arrive.
+            # A copy of the batch may still be in flight, or may not be detected as a duplicate.
             unsure = foreign or numbering.lost or numbering.cut or not batch.recognised
             if (batch.doubtful and unsure) or self._identity.transactional_id is not None:
                 queue.waiting.remove(batch)
@@ -286,7 +286,7 @@ class BatchCompletion:
                 batch.unnumber()
 
     def _missing(self, queue: PartitionQueue, batch: ProducerBatch, why: str) -> None:
-        """Pass an unwritten batch's sequence to the next batch, or bump the epoch."""
+        """Free the sequence of a failed batch for the next one, or bump the epoch."""
         if batch.sequence == NO_SEQUENCE:
             return
         if batch.doubtful or not queue.take_back(batch):
@@ -302,7 +302,7 @@ class BatchCompletion:
         self, queue: PartitionQueue, batch: ProducerBatch, outcome: BatchOutcome
     ) -> None:
         numbering = queue.numbering
-        # A response of a deleted topic with this name means nothing for the current one.
+        # Ignore an offset in a deleted topic, or under an earlier identity.
         if batch.producer == numbering.identity and batch.topic_tried == numbering.topic_id:
             queue.appended(batch, outcome.base_offset)
         self.acknowledged_as = batch.producer
@@ -318,7 +318,7 @@ class BatchCompletion:
             self._settle_older(queue, batch)
 
     def _settle_older(self, queue: PartitionQueue, written: ProducerBatch) -> None:
-        """Settle older batches in doubt, because a written batch proves that they were written."""
+        """Acknowledge older batches in doubt: the written batch proves that they were written."""
         for batch in [b for b in queue.waiting if b in queue.out_of_order]:
             if batch.serial > written.serial:
                 queue.out_of_order.discard(batch)
@@ -329,7 +329,7 @@ class BatchCompletion:
         self._resolve(queue)
 
     def expire(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
-        """Fail a batch that timed out (KIP-91); it isn't in `waiting` any more."""
+        """Fail a batch that timed out (KIP-91) and was removed from `waiting`."""
         if batch in queue.in_flight:
             batch.doubt()  # the outcome of this attempt is not known
         queue.out_of_order.discard(batch)
@@ -347,7 +347,7 @@ class BatchCompletion:
         self._resolve(queue)
 
     def fail_unsent(self, batch: ProducerBatch, error: KafkaError) -> None:
-        """Fail a batch with a sequence that couldn't be put into a request."""
+        """Retry or fail a batch that has a sequence, but couldn't be encoded for a request."""
         queue = self._queues.get(batch.partition)
         queue.in_flight.remove(batch)
         batch.refused(None, error, self._engine.now)
@@ -360,12 +360,12 @@ class BatchCompletion:
     def _give_up(
         self, queue: PartitionQueue, batch: ProducerBatch, error: KafkaError, why: str
     ) -> None:
-        """Fail a batch so that others can follow; the caller calls `_resolve` next."""
+        """Fail a batch and free its sequence; the caller must call `_resolve` next."""
         self._missing(queue, batch, f"{batch.partition}: {why}")
         self.fail(batch, error)
 
     def end(self, batch: ProducerBatch, error: KafkaError) -> None:
-        """Fail a batch at the client's end; its error says whether it may have been written."""
+        """Fail a batch at the client's end; the error says whether it may have been written."""
         if batch.attempts and batch in self._queues.get(batch.partition).in_flight:
             batch.doubt()
         self.fail(batch, given_up(batch, error))
@@ -412,7 +412,7 @@ class BatchCompletion:
         hinted: bool,
     ) -> None:
         now = self._engine.now
-        ending = isinstance(error, ConcurrentTransactionsError)  # markers of the last transaction
+        ending = isinstance(error, ConcurrentTransactionsError)  # lasts only milliseconds
         policy = self._quick if ending else self._retry
         delay = policy.delay(batch.attempts - 1, self._rng)
         batch.retry(now + delay, hinted=hinted)

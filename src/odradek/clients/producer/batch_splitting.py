@@ -9,7 +9,7 @@ which is never smaller. So a refusal only shows that this size was too large: pa
 large, and halved again if necessary. If an earlier attempt lost its response, it may have written
 the whole batch, as the limit may have been lowered since. The parts keep its sequences, so that the
 leader refuses the first of them then. Must not: split a batch of one record, change the order, or
-leave records out of a batch in doubt: another batch with its sequence would be taken for it.
+leave records out of a batch in doubt: a broker would take the rest for a duplicate of the batch.
 """
 
 from __future__ import annotations
@@ -30,12 +30,9 @@ from odradek.record.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 logger = logging.getLogger("odradek")
 
 FORGET_AFTER = 600.0
-"""Seconds after which larger batches are tried again.
-
-The topic's limit may have been raised, or its data may compress better.
-"""
+"""Seconds after which larger batches are tried again: the topic's limit may have been raised."""
 _WIDER = 32
-"""Bytes by which a record may grow if its offset and time are relative to another record."""
+"""Maximum growth of a record in bytes when its offset and timestamp deltas change."""
 
 
 class BatchSplitter:
@@ -46,7 +43,7 @@ class BatchSplitter:
         self._events = events
 
     def split(self, batch: ProducerBatch, queue: PartitionQueue, now: float) -> None:
-        """Put the records of a batch that is too large into smaller ones."""
+        """Replace a batch that is too large by batches of half its size."""
         most = self._learn(batch.partition.topic, batch.builder.estimated_size // 2, now)
         what = f"{counted(batch.count)} of {batch.partition}"
         self._events.emit(now, "split", what=what, parts=self._replace(batch, queue, most, {}))
@@ -54,14 +51,14 @@ class BatchSplitter:
     def leave_out(
         self, batch: ProducerBatch, queue: PartitionQueue, bad: Mapping[int, KafkaError], now: float
     ) -> None:
-        """Put the records without an error into a batch without a sequence."""
+        """Replace a batch by one without a sequence, which lacks the records in `bad`."""
         what = f"{batch.count - len(bad)} of {counted(batch.count)} of {batch.partition}"
         room = batch.builder.estimated_size + _WIDER * batch.count
         self._replace(batch, queue, room, bad)
         self._events.emit(now, "split", what=what, parts=1)
 
     def _learn(self, topic: str, most: int, now: float) -> int:
-        """Note that batches of twice this size are too large; return the size to use now."""
+        """Limit the topic's batches to this size, half of a refused one; return the limit."""
         limits = self._accumulator.topic_limits
         known = limits.get(topic)
         if known is None:

@@ -26,10 +26,9 @@ class BatchTimeouts:
         near: Callable[[str], str],
         timed_out: Callable[[str, float, Sequence[Attempt]], KafkaTimeoutError],
     ) -> None:
-        """Set the functions for texts of errors.
+        """Set functions. `near` returns a text with names similar to a missing topic.
 
-        `near` returns a text with topic names similar to a missing one; `timed_out` the error of
-        the client, with the addresses that were tried.
+        `timed_out` returns a timeout error with the client's connection attempts.
         """
         self._metadata = metadata
         self._near = near
@@ -42,7 +41,7 @@ class BatchTimeouts:
     def timed_out(
         self, happened: str, now: float, batches: Iterable[ProducerBatch]
     ) -> KafkaTimeoutError:
-        """Return the error of what `happened` by a deadline, with the attempts of the batches."""
+        """Return a timeout error with the text `happened` and the batches' failed attempts."""
         attempts, latest = self.refusals(batches, now)
         error = self._timed_out(happened, now, attempts)
         error.__cause__ = error.__cause__ or latest

@@ -23,7 +23,7 @@ QUOTA = 1 << 20
 """Bytes of `buffer.memory` that are reserved at a time."""
 
 Noted = Callable[[ProducerBatch, int, int, BatchRows], None]
-"""Called with a batch, the index of these rows' first record in it, their number, and the rows."""
+"""Called with a batch, the index of the rows' first record in it, their number, and the rows."""
 
 
 class ColumnWriter:
@@ -47,7 +47,7 @@ class ColumnWriter:
         count, ignore_keys = len(topic.partitions), partitioner.ignores_keys
         self._encoder = ColumnEncoder(columns, count, max_record, ignore_keys=ignore_keys)
         if partitioner.rule is not None:
-            # Encoded twice: the partitioner is called only after all rows have been checked.
+            # A second encoder: the first one has checked all rows before the partitioner is called.
             placed = place_rows(columns, partitioner.rule, topic.name, count)
             self._encoder = ColumnEncoder(placed, count, max_record, ignore_keys=ignore_keys)
         self._topic = topic
@@ -57,26 +57,23 @@ class ColumnWriter:
         self._wake = wake
         self._claims: dict[int, ProducerBatch] = {}
         self._claimed_at: dict[int, int] = {}
-        """First row of this call in each claimed batch, or one before it."""
+        """First row that may be in each claimed batch, by partition."""
         self._first_row = columns.first_row
         self._windows: list[RowWindow] = []
-        """Partitions of the rows from the oldest claim on.
-
-        The encoder writes into the last window.
-        """
+        """Windows with the partitions of rows, from the oldest claimed batch on."""
         self._closed = BatchBuilder(0, None)
-        """Replaces, in the encoder, batches that aren't claimed any more."""
+        """Closed builder that the encoder gets instead of a batch that isn't claimed any more."""
         self._closed.close()
         self._room = 0
         self._flushes = 0
         self.row = 0
-        """First row that isn't in a batch yet."""
+        """Index of the first row that isn't in a batch yet."""
         self.count = columns.count
 
     def advance(self, now: float, timestamp_ms: int) -> int:
         """Write until all rows are in batches, or memory is full; return the missing bytes.
 
-        0 means that none are missing. `timestamp_ms` is for rows without a timestamp.
+        Returns 0 when all rows are in batches. `timestamp_ms` is for rows without a timestamp.
         """
         self._flushes = self._accumulator.flushes
         try:
@@ -127,7 +124,7 @@ class ColumnWriter:
                     sticky, sticky_room = self._partitioner.sticky(
                         self._topic, accumulator.column_batch_size
                     )
-            # The flushed batches can't wait for the last row.
+            # A flush has begun: return the batches before the last row is written.
             if accumulator.flushes != self._flushes:
                 self._give_back(now)
         return 0

@@ -36,12 +36,12 @@ class OffsetRange(NamedTuple):
 
 
 class RowsDelivery:
-    """Counts rows, and batches that have their outcome."""
+    """The result of one call: counts of rows, and of batches with and without an outcome."""
 
     def __init__(
         self, lock: Lock, unnoticed: Callable[[int, BaseException], FailedRecords | None]
     ) -> None:
-        """Set `unnoticed`, which returns what failed rows without a callback keep."""
+        """Set `unnoticed`, which returns an object that notes whether an error is read."""
         self._lock, self._watch_failed = lock, unnoticed
         self._unnoticed: FailedRecords | None = None
         self._complete = False
@@ -58,7 +58,7 @@ class RowsDelivery:
     def add(self, batch: ProducerBatch, first: int, count: int, rows: BatchRows) -> None:
         """Note `count` rows in a batch, from index `first` on; `rows` identifies them."""
         self.rows += count
-        self._added += 1  # by the one thread that sends
+        self._added += 1  # only the sending thread calls this
         self._watch(batch, first, count, rows)
 
     def finish(self) -> None:
@@ -115,7 +115,7 @@ class RowsDelivery:
         ranges.append(OffsetRange(batch.partition, begin, end, count))
 
     def _look(self) -> None:
-        """Complete the delivery once all outcomes are known; exactly one thread does so."""
+        """Complete the delivery if all outcomes are known; exactly one thread does so."""
         with self._lock:
             ended = self._complete and self._settled == self._added
             if ended:
@@ -126,14 +126,14 @@ class RowsDelivery:
             self.done.complete(None)
 
     def outcome(self) -> BaseException | None:
-        """Return the first error for the program, which counts as having read the result."""
+        """Return the first error to the program, and note that the program has read it."""
         if self._unnoticed is not None:
             self._unnoticed.noticed()
         return self.error
 
     def errors(self) -> list[BaseException | None]:
         """Return the error of each row, in order; None for a written row."""
-        known = (*self.row_errors.errors, None)  # -1 is the last
+        known = (*self.row_errors.errors, None)  # number -1 selects None
         return [known[number] for number in self.row_errors.numbers(self.rows)]
 
     def error_column(self) -> ErrorColumn:

@@ -36,10 +36,10 @@ def group_offsets(
     at: Coordinator | None = None,
     stable: bool = True,
 ) -> Flow[GroupOffsets]:
-    """Ask the group's coordinator until it answers; raise at the deadline.
+    """Return the group's committed offsets; raise at the deadline.
 
     Raises `UnsupportedFeatureError` if brokers can't wait for open transactions (before 2.5): their
-    response may be outdated. `at` is the coordinator if it is known; unless `stable`, open
+    response may be outdated. `at` is the coordinator if it is known. If `stable` is false, open
     transactions aren't waited for.
     """
     coordinator = at or Coordinator(brokers, CoordinatorKind.GROUP, group_id)
@@ -67,7 +67,7 @@ def group_offsets(
 
 
 def _read(answer: OffsetFetchResponse, group_id: str, found: GroupOffsets) -> KafkaError | None:
-    """Collect the offsets; return the error that decides about the response."""
+    """Collect the offsets of a response; return its error, if there is one."""
     what = f"OffsetFetch of group {group_id!r}"
     code = answer.error_code or next((g.error_code for g in answer.groups if g.error_code), 0)
     if code:

@@ -7,8 +7,8 @@ full buffer would be a separate batch. Must not: leave bytes with a caller that 
 more.
 
 If no memory is released for a second, the first caller takes what is free, and batches stop
-lingering: most of the memory may belong to the batches of a dead leader. With a tenth of a second,
-batches were half as large beside a broker that takes 0.3 s.
+lingering: most of the memory may belong to the batches of a dead leader. With a tenth of a second
+instead, batches were half as large if a broker took 0.3 s for a response.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from odradek.network.flow import START, Completion, Flow, Wait
 NO_RELEASE_S = 1.0
 """Seconds without released memory after which the first waiter gets what is free.
 
-It must be enough for it; nothing lingers any more then. A dead leader may hold the rest for
-minutes, and healthy partitions mustn't wait for it; brokers that are only slow release some sooner.
+That must be enough for its record, and batches stop lingering then. Batches of a dead leader may
+hold the rest for minutes; a leader that is only slow releases some memory sooner.
 """
 
 
@@ -51,12 +51,12 @@ class MemoryWaiters:
         self._released = 0
         self._patient_until = 0.0
         self._hope = accumulator.limit
-        """The most memory that can become free, as the last failed wait has shown."""
+        """Memory that was free when the last wait gave up: larger grants aren't expected."""
 
     def room(self, owner: object, size: int, deadline: float, wanted: int = 0) -> Flow[bool]:
-        """Wait until `size` bytes are reserved, or better `wanted`; return whether they are.
+        """Wait until `wanted` bytes are reserved, or at least `size`; return whether they are.
 
-        The larger size avoids waking the caller for each batch that ends.
+        With more bytes at once, the caller needn't be woken for each batch that ends.
         """
         now = yield START
         waiting = _Waiting(owner, size, max(size, wanted, self._share))
@@ -81,10 +81,9 @@ class MemoryWaiters:
         return next(iter(self._line.values()))
 
     def leave(self, owner: object) -> Flow[None]:
-        """Stop waiting, and release reserved bytes for others.
+        """Stop a caller's wait, and release its reserved bytes.
 
-        This is a flow, so that it runs after that of `room`, which may have been started in this
-        step.
+        This is a flow so that it runs after a flow of `room` that was started in the same step.
         """
         yield START
         waiting = self._line.pop(owner, None)
@@ -106,7 +105,7 @@ class MemoryWaiters:
                     break
                 self._hope = accumulator.limit - accumulator.used
                 accumulator.starve(starved=True)
-                moved = True  # lingering batches have to be sent
+                moved = True  # so that the sender takes lingering batches
                 continue
             self._line.popitem(last=False)[1].turn.complete(None)
             moved = True
@@ -121,8 +120,8 @@ class MemoryWaiters:
         return self._hope < first.wanted and grant(first.owner, max(first.size, self._hope))
 
     def next_deadline(self, now: float) -> float | None:
-        """Return when the first waiter takes what is free; other changes are events."""
+        """Return when the first waiter gets what is free (`NO_RELEASE_S`)."""
         return self._patient_until if self._line and now < self._patient_until else None
 
     def abort(self, error: KafkaError, now: float) -> None:
-        """Do nothing at the client's end: the engine closes the flows."""
+        """Do nothing at the client's end, because the engine closes the flows of `room`."""

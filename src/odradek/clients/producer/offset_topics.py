@@ -41,9 +41,9 @@ class OffsetTopics:
     ) -> None:
         """Set the functions that look topics up.
 
-        `topic_ids`: each returns a topic's id in some client's current metadata; `is_missing`
-        whether a topic is missing in the consumer's. `not_owned` returns the partitions that
-        another member may have read since.
+        Each function of `topic_ids` returns a topic's id in the metadata of the consumer or the
+        producer. `is_missing` returns whether a topic is missing in the consumer's metadata,
+        `not_owned` the partitions that another member may have read in the meantime.
         """
         self.ids = {p: topic_id for p, topic_id in ids.items() if topic_id != NO_ID}
         self.refused = refused
@@ -62,9 +62,8 @@ class OffsetTopics:
     ) -> OffsetTopics:
         """Note the current topics of offsets.
 
-        A consumer's `group_metadata()` contains the ids that it reads; for a group's name alone,
-        the ids in the producer's metadata are used. With `read`, the offsets come from records, and
-        weren't chosen by hand.
+        The ids come from the consumer of `group_metadata()`, or from the producer's metadata if
+        `group` is only an id. `read`: the offsets come from returned records.
         """
 
         def topic_id(topic: str) -> bytes:
@@ -80,7 +79,7 @@ class OffsetTopics:
         return cls(known.ids, known.replaced, ids, known.is_missing, known.refused)
 
     def check_owned(self, offsets: Collection[TopicPartition], group_id: str) -> None:
-        """Raise if another member may have read on after the group's offset in a partition.
+        """Raise if another member may have read a partition in the meantime.
 
         The coordinator only checks the generation, which this member may have again after a
         rebalance.
@@ -116,8 +115,8 @@ class OffsetTopics:
     ) -> None:
         """Raise if an offset would be sent by the name of a topic that doesn't exist any more.
 
-        The consumer read the topic, and by its metadata it is gone: a topic of that name may have
-        been created since.
+        The topic is missing in the metadata of the consumer that read it; another topic may have
+        been created with its name since.
         """
         self.check(offsets)
         if self._is_missing is None:

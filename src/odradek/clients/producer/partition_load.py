@@ -18,7 +18,7 @@ from odradek.metadata.cluster import Broker, Topic
 LOOKS_PER_CHOICE = 16
 """Average number of queues that are checked for one choice.
 
-With thousands of partitions, the weights are as old as some batches.
+With thousands of partitions, one check serves many choices, so the weights may be outdated.
 """
 
 
@@ -42,9 +42,9 @@ class PartitionLoad:
     ) -> tuple[Sequence[int], Sequence[int] | None]:
         """Return the partitions to choose from, and the running sums of their weights.
 
-        The sums are None if all are equal. Partitions without a leader are left out unless all are,
-        and, with `partitioner.availability.timeout.ms`, those of a broker that has accepted nothing
-        for that time although batches wait for it.
+        The sums are None if all weights are equal. Partitions without a leader are left out, unless
+        no partition has one. With `partitioner.availability.timeout.ms`, partitions of a broker are
+        left out as well if it has accepted nothing for that time although batches wait for it.
         """
         found = self._tables.get(topic.name)
         if found is None or found.topic is not topic or found.left <= 0:
@@ -76,13 +76,13 @@ class PartitionLoad:
     def _is_stuck(self, queue: PartitionQueue, leader: Address, now: float) -> bool:
         try:
             ready = queue.waiting[0].created_at + self._linger
-        except IndexError:  # it has just been sent
+        except IndexError:  # the sender has taken the last batch
             return False
         return now - max(ready, self._sent_at.get(leader, 0.0)) > self._available
 
 
 class _Table:
-    """Weights from one check of the queues, valid for `left` choices."""
+    """Weights of a topic's partitions, used for `left` more choices."""
 
     __slots__ = ("left", "partitions", "sums", "topic")
 

@@ -23,9 +23,9 @@ from odradek.common.types import TopicPartition
 REMEMBERED = 5
 """Number of a producer's last batches that a broker recognizes as duplicates."""
 MOST_RESTING = 20_000
-"""Maximum number of partitions without batches whose numbers are kept, some hundred bytes each."""
+"""Maximum number of partitions without batches whose `Numbering` is kept."""
 NEVER = -2
-"""An impossible leader epoch; -1 is an unknown one."""
+"""A leader epoch that never occurs, unlike -1 (unknown)."""
 
 
 class Numbering:
@@ -38,38 +38,35 @@ class Numbering:
 
     def __init__(self) -> None:
         self.identity: tuple[int, int] = NO_IDENTITY
-        """Producer id and epoch of the batches that get a sequence now."""
+        """Producer id and epoch for batches without a sequence so far."""
         self.next_sequence = 0
         self.numbered = 0
         """Number of batches that got a sequence under this identity."""
         self.acknowledged = -1
-        """Serial of the newest batch that was acknowledged under it."""
+        """Serial of the newest batch that was acknowledged under this identity."""
         self.known_at = NEVER
-        """Leader epoch in which a batch was acknowledged.
+        """Leader epoch of the last acknowledgement.
 
-        From then on this leader knows the producer, and refuses a sequence after a gap. Other
-        leaders may not: they may have lost the log.
+        The leader of this epoch knows the producer and refuses a sequence after a gap. Others may
+        not, because they may have lost records.
         """
         self.topic_id = b""
-        """Topic id at the last attempt: a topic of the same name may be recreated."""
+        """Id of the topic, by which a recreated topic is detected."""
         self.ended = False
-        """Whether no batch gets a sequence any more, because one is missing or in doubt."""
+        """Whether no batch gets a sequence under this identity, as one is missing or in doubt."""
         self.lost = False
-        """Whether a batch that may have been written has failed; a copy may still be in flight."""
+        """Whether a batch failed that may have been written; a copy may still be in flight."""
         self.reached = 0
         """Offset after the newest acknowledged record under this identity."""
         self.cut = False
         """Whether the log lost acknowledged records, and then accepted a batch before older ones.
 
-        The older ones are in doubt: the leader knew no producer any more and accepts any sequence,
-        so there may be gaps before the batch.
+        A leader that has lost the producer's state accepts any sequence, so the accepted batch
+        doesn't prove that the older ones were written.
         """
 
     def begin(self, identity: tuple[int, int]) -> None:
-        """Continue under another identity, from sequence 0.
-
-        From then on, the leader refuses late requests under an older epoch.
-        """
+        """Continue under another identity, from sequence 0; leaders then refuse older epochs."""
         self.identity, self.next_sequence, self.numbered = identity, 0, 0
         self.acknowledged, self.known_at, self.reached = -1, NEVER, 0
         self.ended = self.lost = self.cut = False
@@ -77,7 +74,7 @@ class Numbering:
     def end(self, *, lost: bool) -> bool:
         """Assign no more sequences under this identity; return whether it assigned any before.
 
-        `lost` means that a batch failed which may have been written.
+        `lost`: a batch has failed that may have been written.
         """
         lasted, self.ended = not self.ended, True
         self.lost = self.lost or lost
@@ -95,20 +92,16 @@ class PartitionQueue:
         self.out_of_order: set[ProducerBatch] = set()
         """Waiting batches whose sequence was refused by a leader that knows their producer.
 
-        Whether they are in the log is known once later batches that are in doubt have an outcome.
+        Outcomes of later batches show whether they are in the log.
         """
         self.numbering = Numbering() if numbering is None else numbering
         self.absent_since: float | None = None
-        """Since when the topic is known and lacks this partition."""
+        """Time since which the topic's metadata has lacked this partition."""
         self.by_name = True
         """Whether the topic's id is unknown (brokers before 2.8), so that batches use its name."""
 
     def lives_in(self, topic_id: bytes) -> None:
-        """Note the topic's id.
-
-        If the topic was recreated, its leaders don't know this producer, and acknowledgements of
-        the old topic say nothing of the new log.
-        """
+        """Note the topic's id; if it is another one, forget the old topic's acknowledgements."""
         numbering = self.numbering
         self.by_name = not any(topic_id)
         if self.by_name or topic_id == numbering.topic_id:
@@ -118,7 +111,7 @@ class PartitionQueue:
         numbering.topic_id = topic_id
 
     def absent(self, now: float) -> float:
-        """Note that the topic is known and lacks this partition; return since when."""
+        """Note that the topic's metadata lacks this partition; return since when."""
         if self.absent_since is None:
             self.absent_since = now
         return self.absent_since
@@ -130,8 +123,8 @@ class PartitionQueue:
     def next(self) -> ProducerBatch | None:
         """Return the oldest batch that may be sent.
 
-        If sequences are missing or in doubt, it is the oldest that may be in the log: its outcome
-        comes before any new sequence.
+        While sequences are missing or in doubt, return the oldest batch with a sequence: its
+        outcome must be known before a new sequence is assigned.
         """
         if self.out_of_order or self.numbering.ended:
             for batch in self.waiting:
@@ -142,7 +135,7 @@ class PartitionQueue:
         return self.waiting[0] if self.waiting else None
 
     def admits(self, batch: ProducerBatch, epoch: int, max_in_flight: int) -> bool:
-        """Return whether sending a batch to the leader of this epoch is safe for the order."""
+        """Return whether sending a batch in this leader epoch can't break the order."""
         numbering, identity, repeated = self.numbering, self.numbering.identity, batch.sequence
         under_way = 0
         for other in self.in_flight:
@@ -150,14 +143,13 @@ class PartitionQueue:
                 continue
             under_way += 1
             if repeated != NO_SEQUENCE:
-                # A retry is sent alone, and only as the oldest of its partition: order (KIP-98).
+                # To keep the order, a retry waits for older batches in flight (KIP-98).
                 if other.serial <= batch.serial:
                     return False
             elif (
-                # They will be refused, and the first one that the new topic's leader accepts must
-                # be the oldest. Nothing is sent while older ones are in flight to another leader,
-                # nor while one that is five batches older is in doubt: the broker wouldn't
-                # recognize the repetition.
+                # Wait for batches in flight to a deleted topic or a former leader, which may be
+                # refused, so that the new leader gets the oldest batch first. Wait also for a
+                # batch that is five batches older: a broker would no longer detect its duplicate.
                 other.topic_tried != numbering.topic_id
                 or other.epoch_tried != epoch
                 or numbering.numbered - other.ordinal >= REMEMBERED
@@ -165,15 +157,15 @@ class PartitionQueue:
                 return False
         if repeated != NO_SEQUENCE:
             return True
-        # A broker that doesn't know a producer accepts any sequence from it: if the first batch
-        # were refused or lost on its way, the next one would be written before it.
+        # A broker that doesn't know a producer accepts any sequence: if the first batch were
+        # lost or refused, the next one would be written before it. So the first one is sent alone.
         return under_way == 0 or (numbering.known_at == epoch and under_way < max_in_flight)
 
     def appended(self, batch: ProducerBatch, offset: int) -> None:
         """Note that a batch was acknowledged at this offset (-1 if the leader doesn't report it).
 
-        All acknowledged batches and the older ones in doubt are before it, unless an unclean
-        election truncated the log.
+        Acknowledged batches and older ones in doubt have lower offsets, unless an unclean election
+        has truncated the log (`cut`).
         """
         numbering, newest = self.numbering, self.numbering.acknowledged
         numbering.known_at = batch.epoch_tried
@@ -211,11 +203,9 @@ class PartitionQueue:
         numbering.next_sequence = (numbering.next_sequence + batch.builder.count) % SEQUENCES
 
     def take_back(self, batch: ProducerBatch) -> bool:
-        """Reuse the sequence of a batch that certainly isn't in the log.
+        """Reuse the sequence of a batch that certainly isn't in the log, if possible.
 
-        Return whether that is possible.
-
-        It isn't if later batches have sequences already.
+        Returns False if later batches have sequences already.
         """
         numbering = self.numbering
         newest = (batch.sequence + batch.count) % SEQUENCES == numbering.next_sequence
@@ -233,11 +223,11 @@ class PartitionQueue:
             if batch.sequence != NO_SEQUENCE:
                 found.append(batch)
             elif not self.numbering.ended:
-                break  # the rest was never sent
+                break  # later batches have no sequence
         return found
 
     def put_back(self, batch: ProducerBatch) -> None:
-        """Put a batch back in front, in the order of creation and so of the sequences."""
+        """Put a batch back into `waiting`, in the order of serials and so of sequences."""
         place = 0
         for waiting in self.waiting:
             if waiting.serial >= batch.serial:
@@ -246,7 +236,7 @@ class PartitionQueue:
         self.waiting.insert(place, batch)
 
     def leave_ended(self) -> None:
-        """Remove batches that have an outcome and won't be sent."""
+        """Remove batches that already have an outcome."""
         self.waiting = deque(b for b in self.waiting if not b.done.done)
         self.out_of_order.intersection_update(self.waiting)
 
@@ -260,8 +250,8 @@ class PartitionQueues:
     """Queues of one producer's partitions in use, and a few numbers of the others.
 
     The cost of a sender's step grows with the partitions in use, not with all that were ever used.
-    A partition's sequences can't be forgotten while its epoch lasts. So once very many are idle,
-    they are forgotten, and all partitions start again with a higher epoch, from sequence 0.
+    A partition's sequence must be remembered while its epoch is used. If very many partitions are
+    idle, their numbers are forgotten, and they continue with a higher epoch, from sequence 0.
     """
 
     def __init__(self) -> None:
@@ -271,7 +261,7 @@ class PartitionQueues:
         self._limit = MOST_RESTING
 
     def get(self, partition: TopicPartition) -> PartitionQueue:
-        """Return a partition's queue; from now on it is in use."""
+        """Return the queue of a partition, which is in use from now on."""
         found = self.active.get(partition)
         if found is None:
             numbering = self._resting.pop(partition, None) or Numbering()
@@ -283,7 +273,7 @@ class PartitionQueues:
         self._resting[partition] = self.active.pop(partition).numbering
         if len(self._resting) > self._limit:
             self._forget(identity)
-            self._limit = max(MOST_RESTING, 2 * len(self._resting))  # not at each call
+            self._limit = max(MOST_RESTING, 2 * len(self._resting))  # don't search at each call
 
     def _forget(self, identity: SenderIdentity) -> None:
         producer_id = identity.current[0]
@@ -293,7 +283,7 @@ class PartitionQueues:
             return
         for partition, numbering in list(self._resting.items()):
             if numbering.identity != identity.current:
-                del self._resting[partition]  # later transactions had another epoch
+                del self._resting[partition]  # an old epoch isn't used again
 
     def __len__(self) -> int:
         """Return the number of partitions whose queue or numbers are kept."""

@@ -31,7 +31,7 @@ _FNV_PRIME = 0x01000193
 
 
 def fnv1a(data: bytes) -> int:
-    """Hash to 32 bits and take the number as a signed one's absolute value, as Sarama does."""
+    """Return the absolute value of the FNV-1a hash as a signed 32-bit integer, like Sarama."""
     h = _FNV_OFFSET
     for byte in data:
         h = (h ^ byte) * _FNV_PRIME & 0xFFFFFFFF
@@ -40,11 +40,11 @@ def fnv1a(data: bytes) -> int:
 
 _RULES: dict[str, Rule | None] = {
     "default": None,
-    "random": None,  # the sticky partitioner does this if it ignores keys
+    "random": None,  # the sticky partitioner, with `ignore_keys`
     "consistent": lambda _, key, __, count: crc32(key or b"") % count,
     "consistent_random": lambda _, key, __, count: crc32(key) % count if key else None,
     "murmur2": lambda _, key, __, count: partition_for_key(key or b"", count),
-    "murmur2_random": None,  # this is the default of Java's client and this one
+    "murmur2_random": None,  # the default here and in Java's client
     "fnv1a": lambda _, key, __, count: fnv1a(key or b"") % count,
     "fnv1a_random": lambda _, key, __, count: None if key is None else fnv1a(key) % count,
 }
@@ -68,7 +68,7 @@ def _checked(function: PartitionFunction) -> Rule:
                 f"{topic}; nothing was written"
             ) from error
         try:
-            # A bool is a comparison returned by mistake, None a forgotten return.
+            # A returned bool or None is a mistake in the function.
             partition = -1 if isinstance(found, bool) else operator.index(found)
         except TypeError:
             partition = -1
@@ -83,15 +83,15 @@ def _checked(function: PartitionFunction) -> Rule:
 
 
 def place_rows(columns: SentColumns, rule: Rule, topic: str, count: int) -> SentColumns:
-    """Return the columns with the rule's partition in each row without one of its own.
+    """Return the columns with the rule's partition in each row that has none.
 
-    `columns` must have passed the encoder's checks: then the rule is called once per row, in order.
-    Another thread may write into the buffers meanwhile; slices can't leave them, and the result is
-    checked by the encoder again. Raises `PartitionerError`, which names the row.
+    `columns` must have passed the encoder's checks; then the rule is called once per row, in order.
+    Another thread may write into the buffers meanwhile: slices never exceed them, and the encoder
+    checks the result again. Raises `PartitionerError`, which names the row.
     """
     partitions = array("i", bytes(4 * columns.count))
     bits = bytearray(b"\xff") * ((columns.count + 7) // 8)
-    values = None if rule in _RULES.values() else columns.values  # named rules only use keys
+    values = None if rule in _RULES.values() else columns.values  # built-in rules only use keys
     rows = zip(
         _given(columns.partitions, columns.count),
         _texts(columns.keys, columns.count),
@@ -138,7 +138,7 @@ def _given(column: SentNumbers | None, count: int) -> Iterable[int | None]:
 
 
 def _numbers(buffer: ByteBuffer, kind: Literal["i", "q"], start: int, count: int) -> list[int]:
-    """Return some integers of a buffer, which may end within one, so it isn't cast as a whole."""
+    """Return integers of a buffer, whose length needn't be a multiple of their width."""
     width = 8 if kind == "q" else 4
     view = memoryview(buffer).cast("B")[width * start : width * (start + count)]
     return view.cast(kind).tolist()

@@ -38,16 +38,13 @@ class Partitioner:
         self._load = _led if load is None else load
         self._stride = stride
         self.ignores_keys = ignore_keys or rule is not None
-        """Whether keys don't decide.
-
-        Rows without a partition from the rule are spread, with or without a key.
-        """
+        """Whether keys don't determine the partition: by option, or because a rule does."""
         self.rule = rule
-        """Rule that decides instead of the key's murmur2; None if nothing does."""
+        """Rule that replaces murmur2 of the key; None without one."""
         self._sticky: dict[str, list[int]] = {}  # by topic: partition, and bytes sent to it
 
     def partition(self, topic: Topic, size: int) -> int:
-        """Choose a partition for a record of about `size` bytes, whose key doesn't decide."""
+        """Return the sticky partition for a record of about `size` bytes, and count these bytes."""
         current = self._sticky.get(topic.name)
         if current is None or current[0] >= topic.count or current[1] >= self._stride:
             chosen, _ = self.sticky(topic, self._stride)
@@ -59,9 +56,8 @@ class Partitioner:
     def sticky(self, topic: Topic, stride: int) -> tuple[int, int]:
         """Return the partition for records without a key, and its remaining bytes.
 
-        KIP-794: stay on one partition for `stride` bytes (a batch), then move to another one that
-        has a leader, so that every partition gets the same number of bytes in the end. A partition
-        with a longer queue than others gets fewer.
+        KIP-794: use one partition for `stride` bytes (a batch), then another one with a leader, so
+        that all partitions get equally many bytes; those with a longer queue get fewer.
         """
         current = self._sticky.get(topic.name)
         if current is None or current[0] >= len(topic.partitions) or current[1] >= stride:
@@ -70,7 +66,7 @@ class Partitioner:
         return current[0], stride - current[1]
 
     def took(self, topic: Topic, size: int) -> None:
-        """Count bytes without a key for the sticky partition."""
+        """Add bytes of records to the count of the sticky partition."""
         current = self._sticky.get(topic.name)
         if current is not None:
             current[1] += size
@@ -94,7 +90,7 @@ def _led(topic: Topic) -> tuple[Sequence[int], None]:
 
 
 class TopicLane:
-    """Data of a topic that `send` needs for each record; it is replaced for a new snapshot."""
+    """Data of a topic that `send` needs for each record; recreated for each metadata snapshot."""
 
     __slots__ = ("_partitioner", "by_key", "count", "open", "snapshot", "topic")
 
@@ -112,25 +108,25 @@ class TopicLane:
         self.open = batches
         """The open batches by partition; it changes under the accumulator's lock."""
         self.by_key = not partitioner.ignores_keys
-        """Whether a key determines the partition, by Java's murmur2."""
+        """Whether the key's murmur2 determines the partition."""
         self._partitioner = partitioner
 
     def choose(self, key: bytes | None, value: bytes | None) -> int:
-        """Return the partition of a record that names none; `send` has the same code inline."""
+        """Return the partition of a record without a given one; `send` inlines this code."""
         if key is None or not self.by_key:
             return self.place(key, value)
         return partition_for_key(key, self.count)
 
     def place(self, key: bytes | None, value: bytes | None) -> int:
-        """Return the partition of a record if neither its caller nor its key determines it."""
-        size = RECORD_OVERHEAD  # an array has no truth value, so not `if key`
+        """Return the partition of a record that its key doesn't determine."""
+        size = RECORD_OVERHEAD  # `if key` fails for arrays
         size += 0 if key is None else len(key)
         size += 0 if value is None else len(value)
         return self._partitioner.partition(self.topic, size)
 
 
 class CustomPartitionerLane(TopicLane):
-    """Lane of a producer with a rule; a separate class, so that others don't pay for it."""
+    """Lane of a producer with a rule; a separate class keeps other producers fast."""
 
     __slots__ = ("_rule",)
 
@@ -157,7 +153,7 @@ def lane_for(
     snapshot: Cluster | None,
     batches: dict[int, ProducerBatch],
 ) -> TopicLane:
-    """Return the lane class for the producer's partitioner."""
+    """Return a lane of the class that the producer's partitioner needs."""
     lane = (partitioner, topic, snapshot, batches)
     return (
         TopicLane(*lane)

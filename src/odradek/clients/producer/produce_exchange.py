@@ -26,7 +26,7 @@ FIRST_VERSION_WITH_TOPIC_IDS = 13
 
 
 class TopicCounts:
-    """Counts of one topic since the producer started."""
+    """Counts of one topic since the producer was created."""
 
     __slots__ = ("bytes", "failed", "records", "retried")
 
@@ -34,15 +34,15 @@ class TopicCounts:
         self.records = 0
         """Number of sent records; retries count again, as in Java."""
         self.bytes = 0
-        """Number of bytes of their compressed batches."""
+        """Number of bytes of the sent batches, compressed."""
         self.retried = 0
-        """Number of records whose batch is retried, counted each time."""
+        """Number of records in retried batches, counted at each retry."""
         self.failed = 0
         """Number of records that failed."""
 
 
 class RecentlySent:
-    """Records sent within 30 s, in two samples as in `Sampled`."""
+    """A sample of sent records; the last two cover the recent past, as in `Sampled`."""
 
     __slots__ = ("batches", "begun", "bytes", "largest", "longest", "queued", "records", "requests")
 
@@ -50,14 +50,14 @@ class RecentlySent:
         self.begun = begun
         self.requests = self.records = self.batches = self.bytes = self.largest = 0
         self.queued = self.longest = 0.0
-        """Seconds from a batch's creation until it was sent: the sum, and the longest."""
+        """Sum and maximum of the seconds from a batch's creation until it was sent."""
 
 
 class SentCounts:
     """Counts of one producer's sent records for its metrics, written in the engine's step.
 
-    Splits and retries of requests aren't here: they are events. `ProduceExchange` counts without a
-    function call, and a record costs nothing.
+    Splits and retries of requests are counted as events. Counting costs no function call per batch,
+    and nothing per record.
     """
 
     def __init__(self) -> None:
@@ -72,7 +72,7 @@ class SentCounts:
         return self.topics.get(topic) or self.topics.setdefault(topic, TopicCounts())
 
     def forget(self, topic: str) -> None:
-        """Count a topic that isn't in use any more among the former ones."""
+        """Add the counts of a topic that isn't in use any more to `former`."""
         gone, former = self.topics.pop(topic, None), self.former
         if gone is not None:
             former.records += gone.records
@@ -81,11 +81,11 @@ class SentCounts:
             former.failed += gone.failed
 
     def turn(self, now: float) -> None:
-        """Begin the next sample, because the running one is full."""
+        """Begin the next sample, because the time of the current one is over."""
         self.before, self.running, self.until = self.running, RecentlySent(now), now + WINDOW
 
     def lately(self, now: float) -> list[RecentlySent]:
-        """Return the samples that still count."""
+        """Return the samples that are recent enough for metrics."""
         return [
             one for one in (self.running, self.before) if one.batches and now < one.begun + KEPT
         ]
@@ -100,7 +100,7 @@ class SentCounts:
 
 
 class ProduceExchange:
-    """One request, and how its response is read."""
+    """A Produce request, and the interpretation of its response."""
 
     def __init__(
         self,

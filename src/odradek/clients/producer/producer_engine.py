@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 ACKNOWLEDGEMENT, TRANSACTION_END = "the acknowledgement of", "the end of"
-"""Prefixes of the descriptions of waits that continue when credentials are refused."""
+"""Prefixes of texts on waits which continue if credentials are refused (see `patient`)."""
 
 
 class ProducerEngine(ClientEngine):
@@ -127,7 +127,7 @@ class ProducerEngine(ClientEngine):
         """Return the identity of the batches; with a transactional.id, a transaction manager."""
         if config["transactional.id"] is None:
             return ProducerIdentity(self, self.network, self.brokers, config)
-        # Imported on use: most producers have no transactions.
+        # Most producers have no transactions.
         from odradek.clients.producer.transaction_manager import TransactionManager
 
         self.transactions = TransactionManager(
@@ -145,10 +145,10 @@ class ProducerEngine(ClientEngine):
         return self.transactions
 
     def incomplete(self) -> list[ProducerBatch]:
-        """Return every batch without an outcome, open ones and early records included.
+        """Return every batch without an outcome, including open ones and records without metadata.
 
-        Any thread may call this: a batch between two queues still holds memory; early records come
-        first, as they become batches.
+        Any thread may call this: `live()` also contains a batch that is being moved between queues.
+        Records without metadata are read first, because they become batches.
         """
         found = dict.fromkeys(leaf for early in self.early.incomplete() for leaf in early.leaves())
         found.update(dict.fromkeys(self.accumulator.live()))
@@ -159,11 +159,11 @@ class ProducerEngine(ClientEngine):
         snapshot = self.metadata.snapshot
         if snapshot is None:
             return UNPLACED
-        # A dict lookup needs no Python call.
+        # Try the dict first, which is faster than a method.
         found = snapshot.asked.get(topic) or snapshot.topic(topic)
         if found is None:
             return UNPLACED
-        return tuple.__new__(Placed, (found.topic_id, found.count))  # without a Python call
+        return tuple.__new__(Placed, (found.topic_id, found.count))  # faster than a call
 
     def _forget(self, topic: str) -> None:
         """Drop all state of a topic that isn't in use any more (R-MD-7)."""
@@ -178,9 +178,9 @@ class ProducerEngine(ClientEngine):
         return self._partition_load.table(topic, brokers, self.now)
 
     def newer(self, topic: Topic, columns: SentColumns, deadline: float) -> Flow[Topic]:
-        """Return newer metadata of a topic, for rows with a partition that may be new.
+        """Return newer metadata of a topic, because rows may name a partition that was just added.
 
-        It refreshes once: an invalid row shouldn't block its caller for `max.block.ms`.
+        The metadata is refreshed once: an invalid row mustn't block its caller for `max.block.ms`.
         """
         now = yield START
         before = self.metadata.refreshed_at
@@ -192,14 +192,14 @@ class ProducerEngine(ClientEngine):
         return (yield from self.topic(topic.name, deadline))
 
     def leave_line(self, owner: object) -> None:
-        """Stop waiting for memory, and release what was or will be reserved."""
+        """Stop a caller's wait for memory, and release the bytes that it has or gets."""
         self.start(self.line.leave(owner))
 
     def flush(self, deadline: float) -> Flow[None]:
         """Send lingering batches and wait until all earlier records have an outcome.
 
-        Raises if records have failed because no broker was reached (R-RB-10): a program that only
-        calls `flush()` or `close()` would not notice that nothing was sent.
+        Raises if records have failed because no broker was reached (R-RB-10): otherwise a program
+        that only calls `flush()` or `close()` wouldn't notice that nothing was sent.
         """
         now = yield START
         self.accumulator.close_all()
@@ -220,26 +220,26 @@ class ProducerEngine(ClientEngine):
                 raise again(error)
 
     def ends(self, batch: ProducerBatch) -> tuple[float, str]:
-        """Return when a batch times out, as far as is known now, and by which option."""
+        """Return when a batch times out, and the option that sets this timeout."""
         if not isinstance(batch, RecordWithoutMetadata):
             return batch.deadline, DELIVERY_TIMEOUT
         at = self.early.ends_at(batch)
         return at, BLOCK_TIMEOUT if at == batch.deadline else FIRST_CONTACT
 
     def unnoticed(self, records: int, error: BaseException) -> FailedRecords | None:
-        """Return an object that logs a failure if the program drops its futures without reading it.
+        """Return an object that logs a failure if the program drops its futures unread.
 
-        None if the program is notified anyway: by the end of a transaction, by `flush()`, by its
-        own `close()`.
+        Returns None if the program is notified anyway: by the end of a transaction, by `flush()`,
+        or by its own `close()`.
         """
         unreached = isinstance(error, NoBrokerAvailableError) and not error.reached_before
         if unreached or self.transactions is not None or isinstance(error, ClientClosedError):
             return None
         if self._failures is None:
-            # Imported here: most producers have no failures.
+            # Most producers have no failures.
             try:
                 from odradek.clients.producer.unobserved_failures import UnobservedFailures
-            except (OSError, ImportError):  # no descriptor to import it with (R-TI-2)
+            except (OSError, ImportError):  # no free file descriptor (R-TI-2)
                 return None
             self._failures = UnobservedFailures(self, self.config["client.id"])
             self.components.append(self._failures)
@@ -255,10 +255,7 @@ class ProducerEngine(ClientEngine):
         return sum(batch.count for batch in self.incomplete())
 
     def left(self) -> str:
-        """Return a text with the numbers of records without an outcome and of sent ones.
-
-        "" if none.
-        """
+        """Return a text with the number of records without an outcome; empty without any."""
         left = self.incomplete()
         total, sent = sum(b.count for b in left), sum(b.count for b in left if b.attempts)
         if not total:
@@ -283,12 +280,12 @@ class ProducerEngine(ClientEngine):
         return self.undelivered(what, now)
 
     def _why_early(self, batch: ProducerBatch, now: float) -> str:
-        """Return why a record isn't in a batch yet, which attempts don't show."""
+        """Return a text on why a record without metadata waits; empty for a batch."""
         early = isinstance(batch, RecordWithoutMetadata)
         return f" (waiting for {self.wait_reasons.of(batch, now)})" if early else ""
 
     def patient(self, what: str) -> bool:
-        """Return whether records wait on although credentials are refused (R-CS-4).
+        """Return whether a wait continues although credentials are refused (R-CS-4).
 
         A producer that was accepted before keeps its records until delivery.timeout.ms.
         """

@@ -49,14 +49,11 @@ NO_IDENTITY = (-1, -1)
 LAST_EPOCH = 32767
 """Epochs are 16 bits on the wire."""
 QUICK = 0.02
-"""Seconds before a request is repeated because the last transaction hasn't ended, as in Java.
-
-The time doubles with each repetition (KIP-580).
-"""
+"""Initial backoff in seconds while the last transaction is ending; doubles with each retry."""
 
 
 def quick_backoff(config: Config) -> ExponentialBackoff:
-    """Return the waits after CONCURRENT_TRANSACTIONS, which lasts for milliseconds."""
+    """Return the backoff after CONCURRENT_TRANSACTIONS, a state that lasts for milliseconds."""
     most = config.backoff("retry.backoff").maximum
     return ExponentialBackoff(min(QUICK, most), most)
 
@@ -69,7 +66,7 @@ class SenderIdentity(Protocol):
 
     @property
     def transactional_id(self) -> str | None:
-        """The id of its transactions; None without transactions."""
+        """The transactional id; None without transactions."""
 
     @property
     def newest_produce(self) -> int | None:
@@ -77,11 +74,11 @@ class SenderIdentity(Protocol):
 
     @property
     def dropping(self) -> KafkaError | None:
-        """Error of batches without a sequence while they may not be sent."""
+        """Error with which batches without a sequence fail now; None while they may be sent."""
 
     @property
     def abandons(self) -> bool:
-        """Whether batches with a sequence fail with that error as well, also those in flight."""
+        """Whether `dropping` also applies to batches with a sequence, even those in flight."""
 
     @property
     def current(self) -> tuple[int, int]:
@@ -99,20 +96,19 @@ class SenderIdentity(Protocol):
         """Return whether batches may be sent; start to obtain an id if necessary."""
 
     def admits(self, partition: TopicPartition) -> bool:
-        """Return whether a partition may be written to now; start to add it if necessary."""
+        """Return whether a partition may be written to; add it to the transaction if necessary."""
 
     def go_on(self, identity: tuple[int, int], *, ended: bool) -> tuple[int, int] | None:
         """Return the identity of a partition's next batch, after a batch with `identity`.
 
-        None if it isn't known yet. With `ended`, no batch gets a sequence under that identity any
-        more.
+        Returns None if it isn't known yet. `ended`: `identity` must not be used for new sequences.
         """
 
     def begin_above(self, epoch: int) -> bool:
-        """Let new partitions begin under a higher epoch than this one; return whether they do."""
+        """Let partitions begin under an epoch above this one; return whether that is possible."""
 
     def request_bump(self, why: str) -> None:
-        """Note that an identity ended: a failed batch may be written, or left a gap."""
+        """Note that a partition needs a new epoch: a failed batch may be written, or left a gap."""
 
     def failed(self, error: KafkaError) -> None:
         """Note that a batch or record has failed."""
@@ -173,7 +169,7 @@ class ProducerIdentity:
 
     def begin_above(self, epoch: int) -> bool:
         if not self.idempotent:
-            return True  # the kept numbers of partitions don't matter
+            return True  # there are no sequences
         if epoch >= LAST_EPOCH:
             return False
         self.current = self.current[0], max(self.current[1], epoch + 1)
@@ -227,7 +223,7 @@ class ProducerIdentity:
 
 
 class _NoIdNowError(KafkaError):
-    """An error that isn't about this producer: another broker may be asked."""
+    """A broker can't assign an id now; another broker is asked."""
 
     retriable = True
 

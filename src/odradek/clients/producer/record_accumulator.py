@@ -26,29 +26,26 @@ from odradek.record.batch import HEADER_SIZE
 from odradek.record.compression import LEVELS
 
 COLUMN_BATCH = 512 << 10
-"""Bytes of a batch that columns fill, unless `batch.size` is set.
+"""Maximum bytes of a batch that is filled from columns, unless `batch.size` is set.
 
 Brokers handle large batches best, and a column's rows arrive faster than `linger.ms` passes.
 """
 FIRST_ROOM = 4096
-"""Bytes that an open batch reserves at first; it reserves four times as much when full.
+"""Bytes that a new batch reserves; each time it is full, it reserves four times as much.
 
-So thousands of partitions with a record each don't need `batch.size` each.
+So thousands of partitions with one record don't use `batch.size` each.
 """
 CANNOT_WAIT = object()
-"""Owner of records that a callback sends.
-
-A callback can't wait for memory, so it takes memory before others.
-"""
+"""Owner of records of a callback, which can't wait and so takes memory before waiting callers."""
 HURRY_SHARE = 2
-"""Part of the used memory in open batches above which nothing lingers while callers wait.
+"""If 1/n of the used memory is in open batches, they don't linger while callers wait for memory.
 
-Their batches begin with the full reservation, so a quarter would be two new batches.
+With a quarter, two new batches might be enough, because they reserve all bytes at first then.
 """
 
 
 SentRecord = tuple[bytes | None, bytes | None, Sequence[tuple[str, bytes | None]], int]
-"""Key, value, headers and the time in milliseconds."""
+"""Key, value, headers and timestamp in milliseconds."""
 
 
 class Appended(NamedTuple):
@@ -71,25 +68,24 @@ class RecordAccumulator:
         self.limit: int = config["buffer.memory"]
         self.used = 0
         self.granted: dict[object, int] = {}
-        """Bytes of `used` that are in no batch yet, by the caller that they are reserved for."""
+        """Bytes of `used` that are reserved for a caller and not in a batch yet, by caller."""
         self.batch_size: int = config["batch.size"]
         self.column_batch_size = self.batch_size
         if "batch.size" not in config.given:
             largest = min(COLUMN_BATCH, config["max.request.size"], self.limit // 8)
             self.column_batch_size = max(self.batch_size, largest)
         self.waiters: OrderedDict[object, Any] = OrderedDict()
-        """Callers that wait for memory, in order: no other caller may take any (`MemoryWaiters`).
-        """
+        """Callers that wait for memory, in order, before all others (see `MemoryWaiters`)."""
         self.released = 0
         """Number of batches whose memory was released."""
         self.starved = False
-        """Whether no memory was released for a while and a caller waits (`MemoryWaiters`)."""
+        """Whether a caller waits, and no memory was released for a while (see `MemoryWaiters`)."""
         self.flushes = 0
-        """Number of flushes; owners of claimed batches check it."""
+        """Number of flushes, by which owners of claimed batches notice a flush."""
         self.ended: KafkaError | None = None
-        """Why no record is accepted: the client has ended, or no transaction is open."""
+        """Error that `send` raises now, as the client has ended or no transaction is open."""
         self.topic_limits: dict[str, tuple[int, float]] = {}
-        """By topic that refused a batch: the maximum size of batches, and until when."""
+        """Maximum batch size, and when it expires, by topic that refused a larger batch."""
         self._linger: float = config["linger.ms"]
         self._delivery: float = config["delivery.timeout.ms"]
         self._compression: str = config["compression.type"]
@@ -99,17 +95,16 @@ class RecordAccumulator:
         self._torn = False
         """Whether a change of the accounting is in progress, or was interrupted."""
         self._doubted = False
-        """Whether `used` may be wrong; it is recalculated when there are no claims."""
+        """Whether `used` may be wrong; it is recalculated as soon as no batch is claimed."""
         self._live: dict[ProducerBatch, None] = {}
-        """All batches that use memory of this accumulator."""
+        """All batches that use buffer memory."""
         self._serial = 0
         self._lanes: dict[str, dict[int, ProducerBatch]] = {}
         self._claimed: dict[ProducerBatch, None] = {}
         self._begun: dict[TopicPartition, deque[ProducerBatch]] = {}
-        """Batches that aren't ready yet, in the order of their creation.
+        """Batches that aren't ready yet, in the order of their creation and so of their rows.
 
-        Writers write to the newest batch of a partition, so this is the order of their rows;
-        batches may be closed in another order.
+        They may be closed in another order.
         """
         self._ready: deque[ProducerBatch] = deque()
         self._lingering: deque[ProducerBatch] = deque()
@@ -125,17 +120,17 @@ class RecordAccumulator:
                 self._lanes.pop(topic, None)
 
     def starve(self, *, starved: bool) -> None:
-        """Note whether memory came back lately while callers wait for it."""
+        """Set `starved`."""
         self.starved = starved
 
     def refuse(self, why: KafkaError | None) -> None:
-        """Accept no records any more, or again (None)."""
+        """Let `send` raise this error from now on; None: accept records again."""
         self.ended = why
 
     def check(self) -> None:
-        """Raise if no record is accepted now."""
+        """Raise if records aren't accepted now."""
         if self.ended is not None:
-            raise self.ended.with_traceback(None)  # raised repeatedly
+            raise self.ended.with_traceback(None)  # the same object is raised repeatedly
 
     # Exceptions from outside
 
@@ -149,18 +144,18 @@ class RecordAccumulator:
         self._torn = True
 
     def _close_books(self, *, counted: bool = True) -> None:
-        """End a change; `counted`: all bytes are in batches or granted."""
+        """End a change; `counted`: all used bytes are in batches or in `granted`."""
         if counted and self._doubted and not self._claimed:
             self.used = sum(b.reserved for b in self._live) + sum(self.granted.values())
             self._doubted = False
         self._torn = False
 
     def doubt(self) -> None:
-        """Note that a caller was interrupted between two changes: `used` may be wrong."""
+        """Note that `used` may be wrong, because a caller was interrupted between two changes."""
         self._doubted = True
 
     def _mend(self) -> None:
-        """Repair a change that an exception interrupted; `_begun` and `_ready` are always right."""
+        """Repair the accounting after an interrupted change, from `_begun` and `_ready`."""
         self._doubted = True
         ready = set(self._ready)
         ready.update(b for b in self._live if b.taken)
@@ -170,15 +165,15 @@ class RecordAccumulator:
             for batch in list(begun):
                 open_here = self._lanes.get(partition.topic, {}).get(partition.partition) is batch
                 if not open_here and batch not in self._claimed:
-                    batch.builder.close()  # no caller would write to it, or close it
+                    batch.builder.close()  # neither a lane nor a claim has the batch
                     batch.reserved = batch.builder.estimated_size - HEADER_SIZE
             self._let_go(partition)
         kept = {b for begun in self._begun.values() for b in begun}
-        # A batch that nothing else references never gets an outcome, and flush() would wait for it.
+        # Drop batches that are in no queue: flush() would wait forever for their outcome.
         self._live = {b: None for b in self._live if b in kept or b in ready or b in self._ready}
         self._claimed = {b: None for b in self._claimed if b in kept}
         lingers = {b: None for b in self._lingering if b in kept or b in ready or b.taken}
-        # An open batch that isn't claimed is sent when its linger time is over.
+        # Open batches have to be in `_lingering`, or they would never be sent.
         for batch in self._live:
             if batch in kept and not batch.builder.closed and batch not in self._claimed:
                 lingers[batch] = None
@@ -206,10 +201,9 @@ class RecordAccumulator:
     ) -> Appended | None:
         """Add a record of at most `size` bytes; return None if `buffer.memory` is full.
 
-        `owner` is the caller for which memory was reserved; unneeded bytes are released, or go to
-        its batch. Without a reservation it gets nothing while others wait, unless it is
-        `CANNOT_WAIT`. With `since`, the record was accepted at that time, so it is accepted now,
-        even if the client has ended meanwhile; a batch that begins with it has lingered since then.
+        The bytes that are reserved for `owner` are used or released. Without an owner, no memory is
+        taken while callers wait for it. `since` is the time at which a record without metadata was
+        accepted: it is added even if the client has ended, and lingers from that time.
         """
         with self.lock:
             if since is None and self.ended is not None:
@@ -223,16 +217,16 @@ class RecordAccumulator:
                 self._begins_with(place.batch, since)
             self._close_books()
         if granted and place is not None and self.waiters:
-            return place._replace(wake=True)  # the rest is for others
+            return place._replace(wake=True)  # waiting callers get the released bytes
         return place
 
     def grant(self, owner: object, size: int) -> bool:
-        """Reserve bytes for a caller that waited; False if fewer are free."""
+        """Reserve bytes for a waiting caller; return False if fewer are free."""
         with self.lock:
             return self._grant(owner, size)
 
     def keeps(self, owner: object, size: int, *, turn: bool) -> bool:
-        """Return, under the lock, whether a caller has reserved bytes, or gets them now."""
+        """Return whether a caller has reserved bytes or can reserve them now; requires the lock."""
         if owner in self.granted:
             return True
         return (turn or not self.waiters) and self._grant(owner, size)
@@ -247,7 +241,7 @@ class RecordAccumulator:
         return fits
 
     def waive(self, owner: object) -> None:
-        """Release the reservation of a caller that waits no longer."""
+        """Release the reserved bytes of a caller that doesn't wait any more."""
         with self.lock:
             self._open_books()
             self._taken_back(owner)
@@ -267,7 +261,7 @@ class RecordAccumulator:
         granted: int,
         limit: int,
     ) -> Appended | None:
-        """Add a record to the open batch or a new one, if at most `limit` bytes are used then."""
+        """Add a record to the open batch or a new one; return None if that exceeds `limit`."""
         topic, number = partition
         lane = self._lanes.get(topic)
         if lane is None:
@@ -298,18 +292,18 @@ class RecordAccumulator:
         return tuple.__new__(Appended, (batch, index, wake))
 
     def _begins_with(self, batch: ProducerBatch, since: float) -> None:
-        """Move a batch that has lingered since then before later ones."""
+        """Move a new batch forward in `_lingering`, because it has lingered since this time."""
         batch.begins_with(since)
-        waiting, place = self._lingering, len(self._lingering) - 1  # it is the last of them
+        waiting, place = self._lingering, len(self._lingering) - 1  # the new batch is the last one
         while place > 0 and waiting[place - 1].lingers_from > since:
             place -= 1
         if place < len(waiting) - 1:
-            # Inserted first, in case of an exception: a duplicate does no harm.
+            # Insert before `pop`: if an exception comes between them, a duplicate does no harm.
             waiting.insert(place, batch)
             waiting.pop()
 
     def _at_most(self, usual: int, topic: str, now: float) -> int:
-        """Return the maximum batch size of a topic, smaller if it has refused a batch."""
+        """Return the maximum batch size of a topic, which is lower if the topic refused a batch."""
         limit, until = self.topic_limits.get(topic, (usual, math.inf))
         if now >= until:
             del self.topic_limits[topic]
@@ -321,7 +315,7 @@ class RecordAccumulator:
     ) -> ProducerBatch | None:
         """Create a batch for a record of at most `size` bytes, if there is memory for it.
 
-        It gets all reserved bytes, so that in a full buffer the next records fit there.
+        The batch gets all granted bytes, so that the next records fit into it in a full buffer.
         """
         reserved = max(size, min(max(FIRST_ROOM, granted), most - HEADER_SIZE))
         if self.used + reserved > limit:
@@ -344,14 +338,14 @@ class RecordAccumulator:
         return batch
 
     def make(self, partition: TopicPartition, limit_bytes: int, now: float) -> ProducerBatch:
-        """Create a batch that only its creator references."""
+        """Create a batch that isn't in any queue."""
         builder = BatchBuilder(limit_bytes, self._compression, self._level)
         batch = ProducerBatch(partition, builder, now, self._delivery)
         batch.place_in(self._placed_in(partition.topic))
         return batch
 
     def _widen(self, batch: ProducerBatch, size: int, most: int, limit: int) -> bool:
-        """Reserve more memory for an open batch: at least for a record of at most `size` bytes."""
+        """Reserve at least `size` more bytes for an open batch; return whether they were free."""
         builder = batch.builder
         least = min(builder.estimated_size + size, most)
         wanted = min(max(least, 4 * builder.limit_bytes), most)
@@ -364,7 +358,7 @@ class RecordAccumulator:
         return False
 
     def _make_ready(self, batch: ProducerBatch) -> None:
-        """Close a batch of a lane, and release the memory that it doesn't need."""
+        """Close an open batch, and release the memory that it doesn't need."""
         lane = self._lanes[batch.partition.topic]
         lane.pop(batch.partition.partition, None)
         self._close(batch)
@@ -375,14 +369,14 @@ class RecordAccumulator:
         self._let_go(batch.partition)
 
     def _let_go(self, partition: TopicPartition) -> bool:
-        """Make closed batches ready, up to the oldest one that is still written to."""
+        """Make closed batches of a partition ready, up to the first one that isn't closed."""
         begun = self._begun.get(partition)
         went = False
         while begun and begun[0].builder.closed:
             batch = begun[0]
             batch.serial = self._serial
-            self._serial += batch.builder.count  # one serial per record, for parts of a split batch
-            self._ready.append(batch)  # even without records: a caller may wait for it
+            self._serial += batch.builder.count  # leaves serials for the parts of a split batch
+            self._ready.append(batch)  # even an empty batch, for which a caller may wait
             begun.popleft()
             went = True
         if not begun:
@@ -390,7 +384,7 @@ class RecordAccumulator:
         return went
 
     def _settle(self, batch: ProducerBatch, reserved: int | None = None) -> None:
-        """Set the bytes that are reserved for a batch; None for its size."""
+        """Set the bytes that are reserved for a batch; None: its current size."""
         if reserved is None:
             reserved = batch.builder.estimated_size - HEADER_SIZE
         self.used += reserved - batch.reserved
@@ -401,7 +395,7 @@ class RecordAccumulator:
     def reserve(self, most: int, owner: object = None) -> int:
         """Reserve up to `most` bytes for records of claimed batches.
 
-        These are the owner's reserved bytes; otherwise free ones, but none while others wait.
+        Returns the bytes that were granted to the owner, or else free ones, unless callers wait.
         """
         with self.lock:
             self._open_books()
@@ -421,9 +415,9 @@ class RecordAccumulator:
     ) -> ProducerBatch:
         """Take a partition's open batch out of its lane, or create one.
 
-        It has space for a record of at most `size` bytes. Until `yield_claims` it belongs to the
-        caller, and only its bytes count as reserved. It is in `claims` first, in case the caller is
-        interrupted.
+        The batch has space for a record of at most `size` bytes. The caller owns it until
+        `yield_claims`, and only its content counts as reserved. It is added to `claims` first, so
+        that an interrupted caller can return it.
         """
         with self.lock:
             self.check()
@@ -442,7 +436,7 @@ class RecordAccumulator:
         return batch
 
     def make_claim_ready(self, batch: ProducerBatch) -> None:
-        """Close a claimed batch: it goes to the sender, with the bytes its owner had reserved."""
+        """Close a claimed batch for the sender; the owner's reserved bytes cover its content."""
         with self.lock:
             self._open_books()
             if batch in self._claimed:
@@ -459,9 +453,9 @@ class RecordAccumulator:
     ) -> bool:
         """Return claimed batches, and `left` reserved bytes that weren't used.
 
-        They continue to linger unless their time is over, a flush is waiting, or others have begun
-        a batch of the partition meanwhile: its rows come after these, so the older batch must not
-        be written to again. Returns whether to wake the host.
+        They continue to linger unless their time is over, a flush waits (`hurry`), or another
+        caller has begun a newer batch of the partition: then the older one must get no more rows.
+        Returns whether to wake the host.
         """
         wake = False
         with self.lock:
@@ -469,7 +463,7 @@ class RecordAccumulator:
             self.used -= left
             for batch in batches:
                 if batch not in self._claimed:
-                    wake = True  # the caller was interrupted, and returns it once more
+                    wake = True  # returned before by a call that was interrupted
                     continue
                 lane = self.lane(batch.partition.topic)
                 if not batch.builder.count:
@@ -530,9 +524,9 @@ class RecordAccumulator:
 
     @property
     def _hurry(self) -> bool:
-        """Return whether lingering batches hold memory that callers wait for.
+        """Whether lingering batches should be sent, because callers wait for their memory.
 
-        If batches in flight will soon free enough, lingering ones should rather become full.
+        If most memory belongs to batches in flight, which free it soon, lingering ones can wait.
         """
         if self.starved:
             return True
@@ -549,7 +543,7 @@ class RecordAccumulator:
             self._close_books()
 
     def _open_ones(self) -> list[ProducerBatch]:
-        """Return the batches of the lanes, without iterating over the lanes of all topics."""
+        """Return the open batches that aren't claimed; iterates over batches, not over topics."""
         return [
             batch
             for begun in self._begun.values()
@@ -560,7 +554,7 @@ class RecordAccumulator:
     def release(self, batch: ProducerBatch) -> None:
         """Free the memory of a batch that has ended."""
         with self.lock:
-            if batch in self._claimed:  # its owner writes into it; `ended` will stop that
+            if batch in self._claimed:  # the owner still writes, until `ended` stops it
                 return
             self._open_books()
             self.used -= batch.reserved
@@ -595,7 +589,7 @@ class RecordAccumulator:
     def shared(self) -> Lock | nullcontext[None]:
         """Return the lock for a read that a finalizer may do while the interpreter ends.
 
-        No other thread runs then, and one that was stopped may hold the lock for ever.
+        At that time no other thread runs, and a stopped one may never release the lock.
         """
         return nullcontext() if sys.is_finalizing() else self.lock
 

@@ -24,14 +24,14 @@ from odradek.common.errors import ArgumentError, KafkaError
 NO_HEADERS: Headers = ()
 HeadersInput = Iterable[tuple[str, bytes | None]] | Mapping[str, bytes | None] | None
 NO_TIME = -1
-"""Kafka's timestamp of a record without one."""
+"""Timestamp of a record that has none."""
 
 
 class CarriedValue(bytes):
     """A header value that the program didn't set: a trace's context.
 
-    It is left out of a record without space for it. It is recognized by its type after serializers
-    and a program's own `send`.
+    It is left out of a record without space for it. It is recognized by its type, even after
+    serializers and a program's own `send` have passed it on.
     """
 
     __slots__ = ()
@@ -43,7 +43,7 @@ def without_carried(headers: Headers) -> Headers:
 
 
 def checked_record(value: Any, key: Any, headers: Any, timestamp_ms: Any) -> Headers:
-    """Check everything that the builder would accept unchecked; return the headers, read once."""
+    """Check the types that the builder doesn't check; return the headers as a tuple."""
     if value is not None and type(value) is not bytes:
         record_bytes("value", value)
     if key is not None and type(key) is not bytes:
@@ -56,7 +56,7 @@ def checked_record(value: Any, key: Any, headers: Any, timestamp_ms: Any) -> Hea
 def explained(
     error: Exception, topic: Any, value: Any, key: Any, headers: Any, timestamp_ms: Any
 ) -> Exception:
-    """Return the error of a refused record, with the wrong argument and the cure."""
+    """Return an error that names a record's wrong argument."""
     try:
         topic_name("topic", topic)
         checked_record(value, key, headers, timestamp_ms)

@@ -38,17 +38,17 @@ from odradek.record import BatchBuilder
 logger = logging.getLogger("odradek")
 
 NO_PARTITION = -1
-"""Partition of a record without one."""
+"""Partition of a record for which the caller has named none."""
 PAUSE_AFTER_ERROR_S = 0.001
-"""Seconds after an error: a notified caller may send again at once, and a step has to end."""
+"""Pause in seconds after an error, so that a caller that sends again at once can't block a step."""
 LOG_INTERVAL_S = 60.0
 """Seconds between two log lines about records that failed before a broker was reached."""
 WAITING_RECORD_OVERHEAD = 1024
-"""Bytes that a waiting record takes besides its own; they count in `buffer.memory` as well."""
+"""Bytes that a waiting record reserves in `buffer.memory`, in addition to its size."""
 
 
 class RecordWithoutMetadata(ProducerBatch):
-    """One record, which serves its future as a batch until it is part of a real one."""
+    """One record as a batch of its own, for its future, until it is added to a real batch."""
 
     __slots__ = ("record", "size")
 
@@ -61,7 +61,7 @@ class RecordWithoutMetadata(ProducerBatch):
         now: float,
         patience: float,
     ) -> None:
-        """Copy what the caller may change after `send()`, as a batch does.
+        """Copy the data, which the caller may change after `send()`.
 
         `wanted` is the partition, if the caller has named one.
         """
@@ -74,11 +74,11 @@ class RecordWithoutMetadata(ProducerBatch):
 
     @property
     def count(self) -> int:
-        """One: it is a single record."""
+        """Number of records, which is 1."""
         return 1
 
     def empty(self) -> None:
-        """Drop the record; its future may be kept."""
+        """Drop the record's data, as the program may keep the future."""
         self.record = (None, None, (), 0)
 
 
@@ -93,28 +93,25 @@ class _Waiting:
 
     def __init__(self, flushes: int) -> None:
         self.flushes = flushes
-        """The accumulator's `flushes` at creation.
-
-        If it has grown, the records don't linger afterwards.
-        """
+        """The accumulator's `flushes` at creation; after a flush, the records don't linger."""
         self.records: deque[RecordWithoutMetadata] = deque()
         self.absent: deque[RecordWithoutMetadata] = deque()
-        """Older records, of partitions that the topic doesn't have so far."""
+        """Records of partitions that the topic lacks; they are older than `records`."""
         self.least = math.inf
-        """The lowest partition number of these."""
+        """The lowest partition number in `absent`."""
         self.placing: Completion[None] | None = None
 
     @property
     def oldest(self) -> RecordWithoutMetadata | None:
-        """The oldest record, under the lock, as callers may add one at any time."""
+        """The oldest record; requires the lock, as callers may add records at any time."""
         return (self.absent or self.records or (None,))[0]
 
     def blocks(self, count: int) -> bool:
-        """Return whether a record for one of `count` partitions would pass a waiting one."""
+        """Return whether a new record for one of `count` partitions might overtake another."""
         return bool(self.records) or (bool(self.absent) and self.least < count)
 
     def leave_absent(self, record: RecordWithoutMetadata) -> None:
-        """Note that a record's topic is known, and lacks its partition."""
+        """Move a record to `absent`, because its topic lacks the partition."""
         self.absent.append(record)
         self.least = min(self.least, record.partition.partition)
 
@@ -143,14 +140,14 @@ class RecordsWithoutMetadata:
         """Set the functions for waits.
 
         `topic` waits until a topic is known, `pause` until metadata changes, both until a
-        deadline; `track` notes what is waited for, and until when; `timeout` creates its error.
-        `unreached_until` returns when a record of that age ends while the client has reached no
-        broker, infinity once it has; `unreached` makes that error. `note_missing` is called with a
-        partition that its topic doesn't have; `unnoticed` returns what a record that fails
-        without a callback keeps.
+        deadline; `track` reports a wait and its deadline to `explain()`; `timeout` creates its
+        error. `unreached_until` returns when a record that was created at a time fails if the
+        client reaches no broker (infinity after it has reached one), `unreached` that error.
+        `note_missing` is called with a missing partition. `unnoticed` returns the object that
+        notes whether a record's error is read.
         """
         self.resting = True
-        """Whether no record waits; changed under the accumulator's lock."""
+        """Whether no record waits; set under the accumulator's lock."""
         self._engine = engine
         self._network = network
         self._metadata = metadata
@@ -162,17 +159,17 @@ class RecordsWithoutMetadata:
         self._unreached_until, self._unreached = unreached_until, unreached
         self._topics: dict[str, _Waiting] = {}
         self._due: deque[str] = deque()
-        """Topics to check: those that wait for metadata cost nothing in a step."""
+        """Topics to check in the next step; others only wait for metadata."""
         self._failed_at = self._again_at = self._told_at = -math.inf
         self._unsent: dict[str, int] = {}
-        """Records that failed before a broker was reached, by topic, since the last log lines."""
+        """Numbers of unlogged records that failed before a broker was reached, by topic."""
         self._went = Signal()
-        """Notified when records were placed or have failed."""
+        """Notified after records were added to batches or have failed."""
 
     # Callers
 
     def topic(self, name: str) -> Topic | None:
-        """Return the known topic, unless a record for it would pass others that wait here."""
+        """Return the topic if it is known, unless a record for it might overtake one that waits."""
         with self._accumulator.lock:
             snapshot = self._metadata.snapshot
             found = None if snapshot is None else snapshot.topic(name)
@@ -187,10 +184,10 @@ class RecordsWithoutMetadata:
         return min(record.size + WAITING_RECORD_OVERHEAD, self._accumulator.limit)
 
     def add(self, record: RecordWithoutMetadata, *, turn: bool) -> bool | None:
-        """Accept a record; False if it can go into a batch at once, None if memory is full.
+        """Accept a record; return False if a batch can take it at once, None if memory is full.
 
-        Memory that was reserved for it is used. With `turn`, it needn't wait for other callers that
-        wait for memory.
+        Bytes that were reserved for the record are used. With `turn`, it gets memory before callers
+        that wait for some.
         """
         accumulator, (name, partition) = self._accumulator, record.partition
         with accumulator.lock:
@@ -210,7 +207,7 @@ class RecordsWithoutMetadata:
         return True
 
     def withdraw(self, record: RecordWithoutMetadata) -> None:
-        """Withdraw a record of an interrupted or waiting caller, unless it is in a batch."""
+        """Remove a record, unless it is in a batch: its caller was interrupted, or waits itself."""
         with self._accumulator.lock:
             if record.done.done:
                 return
@@ -223,7 +220,7 @@ class RecordsWithoutMetadata:
             self._due.append(record.partition.topic)
             record.empty()
             record.done.complete(NO_OFFSET)
-        # flush() may wait for it.
+        # flush() may wait for this record.
         self._engine.post(lambda now: self._sender.batch_done.notify())
 
     # Engine
@@ -234,7 +231,7 @@ class RecordsWithoutMetadata:
             return [r for w in self._topics.values() for r in (*w.absent, *w.records)]
 
     def placed(self, name: str, deadline: float) -> Flow[Topic]:
-        """Wait until a topic is known and no earlier record waits for it."""
+        """Return the topic as soon as it is known and no earlier record waits for it."""
         while True:
             topic = yield from self._known(name, deadline)
             waiting = self._topics.get(name)
@@ -245,7 +242,7 @@ class RecordsWithoutMetadata:
                 raise self._timeout(f"earlier records of topic {name}", now)
 
     def advance(self, now: float) -> bool:
-        """Ensure that a flow waits for the metadata of each topic."""
+        """Start a flow that waits for metadata, for each topic without one."""
         if now < self._again_at:
             return False
         with self._accumulator.lock:
@@ -275,9 +272,9 @@ class RecordsWithoutMetadata:
         return moved
 
     def _forget(self, name: str, waiting: _Waiting) -> None:
-        """Forget a topic whose records were all placed, withdrawn or failed."""
+        """Forget a topic without waiting records, and cancel its flow."""
         with self._accumulator.lock:
-            if waiting.oldest is not None:  # a caller has just added one
+            if waiting.oldest is not None:  # a caller has just added a record
                 return
             del self._topics[name]
         if waiting.placing is not None:
@@ -285,16 +282,16 @@ class RecordsWithoutMetadata:
             self._engine.cancel_now(waiting.placing, gone)
 
     def next_deadline(self, now: float) -> float | None:
-        """Return None: the flows have their own deadlines."""
+        """Return the end of a pause after an error; the flows have their own deadlines."""
         return self._again_at if self._due else None
 
     def abort(self, error: KafkaError, now: float) -> None:
         """Fail all records at the client's end."""
-        self._accumulator.refuse(error)  # first, so that no more are accepted
+        self._accumulator.refuse(error)  # accept no records from now on
         self._fail_all(error)
 
     def ends_at(self, record: RecordWithoutMetadata) -> float:
-        """Return when a waiting record times out, as far as is known now."""
+        """Return when a waiting record times out, unless a first broker is reached before."""
         return min(record.deadline, self._unreached_until(record.created_at))
 
     def _oldest(self, waiting: _Waiting) -> RecordWithoutMetadata | None:
@@ -308,13 +305,13 @@ class RecordsWithoutMetadata:
         def ended(done: Completion[None]) -> None:
             waiting.placing = None
             self._due.append(name)
-            if done.error is not None:  # no broker accepts this client, or it has ended
+            if done.error is not None:  # for example refused credentials
                 self._fail(waiting, done.error)
 
         placing.when_done(ended)
 
     def _place(self, name: str, waiting: _Waiting) -> Flow[None]:
-        """Wait for the topic and place its records, until there are none."""
+        """Wait for the topic's metadata and add its records to batches, until none is left."""
         now = yield START
         while (oldest := self._oldest(waiting)) is not None:
             ends = self.ends_at(oldest)
@@ -330,17 +327,17 @@ class RecordsWithoutMetadata:
                 if late and ends < oldest.deadline and self.ends_at(oldest) == ends:
                     error = self._unreached(f"metadata of topic {name}", now)
                 self._fail(waiting, error, now if late else math.inf)
-                del oldest  # otherwise it would count as kept by the program
+                del oldest  # a reference would look as if the program had kept the future
                 now = yield Wait((), now + PAUSE_AFTER_ERROR_S)
 
     def _partition(self, topic: Topic, waiting: _Waiting, now: float) -> Flow[float]:
-        """Wait for new metadata of a topic that lacks partitions which callers have named.
+        """Wait for newer metadata of a topic, because records name partitions that it lacks.
 
-        They may just have been added; Java's client waits, too.
+        The partitions may just have been added (as in Java).
         """
         count = len(topic.partitions)
         with self._accumulator.lock:
-            if not waiting.absent:  # they were withdrawn
+            if not waiting.absent:  # the records were withdrawn
                 return now
             deadline = waiting.absent[0].deadline
             wanted = min(record.partition for record in waiting.absent)
@@ -371,9 +368,9 @@ class RecordsWithoutMetadata:
                     self._append(record, place, now)
                 else:
                     waiting.leave_absent(record)
-                waiting.records.popleft()  # from here on other records of its partition may follow
+                waiting.records.popleft()  # now later records of the partition may be added
         self._went.notify()
-        if self._accumulator.flushes != waiting.flushes:  # flush() waits for them
+        if self._accumulator.flushes != waiting.flushes:  # flush() waits for these records
             self._accumulator.close_all()
             waiting.flushes = self._accumulator.flushes
 
@@ -385,8 +382,8 @@ class RecordsWithoutMetadata:
         if place is None:
             raise RuntimeError(f"no memory for {record.size} bytes that were reserved")
         record.empty()
-        record.replaced([Part(0, 1, place.batch, place.index)])  # its outcome is the record's own
-        if not place.index:  # once for each batch: very many records may have waited
+        record.replaced([Part(0, 1, place.batch, place.index)])
+        if not place.index:  # only for the first record of a batch
             self._sender.expect(target, now)
 
     def _fail_all(self, error: KafkaError) -> None:
@@ -396,7 +393,7 @@ class RecordsWithoutMetadata:
         self._tell_unsent()
 
     def _tell_unsent(self) -> None:
-        """Log the records that failed before a broker was reached, as each may fail separately."""
+        """Log the records that failed before a broker was reached, in one line for each topic."""
         if not self._unsent:
             return
         self._told_at = self._engine.now
@@ -408,14 +405,11 @@ class RecordsWithoutMetadata:
         self._unsent.clear()
 
     def _fail(self, waiting: _Waiting, error: BaseException, until: float = math.inf) -> None:
-        """Fail the records that have timed out by then.
-
-        The cost is in proportion to these alone.
-        """
+        """Fail the records that time out at `until` or before; the cost depends on these alone."""
         over = []
         with self._accumulator.lock:
             for queue in (waiting.absent, waiting.records):
-                while queue and self.ends_at(queue[0]) <= until:  # the oldest comes first
+                while queue and self.ends_at(queue[0]) <= until:  # the oldest record is the first
                     over.append(queue.popleft())
             for record in over:
                 self._accumulator.waive(record)

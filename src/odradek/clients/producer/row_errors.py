@@ -19,7 +19,7 @@ NO_ERROR = -1
 
 
 class RowWindow:
-    """The partitions of rows `first` and following."""
+    """The partitions of consecutive rows, from `first` on."""
 
     __slots__ = ("first", "places", "stop")
 
@@ -27,32 +27,29 @@ class RowWindow:
         count = min(rows, WINDOW)
         self.first = first
         self.stop = first + count
-        """The row after the last one."""
+        """Index of the row after the last one."""
         self.places: memoryview[int] = memoryview(bytearray(4 * count)).cast("i")
 
 
 class BatchRows(NamedTuple):
-    """The rows of a batch: those from `start` up to `stop` that went to `partition`."""
+    """The rows of a batch: those of `partition` from index `start` up to `stop` (exclusive)."""
 
     partition: int
     start: int
     stop: int
     windows: tuple[RowWindow, ...]
-    """Windows that cover them, in order."""
+    """Windows that contain these rows, in order."""
     skip: int = 0
-    """Number of its first rows that are in another part of a split batch."""
+    """Number of rows to skip at the beginning, because another part of a split batch has them."""
     count: int | None = None  # type: ignore[assignment]  # tuples have a method of this name
-    """Maximum number of the rows after these; None: all."""
+    """Maximum number of rows after the skipped ones; None: all."""
 
     def part(self, skip: int, count: int) -> BatchRows:
-        """Return `count` of these rows, after the first `skip`.
-
-        If they fail, `found` returns them.
-        """
+        """Return `count` of these rows, after `skip` rows; `found` determines which these are."""
         return self._replace(skip=self.skip + skip, count=count)
 
     def found(self) -> BatchRows:
-        """Return the same rows, reduced to the part."""
+        """Apply `skip` and `count`: return the rows with their own `start` and `stop`."""
         if self.count is None:
             return self
         own = [
@@ -69,7 +66,7 @@ class RowErrors:
 
     def __init__(self) -> None:
         self.texts: dict[str, int] = {}
-        """Numbers of the error texts."""
+        """The number of each error text."""
         self.errors: list[BaseException] = []
         """The first error with each text, by its number."""
         self._failed: list[tuple[BatchRows, int]] = []
@@ -96,7 +93,7 @@ class RowErrors:
 
 
 def _mark(numbers: array[int], window: RowWindow, failed: Iterable[tuple[BatchRows, int]]) -> None:
-    """Note one window's errors, in one walk over its rows."""
+    """Set the error numbers of a window's rows, in one pass."""
     spans: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
     for rows, number in failed:
         spans[rows.partition].append((rows.start, rows.stop, number))

@@ -70,29 +70,29 @@ class Sender:
         self._check = check
         self._accumulator = accumulator
         self.identity = identity
-        """The id and epoch of its batches; with a transactional.id, the transaction manager."""
+        """Source of ids and epochs; with a transactional.id, the transaction manager."""
         self._max_request: int = max(config["max.request.size"], config["batch.size"])
         self._acks: int = config["acks"]
         self._max_in_flight: int = config["max.in.flight.requests.per.connection"]
         self._timeout_ms = int(config["request.timeout.ms"] * 1000)
         self._partitions = queues
         self.queues = self._partitions.active
-        """The queues of partitions that have a batch on its way."""
+        """The queues of partitions that have a batch waiting or in flight."""
         self.counts = counts
         self.batch_completion = batch_completion
         self.batch_done = batch_completion.batch_done
         self.sent_at: dict[Address, float] = {}
         """Time of the last request to each broker."""
-        self._requests: dict[int, int] = {}  # by connection
+        self._requests: dict[int, int] = {}  # requests in flight by connection id
         self._wake_at = math.inf
         network.on_lost.append(self.batch_completion.lost)
 
     # Component
 
     def advance(self, now: float) -> bool:
-        """Take batches over, expire and send them.
+        """Take batches from the accumulator, fail expired ones, and send all that can be sent.
 
-        Sent batches don't count as progress: all that can be sent are sent.
+        Sent batches needn't be reported as progress, because no further one can be sent.
         """
         identity = self.identity
         dropping = identity.dropping
@@ -102,12 +102,12 @@ class Sender:
             and dropping is None
             and (not self.queues or self._cut_off)
         ):
-            return False  # the most frequent step of an outage: nothing has changed
+            return False  # usual during an outage: nothing has changed
         moved = False
         for batch in self._accumulator.take(now):
             if batch.builder.count:
                 self._partitions.get(batch.partition).waiting.append(batch)
-            else:  # it was claimed for columns, but none arrived
+            else:  # claimed for columns, but without a row
                 self._accumulator.release(batch)
                 batch.done.complete(NO_OFFSET)  # a flush may wait for it
                 self.batch_done.notify()
@@ -123,7 +123,7 @@ class Sender:
             moved = self._drop(dropping) or moved
         if not identity.usable():
             return moved
-        # Again for batches that didn't fit, and for further batches.
+        # Repeat for batches that didn't fit into a request, and for each partition's next ones.
         while self._drain(identity, now):
             pass
         return moved
@@ -133,8 +133,8 @@ class Sender:
         return None if self._wake_at == math.inf else max(self._wake_at, now)
 
     def abort(self, error: KafkaError, now: float) -> None:
-        """End every batch with `error`."""
-        # First, so that no record is added to an open batch any more.
+        """Fail every batch with `error`."""
+        # Refuse records first, so that none is added to an open batch.
         self._accumulator.refuse(error)
         self._accumulator.close_all()
         for queue in self.queues.values():
@@ -148,10 +148,7 @@ class Sender:
         self._accumulator.take(now)
 
     def _drop(self, error: KafkaError) -> bool:
-        """Fail batches that aren't sent.
-
-        Their transaction is aborted, or the producer has failed.
-        """
+        """Fail batches whose transaction is aborted, or all batches if the producer has failed."""
         everything, moved = self.identity.abandons, False
         for queue in self.queues.values():
             for batch in [*queue.waiting, *(queue.in_flight if everything else ())]:
@@ -164,7 +161,7 @@ class Sender:
 
     @property
     def _cut_off(self) -> bool:
-        """Return whether nothing can be sent until there is metadata (R-CS-8)."""
+        """Whether no leader can be connected before metadata is refreshed (R-CS-8)."""
         network = self._network
         return network.dials.leaders_wait and not any(c.ready for c in network.connections.values())
 
@@ -179,7 +176,7 @@ class Sender:
     # Expiry
 
     def _expire(self, queue: PartitionQueue, now: float) -> bool:
-        """End batches whose delivery time is up (KIP-91)."""
+        """Fail batches that have exceeded delivery.timeout.ms (KIP-91)."""
         moved = False
         for batch in queue.in_flight:
             if not batch.done.done:
@@ -198,10 +195,7 @@ class Sender:
     # Sending
 
     def _drain(self, identity: SenderIdentity, now: float) -> bool:
-        """Send what can be sent, one batch per partition and request.
-
-        Return whether more can be.
-        """
+        """Send at most one batch of each partition; return whether to try again for more."""
         by_broker: dict[Address, list[Ready]] | None = None
         snapshot = self._metadata.snapshot
         for partition, queue in self.queues.items():
@@ -246,9 +240,9 @@ class Sender:
         return False
 
     def _absent(self, queue: PartitionQueue, count: int, now: float) -> None:
-        """Fail batches for a partition of a topic that was recreated with fewer partitions.
+        """Fail a partition's batches if its topic lacks the partition for `ABSENT_FOR` seconds.
 
-        For a moment, metadata may come from a broker that doesn't know added partitions yet.
+        The topic was recreated, or the metadata is from a broker that doesn't know new partitions.
         """
         until = queue.absent(now) + ABSENT_FOR
         if now < until:
@@ -259,7 +253,7 @@ class Sender:
     def _sendable(
         self, queue: PartitionQueue, identity: SenderIdentity, epoch: int, now: float
     ) -> ProducerBatch | None:
-        """Return the batch of a partition that may be sent now."""
+        """Return a partition's next batch if it may be sent now, else None."""
         batch = queue.next()
         if batch is None:
             return None
@@ -278,8 +272,8 @@ class Sender:
     def _identified(self, queue: PartitionQueue) -> bool:
         """Return whether batches may get a sequence.
 
-        A partition whose identity ended continues under the next one, once no batch without an
-        outcome may be written under the old one.
+        If the partition's identity has ended, the next one begins after all batches with a sequence
+        of the old one have an outcome.
         """
         numbering = queue.numbering
         identity = self.identity.go_on(numbering.identity, ended=numbering.ended)
@@ -345,12 +339,12 @@ class Sender:
                 connection, exchange.body, exchange.version, now, answered=bool(self._acks)
             )
         except (KafkaError, MemoryError) as error:
-            if isinstance(error, MemoryError):  # buffers are freed, so a later attempt finds memory
+            if isinstance(error, MemoryError):  # retried, as memory may be freed
                 error = SystemLimitError(ENOMEM, "no memory to compress or copy a record batch")
             for batch in batches:
                 self.batch_completion.fail_unsent(batch, error)
             return
-        # acks=all waits for replicas; metadata requests don't wait for that
+        # With acks=all the response waits for replicas: it isn't a sign of a silent broker.
         request.held = self._acks == ALL_REPLICAS
         self._requests[connection.id] = self._requests.get(connection.id, 0) + 1
         request.reply.when_done(partial(self._answered, connection, batches, exchange))
@@ -385,7 +379,7 @@ class Sender:
             if answer.error_code == UnknownTopicIdError.code:
                 self._check.doubt(address, self._engine.now)
             leader, hinted = answer.current_leader, False
-            if answer.error_code and leader.leader_id >= 0:  # KIP-951
+            if answer.error_code and leader.leader_id >= 0:  # names a new leader (KIP-951)
                 leads = leader.leader_id, leader.leader_epoch
                 named = response.node_endpoints if isinstance(response, ProduceResponse) else []
                 brokers = [Broker(n.node_id, Address(n.host, n.port), n.rack) for n in named]

@@ -38,11 +38,11 @@ T = TypeVar("T", AbortableTransactionError, FatalTransactionError)
 FENCED = (ProducerFencedError, InvalidProducerEpochError)
 """Errors of a coordinator for an old epoch.
 
-Leaders return INVALID_PRODUCER_EPOCH as well, but there it may mean less (KIP-588): the coordinator
-decides when the transaction is aborted.
+If a partition's leader returns INVALID_PRODUCER_EPOCH, the producer may not be fenced (KIP-588):
+the coordinator shows that when the transaction is aborted.
 """
 NEW_EPOCH = (UnknownProducerIdError, InvalidProducerIdMappingError)
-"""Errors that an abort and a new epoch cure (KIP-360)."""
+"""Errors after which an abort and a new epoch help (KIP-360)."""
 ABORTABLE_ERRORS = (
     *NEW_EPOCH,
     TopicAuthorizationError,
@@ -58,7 +58,7 @@ ABORTABLE_ERRORS = (
     OffsetMetadataTooLargeError,
     UnknownTopicIdError,
 )
-"""Errors of coordinators that an abort cures.
+"""Errors of coordinators after which only an abort is possible.
 
 Their other errors that aren't retriable are fatal, as in Java.
 """
@@ -68,15 +68,15 @@ FATAL_FOR_BATCHES = (
     ClusterAuthorizationError,
     UnsupportedVersionError,
 )
-"""Fatal errors of batches; an abort cures the others."""
+"""Fatal errors of batches; after others, the transaction can be aborted."""
 MAYBE_COMMITTED = (
     "; an earlier request to commit the transaction may have been carried out, so the transaction "
     "may have been committed: check the output, or the group's committed offsets, before you "
     "repeat its work"
 )
-"""Errors after which the transaction may be committed.
+"""Text for errors after which the transaction may be committed.
 
-They mustn't be reported as aborted, or the work would be repeated.
+The program must not repeat the work as after an abort.
 """
 MAYBE_OWN_REQUEST = "; or a request of this producer that had no answer was carried out late"
 """Text for the case that a late request of this producer caused the error.
@@ -85,11 +85,11 @@ An AddPartitionsToTxn that arrives after EndTxn opens a transaction, which the r
 epoch then aborts and fences.
 """
 REFUSALS = (TransactionalIdAuthorizationError, ClusterAuthorizationError)
-"""Refusals of a producer id that an administrator can resolve."""
+"""Errors of a request for a producer id that an administrator can resolve."""
 
 
 def fenced(transactional_id: str, error: KafkaError, doubt: str = "") -> FatalTransactionError:
-    """Return the error of a producer whose id belongs to another one now."""
+    """Return the error of a producer whose transactional id another producer uses now."""
     text = (
         f"another producer took over transactional.id {transactional_id!r}, or a transaction was "
         f"open for longer than transaction.timeout.ms and its coordinator aborted it ({error})"
@@ -101,7 +101,7 @@ def fenced(transactional_id: str, error: KafkaError, doubt: str = "") -> FatalTr
 def nothing_open(
     transactional_id: str, error: KafkaError, doubt: str = ""
 ) -> FatalTransactionError:
-    """Return the error of a producer whose coordinator has no open transaction of it."""
+    """Return the error if the coordinator knows no open transaction of this producer."""
     text = (
         f"{error}: the coordinator has no open transaction of {transactional_id!r}; it aborts a "
         f"transaction that is open for longer than transaction.timeout.ms{doubt}"
@@ -121,14 +121,14 @@ def no_new_epoch(transactional_id: str) -> FatalTransactionError:
 
 
 def fatal(error: KafkaError) -> FatalTransactionError:
-    """Return the same error, as one that ends the producer."""
+    """Return the error as a `FatalTransactionError`."""
     return _as(FatalTransactionError, error)
 
 
 def abortable(error: KafkaError) -> AbortableTransactionError:
-    """Return the same error, as one that an abort cures.
+    """Return the error as an `AbortableTransactionError`.
 
-    A retriable error becomes the cause of such an error, because a retry doesn't help here.
+    A retriable error becomes the cause of a new error, because a retry doesn't help here.
     """
     if error.retriable:
         text = f"the transaction can only be aborted: {type(error).__name__}: {error}"
@@ -159,7 +159,7 @@ def _rebuild(kind: type[T], of: type[KafkaError], args: tuple[Any, ...], more: A
             "__reduce__": lambda self: (_rebuild, (kind, of, self.args, self.__dict__)),
         }
         found = _classes[kind, of] = type(of.__name__, (kind, of), body)
-    made = found.__new__(found, *args)  # not __init__, which may need other arguments
+    made = found.__new__(found, *args)  # `__init__` may need other arguments
     made.args = args
     made.__dict__.update(more)
     return made

@@ -79,7 +79,7 @@ class Pending:
         self.name = name
         self.done = done
         self.left = ""
-        """Why its caller stopped waiting; empty while a caller waits."""
+        """Text on why the caller stopped waiting; empty while a caller waits."""
 
 
 class TransactionManager:
@@ -100,8 +100,8 @@ class TransactionManager:
     ) -> None:
         """Set the functions that return the state of batches.
 
-        `incomplete` returns the batches without an outcome; `batch_done` is notified whenever one
-        has its outcome; `acknowledged_as` returns the id and epoch of the last written one.
+        `incomplete` returns the batches without an outcome; `batch_done` is notified of each
+        outcome; `acknowledged_as` returns the id and epoch of the last acknowledged batch.
         """
         self._acknowledged_as = acknowledged_as
         self._engine = engine
@@ -122,7 +122,7 @@ class TransactionManager:
         self.current = NO_IDENTITY
         self.bumps = 0
         self.error: KafkaError | None = None
-        """The error of the two error states."""
+        """Reason for the state ABORTABLE_ERROR or FATAL_ERROR."""
         self.dropping: KafkaError | None = None
         self.abandons = False
         self.version_2 = False
@@ -135,12 +135,12 @@ class TransactionManager:
         self._begun = Begun.NO
         self._needs_epoch = False
         self._missing_offsets: set[tuple[str, TopicPartition]] = set()
-        """Groups and partitions whose offsets may be missing, as their call hasn't succeeded.
+        """Groups and partitions whose offsets may be missing, because their call hasn't succeeded.
 
-        Without them the transaction's input would be read again.
+        A commit without them is refused: the transaction's input would be read again.
         """
         self._forgotten = False
-        """Whether the coordinator has forgotten this id, so that it can't end the transaction."""
+        """Whether the coordinator no longer knows this producer id: no EndTxn is sent then."""
         self._refuse(_WHY_NOT[_S.UNINITIALIZED])
 
     def _new_requests(self) -> TransactionRequests:
@@ -155,11 +155,11 @@ class TransactionManager:
         return None if self.version_2 else PRODUCE_BEFORE_VERSION_2
 
     def usable(self) -> bool:
-        """Return whether batches that have a sequence, or may get one, can be sent."""
+        """Return whether batches can be sent, because a transaction is open."""
         return self.state in OPEN
 
     def admits(self, partition: TopicPartition) -> bool:
-        """Return whether a partition may be written to now; start to add it if necessary."""
+        """Return whether a partition may be written to; add it to the transaction if necessary."""
         if partition in self._added:
             return True
         if not self._filling():
@@ -175,21 +175,18 @@ class TransactionManager:
         return False
 
     def go_on(self, identity: tuple[int, int], *, ended: bool) -> tuple[int, int] | None:
-        """Return the transaction's epoch, which all partitions share.
-
-        After its end an abort follows.
-        """
+        """Return the id and epoch that all partitions share; None after their end."""
         return None if ended and identity == self.current else self.current
 
     def begin_above(self, epoch: int) -> bool:
         return False  # the coordinator assigns epochs
 
     def _filling(self) -> bool:
-        """Return whether records are still written; an abort needs no further partition."""
+        """Return whether records are still written, i.e. the transaction isn't being aborted."""
         return self.state in (_S.IN_TRANSACTION, _S.COMMITTING_TRANSACTION)
 
     def _perhaps_begun(self) -> None:
-        """Note that a request was sent which begins the transaction at the coordinator."""
+        """Note that the coordinator may have begun the transaction, because of a sent request."""
         if self._begun is Begun.NO:
             self._begun = Begun.PERHAPS
 
@@ -208,7 +205,7 @@ class TransactionManager:
         if isinstance(error, errors.FATAL_FOR_BATCHES):
             self._break(errors.fatal(error))
         elif self._filling():
-            # As in Java: rather once too often.
+            # As in Java, even if the batch certainly wasn't written.
             self.request_bump(f"{type(error).__name__}: {error}")
             self._fail(errors.abortable(error))
 
@@ -268,7 +265,7 @@ class TransactionManager:
     def prepare(self) -> Flow[PreparedTransaction]:
         """Wait for all records; return the identity with which another process can end it.
 
-        The caller leaves the transaction open then, with `use` or `close(0)`.
+        After that, the caller must not end the transaction, but call `use` or `close(0)`.
         """
         yield START
         self._check("prepare", _S.IN_TRANSACTION)
@@ -279,7 +276,7 @@ class TransactionManager:
     def use(self, transactional_id: str) -> Flow[None]:
         """Use a transactional id from now on, with the same connections; call initialize() next.
 
-        An open transaction must be prepared, and is left to the process that will end it.
+        An open transaction must be prepared; another process ends it.
         """
         yield START
         self._check("use", _S.UNINITIALIZED, _S.READY, _S.IN_TRANSACTION)
@@ -293,7 +290,7 @@ class TransactionManager:
 
     @property
     def open(self) -> bool:
-        """Whether a transaction was begun that hasn't ended."""
+        """Whether a transaction was begun and hasn't ended."""
         return self.state in OPEN
 
     def _lasting(self, name: str, flow: Callable[[], Flow[None]], deadline: float) -> Flow[None]:
@@ -328,12 +325,12 @@ class TransactionManager:
             now = yield Wait((pending.done,), deadline)
 
     def _check_pending(self, name: str) -> None:
-        """Raise unless this is the call that has timed out, or there is none."""
+        """Raise if a call other than `name` timed out or was interrupted, and hasn't ended."""
         pending = self.pending
         if pending is None:
             return
         if pending.done.done and pending.done.error is not None:
-            self.pending = None  # the state shows what to do
+            self.pending = None  # the transaction's state shows the failure
             return
         if not pending.left:
             what = "is still running: wait for it first"
@@ -364,7 +361,7 @@ class TransactionManager:
                 self._broken(errors.fenced(self.transactional_id, error, late))
             if identity != NO_IDENTITY or not isinstance(error, errors.REFUSALS):
                 self._broken(errors.fatal(error))
-            self._move(_E.REFUSED)  # it may be allowed later: the application may call again
+            self._move(_E.REFUSED)  # the application may retry after a permission was added
             raise
         self.bumps += identity != NO_IDENTITY
         self.version_2 = self._speaks_version_2()
@@ -391,14 +388,14 @@ class TransactionManager:
         cause = self.error
         self._move(_E.ABORT)
         self._drop(cause)
-        # KIP-890: under version 2 the abort fences requests in flight. Before it, all that was sent
-        # has to end first, or it might be written after the abort.
+        # KIP-890: under version 2 the abort fences requests in flight. Before it, all requests have
+        # to end first, or they might be executed after the abort.
         self.abandons = self.version_2
         yield from self._settle()
         try:
             yield from self._end(committed=False)
         except AbortableTransactionError as error:
-            if self.state is _S.ABORTING_TRANSACTION:  # it may be called again
+            if self.state is _S.ABORTING_TRANSACTION:  # allow another abort
                 self.error = error
                 self._move(_E.FAILED)
             raise
@@ -416,7 +413,7 @@ class TransactionManager:
     def _end(self, *, committed: bool) -> Flow[None]:
         """End the transaction at the coordinator, and obtain the next epoch."""
         written = self._acknowledged_as() == self.current
-        if self.version_2 and written:  # each transaction has its own epoch
+        if self.version_2 and written:  # acknowledged in this epoch, so in this transaction
             self._begun = Begun.YES
         before, upgraded = self.current, not self.version_2 and self._speaks_version_2()
         newest = None if self.version_2 else WITHOUT_EPOCHS
@@ -428,8 +425,8 @@ class TransactionManager:
             following = yield from self._asked(forgiving, commit=committed)
             self.current = following or self.current
         if self.current == before and (late := self.requests.unanswered):
-            # R-TX-1: also if a retry was answered. Under this epoch the lost request would still be
-            # executed, in the next transaction (KAFKA-17754).
+            # R-TX-1, KAFKA-17754: without a new epoch, the lost request might be executed late, in
+            # the next transaction. That is so even if a retry was answered.
             self.request_bump(f"{late}: no response to an attempt")
         unsure = self._needs_epoch or self._begun is Begun.PERHAPS
         if self.current == before and (unsure or upgraded):
@@ -440,22 +437,22 @@ class TransactionManager:
                 except KafkaError:
                     if not committed or self.error is None:
                         raise
-                    return  # the commit has succeeded: the next call raises this
+                    return  # the commit has succeeded, and the next call raises this error
             elif self._needs_epoch:
                 self._break(errors.no_new_epoch(self.transactional_id))
                 if not committed:
                     self._raise()
-                return  # the commit has succeeded: the next call raises this
+                return  # the commit has succeeded, and the next call raises this error
         self.version_2 = self._speaks_version_2()
         self._ready()
 
     def _forgiving(
         self, flow: Flow[tuple[int, int] | None], *, committed: bool
     ) -> Flow[tuple[int, int] | None]:
-        """Abort a transaction; without a known begin, there may be nothing to abort.
+        """Wait for EndTxn; ignore errors of an abort if the transaction may not have begun.
 
         Under version 2, the coordinator may still be ending the previous transaction, and only
-        accepts that one's epoch: the next request for an id shows whether another producer has it.
+        accept its epoch. The next InitProducerId shows whether this producer is fenced.
         """
         perhaps = self._begun is Begun.PERHAPS and not committed
         try:
@@ -467,13 +464,13 @@ class TransactionManager:
             raise
 
     def _ready(self) -> None:
-        """Clear the last transaction, and be ready for the next."""
+        """Forget the last transaction, and allow the next one."""
         self._move(_E.INITIALIZED if self.state is _S.INITIALIZING else _E.ENDED)
         self._forget()
         self._refuse(_WHY_NOT[_S.READY])
 
     def _forget(self) -> None:
-        """Forget the last transaction."""
+        """Forget all data of the last transaction."""
         self._new.clear()
         self._added.clear()
         self._begun = Begun.NO
@@ -495,7 +492,7 @@ class TransactionManager:
                 for partition in wanted:
                     self._new.pop(partition, None)
         except (KafkaError, UnwantedError):
-            return  # the state shows it, and the batches are dropped
+            return  # `_asked` has changed the state, so the batches are dropped
         finally:
             self._adding = False
             self.changed.notify()
@@ -503,15 +500,12 @@ class TransactionManager:
     # Errors
 
     def _asked(self, flow: Flow[T], *, commit: bool = False) -> Flow[T]:
-        """Wait for a response within the transaction.
-
-        Errors change the state and are raised typed.
-        """
+        """Wait for a response; raise errors as fatal or abortable ones, and set the state."""
         self._asking += 1
         try:
             return (yield from flow)
         except KafkaTimeoutError:
-            raise  # the caller timed out; the request may have been executed
+            raise  # the request may still be executed
         except KafkaError as error:
             if self._engine.ended is not None:
                 raise
@@ -521,7 +515,7 @@ class TransactionManager:
             if isinstance(error, InvalidTxnStateError):
                 self._broken(errors.nothing_open(self.transactional_id, error, doubt))
             if doubt and isinstance(error, errors.NEW_EPOCH):
-                # An abort would have no effect, and the records may be committed.
+                # Not abortable: the records may be committed.
                 self._broken(errors.fatal(type(error)(f"{error}{doubt}")))
             if not isinstance(error, errors.ABORTABLE_ERRORS):
                 self._broken(errors.fatal(error))
@@ -533,7 +527,7 @@ class TransactionManager:
             self.changed.notify()
 
     def _fail(self, error: KafkaError) -> None:
-        """Allow only an abort of the open transaction; further errors meanwhile are ignored."""
+        """Allow only an abort of the open transaction; ignore further errors until then."""
         if isinstance(error, errors.NEW_EPOCH):
             self._forgotten = isinstance(error, InvalidProducerIdMappingError)
             self.request_bump(f"{type(error).__name__}: {error}")
@@ -547,7 +541,7 @@ class TransactionManager:
         raise error
 
     def _break(self, error: KafkaError) -> None:
-        """End the producer: every call and every batch fails with this error."""
+        """Set the fatal error, with which every later call and every batch fails."""
         if self.state is not _S.FATAL_ERROR:
             self.error = error
             self._move(_E.BROKEN)
@@ -556,7 +550,7 @@ class TransactionManager:
             self.dropping = error
 
     def _drop(self, cause: KafkaError | None) -> None:
-        """Accept no more records, and fail those without a sequence."""
+        """Refuse further records, and let batches without a sequence fail."""
         why = f" ({type(cause).__name__}: {cause})" if cause is not None else ""
         self.dropping = TransactionAbortedError(f"the record's transaction was aborted{why}")
         self.dropping.__cause__ = cause
@@ -564,7 +558,7 @@ class TransactionManager:
         self._accumulator.close_all()
 
     def _refuse(self, why: KafkaError | str) -> None:
-        """Let `send` raise from now on, unless the client has ended and raises already."""
+        """Let `send` raise this from now on, unless the client has ended."""
         if self._engine.ended is None:
             if isinstance(why, str):
                 why = IllegalStateError(f"a record can't be sent now: {why}")
@@ -582,7 +576,7 @@ class TransactionManager:
 
     def _raise(self) -> None:
         if self.error is not None:
-            raise self.error.with_traceback(None)  # every call raises it
+            raise self.error.with_traceback(None)  # every call raises the same object
 
     def _move(self, event: TransactionEvent) -> None:
         self.state = move(self.state, event)

@@ -65,11 +65,11 @@ WITH_BUMPS = 3
 NOT_BEGUN = (ConcurrentTransactionsError, CoordinatorLoadInProgressError)
 """Retriable errors of a coordinator that hasn't begun to execute a request.
 
-After others its log may contain the request: they also mean that a write to that log wasn't
-replicated in time.
+After other retriable errors, the coordinator's log may contain the request, because its replication
+may have timed out.
 """
 BUSY_ERRORS = (ConcurrentTransactionsError, UnknownTopicOrPartitionError)
-"""Errors of a working coordinator whose cause may end soon, or never (a deleted topic)."""
+"""Errors of a coordinator that works, caused by a state that may end soon, or never."""
 
 
 class TxnOffsetCommitByName(TxnOffsetCommitRequest):
@@ -93,12 +93,12 @@ class Asked:
 
     @property
     def unanswered(self) -> bool:
-        """Whether an attempt has no response, or not yet."""
+        """Whether an attempt has no response so far, or was lost."""
         return any(not reply.done or reply.error is not None for reply in self.replies)
 
 
 class UnwantedError(Exception):
-    """The failed request isn't needed by its caller any more."""
+    """The request failed, and its caller doesn't need it any more."""
 
 
 class TransactionRequests:
@@ -126,11 +126,11 @@ class TransactionRequests:
         self.coordinator = Coordinator(brokers, CoordinatorKind.TRANSACTION, transactional_id)
         self._groups: dict[str, Coordinator] = {}
         self._ending: deque[Attempt] = deque(maxlen=ATTEMPTS_KEPT)
-        """Responses to the newest request that reported the end of the last transaction."""
+        """Errors of the newest request that were retried here, such as CONCURRENT_TRANSACTIONS."""
         self.in_doubt = False
         """Whether the newest request may have been executed, whatever its error."""
         self._asked: dict[Asked, None] = {}
-        """Requests of the open transaction that are in flight, or had no response."""
+        """Requests of the open transaction that are in flight, or were lost."""
 
     @property
     def attempts(self) -> list[Attempt]:
@@ -153,18 +153,18 @@ class TransactionRequests:
     def forget(self) -> None:
         """Forget the requests of a transaction that has ended.
 
-        None of them can arrive late, or the next transaction has another epoch.
+        None of them can arrive late, or else the next transaction has another epoch.
         """
         self._asked.clear()
 
     def group(self, group_id: str) -> Coordinator:
-        """Return the coordinator of a group that offsets are committed for."""
+        """Return the coordinator of a consumer group."""
         if group_id not in self._groups:
             self._groups[group_id] = Coordinator(self._brokers, CoordinatorKind.GROUP, group_id)
         return self._groups[group_id]
 
     def init_producer_id(self, identity: Identity, deadline: float) -> Flow[Identity]:
-        """Return a first id and epoch, or the epoch after this one."""
+        """Return a first id and epoch (`identity` is NO_IDENTITY), or the next epoch."""
         body = InitProducerIdRequest(self._id, self._timeout_ms, *identity)
         answer = yield from self._ask(
             self.coordinator,
@@ -182,7 +182,7 @@ class TransactionRequests:
     ) -> Flow[None]:
         """Add partitions to the transaction at the coordinator.
 
-        Raises `UnwantedError` if they were refused (one doesn't exist) and aren't `wanted` now.
+        Raises `UnwantedError` if a partition doesn't exist, and they aren't `wanted` any more.
         """
         topics = [
             AddPartitionsToTxnTopic(name, [p.partition for p in of_topic])
@@ -206,7 +206,7 @@ class TransactionRequests:
         )
 
     def add_offsets(self, identity: Identity, group_id: str, deadline: float) -> Flow[None]:
-        """Announce the offsets of a group to the coordinator."""
+        """Tell the coordinator that the transaction will contain offsets of this group."""
         yield from self._ask(
             self.coordinator,
             f"offsets of group {group_id!r} added to the transaction",
@@ -227,8 +227,8 @@ class TransactionRequests:
     ) -> Flow[None]:
         """Send offsets to the group's coordinator, which commits them with the transaction.
 
-        All attempts use the same names or topic ids: ids as they were when the caller sent the
-        offsets, or names if no ids were known (R-ID-5).
+        All attempts identify a topic in the same way: by its id at the time of the call, or by its
+        name if no id was known (R-ID-5).
         """
         coordinator = self.group(group.group_id)
         began = yield START
@@ -301,7 +301,7 @@ class TransactionRequests:
         for partition, code in codes.items():
             if code in UNKNOWN:
                 topics.check(offsets)
-                # By name a retry may reach another topic, which was created in the meantime.
+                # No retry by name if the id is known: another topic may have that name by now.
                 again = partition.topic not in by_name or partition not in topics.ids
                 since = began if again else -math.inf
                 topics.unknown(partition, group.group_id, since, self._engine.now)
@@ -312,9 +312,9 @@ class TransactionRequests:
         )
 
     def _refuse_others(self, new: Asked) -> None:
-        """Raise if earlier offsets of the same partitions were sent without a response.
+        """Raise if other offsets of the same partitions were sent before, without a response.
 
-        If they arrived after these ones, the transaction would commit them (R-TX-2).
+        If they arrived late, the transaction would commit them instead of these (R-TX-2).
         """
         for old in self._asked:
             if old.group_id != new.group_id or not old.unanswered:
@@ -356,11 +356,10 @@ class TransactionRequests:
         offsets: tuple[str, Offsets] = ("", {}),
         before: Callable[[], None] | None = None,
     ) -> Flow[M]:
-        """Send a request until it is answered; retry soon while the last transaction ends.
+        """Send a request until it is answered; retry sooner while the last transaction is ending.
 
-        `offsets`: those that it commits, and for which group. An older call's offsets that arrive
-        after newer ones would count, so these requests wait for each other. `before` is called
-        before each attempt; an error that it raises ends the request.
+        `offsets`: the group and the offsets that the request commits, which must not overtake those
+        of another request. `before` is called before each attempt, and may raise.
         """
         asked = Asked(what, *offsets)
         self._asked[asked] = None
@@ -433,7 +432,7 @@ class TransactionRequests:
             if error.refresh_metadata:
                 self._brokers.metadata.request(f"{what}: {type(error).__name__}")
             while now < until:
-                # The last transaction ends soon, and all other requests wait for that, too.
+                # While the last transaction is ending (`quick`), wait even for an unwanted request.
                 if wanted is not None and backoff is usual and not wanted():
                     raise UnwantedError
                 now = yield Wait((self._changed,) if wanted else (), min(until, deadline))
@@ -452,7 +451,7 @@ def worst(
     transactional_id: str,
     words: Callable[[TopicPartition, int], str] = lambda partition, _: str(partition),
 ) -> KafkaError | None:
-    """Return the error that decides about a response for many partitions: one without retry.
+    """Return the most serious error of a response: if possible, one that isn't retriable.
 
     `right` is the operation that each partition's topic has to allow; `words` says more than a
     code.
@@ -464,7 +463,7 @@ def worst(
         for partition, code in codes.items()
         if code
     ]
-    # OPERATION_NOT_ATTEMPTED is returned for all partitions beside one with a real error.
+    # If one partition has an error, all others have OPERATION_NOT_ATTEMPTED.
     errors.sort(key=lambda e: (isinstance(e, OperationNotAttemptedError), e.retriable))
     return errors[0] if errors else None
 

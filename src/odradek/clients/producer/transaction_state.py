@@ -43,9 +43,9 @@ class TransactionEvent(StrEnum):
     ABORT = "abort"
     ENDED = "end"
     FAILED = "fail"
-    """An error occurred that an abort cures."""
+    """An error occurred after which the transaction can only be aborted."""
     BROKEN = "break"
-    """An error occurred that nothing cures."""
+    """An error occurred after which the producer can't be used any more."""
     LEFT = "leave"
     """Another process ends the open transaction; the producer uses another transactional id."""
 
@@ -55,7 +55,7 @@ class Begun(Enum):
 
     NO = "no"
     PERHAPS = "perhaps"
-    """A request that begins it has no response."""
+    """A request that begins the transaction has no response."""
     YES = "yes"
 
 
@@ -70,7 +70,7 @@ class PreparedTransaction(NamedTuple):
     producer_id: int
     epoch: int
     version_2: bool
-    """Whether it was begun under transaction.version 2, which decides the version of EndTxn."""
+    """Whether the transaction was begun under transaction.version 2, which EndTxn depends on."""
 
 
 _S, _E = TransactionState, TransactionEvent
@@ -85,7 +85,7 @@ TRANSITIONS: dict[tuple[TransactionState, TransactionEvent], TransactionState] =
     (_S.ABORTABLE_ERROR, _E.ABORT): _S.ABORTING_TRANSACTION,
     (_S.COMMITTING_TRANSACTION, _E.ENDED): _S.READY,
     (_S.ABORTING_TRANSACTION, _E.ENDED): _S.READY,
-    # KIP-360: a new epoch after an abort; KIP-890: one before the first transaction of version 2.
+    # A new epoch: after an abort (KIP-360), or before the first transaction of version 2 (KIP-890).
     (_S.COMMITTING_TRANSACTION, _E.INITIALIZE): _S.INITIALIZING,
     (_S.ABORTING_TRANSACTION, _E.INITIALIZE): _S.INITIALIZING,
     (_S.IN_TRANSACTION, _E.FAILED): _S.ABORTABLE_ERROR,
@@ -106,5 +106,5 @@ def move(state: TransactionState, event: TransactionEvent) -> TransactionState:
     try:
         return TRANSITIONS[state, event]
     except KeyError:
-        # Not a KafkaError, as it is a bug: calls at a wrong time are refused before this.
+        # Not a KafkaError, because this is a bug: calls in a wrong state are refused earlier.
         raise RuntimeError(f"a transaction that is {state.value} can't {event.value}") from None

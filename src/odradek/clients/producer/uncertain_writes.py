@@ -21,7 +21,7 @@ from odradek.common.outage import number
 
 E = TypeVar("E", bound=KafkaError)
 _BEFORE_THE_APPEND: tuple[type[BrokerError], ...] = (
-    # The request, or its sender
+    # Errors of the request or of its sender
     errors.InvalidTopicExceptionError,
     errors.InvalidRequiredAcksError,
     errors.TopicAuthorizationError,
@@ -30,10 +30,10 @@ _BEFORE_THE_APPEND: tuple[type[BrokerError], ...] = (
     errors.UnsupportedVersionError,
     errors.InvalidRequestError,
     errors.PolicyViolationError,
-    # The target of the write
+    # Errors of the partition
     errors.LeaderNotAvailableError,
     errors.NotEnoughReplicasError,
-    # The records
+    # Errors of the records
     errors.CorruptMessageError,
     errors.MessageTooLargeError,
     errors.RecordListTooLargeError,
@@ -41,12 +41,12 @@ _BEFORE_THE_APPEND: tuple[type[BrokerError], ...] = (
     errors.UnsupportedForMessageFormatError,
     errors.UnsupportedCompressionTypeError,
     errors.InvalidRecordError,
-    # The producer's id, epoch and sequence
+    # Errors of the producer's id, epoch and sequence
     errors.OutOfOrderSequenceNumberError,
     errors.InvalidProducerEpochError,
     errors.UnknownProducerIdError,
     errors.ProducerFencedError,
-    # Its transaction, which leaders verify with the coordinator first
+    # Errors of the transaction, which leaders verify with its coordinator before the append
     errors.InvalidTxnStateError,
     errors.InvalidProducerIdMappingError,
     errors.ConcurrentTransactionsError,
@@ -68,9 +68,9 @@ def leaves_doubt(code: int | None) -> bool:
 def in_doubt(
     batch: ProducerBatch, refusal: KafkaError, why: str = "so that nothing is written twice"
 ) -> KafkaError:
-    """Return the same error, with a note if the batch may have been written nevertheless.
+    """Return the error, with another text if the batch may have been written nevertheless.
 
-    `why`: the reason for which the batch is not sent again.
+    `why` completes the text "the batch isn't sent again, …".
     """
     if not batch.doubtful:
         return refusal
@@ -91,7 +91,7 @@ def in_doubt(
 
 
 def fate(batch: ProducerBatch) -> str:
-    """Return what is known of the records of a batch that ends without an acknowledgement."""
+    """Return a text on whether records without an acknowledgement were sent or written."""
     times = "once" if batch.attempts == 1 else f"{batch.attempts} times"
     if batch.doubtful:
         sent = f"sent {times} and " if batch.attempts else ""
@@ -101,7 +101,7 @@ def fate(batch: ProducerBatch) -> str:
 
 
 def given_up(batch: ProducerBatch, error: KafkaError) -> KafkaError:
-    """Return the error that ends the client, with what is known of the batch's records."""
+    """Return the client's error with a text on whether the batch's records were written."""
     known = f"{counted(batch.count)} for {batch.partition} {were(batch.count)} {fate(batch)}"
     if isinstance(error, ExplainedError):
         return error.saying(known)
@@ -120,7 +120,7 @@ def were(count: int) -> str:
 
 def saying(error: E, text: str) -> E:
     """Return an error of the same type, with the same attributes and cause, and another text."""
-    made = type(error).__new__(type(error), text)  # not __init__, which may need other arguments
+    made = type(error).__new__(type(error), text)  # `__init__` may need other arguments
     made.args = (text,)
     made.__dict__.update(error.__dict__)
     made.__cause__ = error.__cause__

@@ -22,11 +22,11 @@ from odradek.network.engine import Engine
 logger = logging.getLogger("odradek")
 
 GATHERED = 1.0
-"""Seconds from the first such record to the log line, which counts all until then."""
+"""Seconds from the first dropped failure to the log line, which counts all until then."""
 LOG_INTERVAL_S = 60.0
 """Seconds between two lines."""
 MOST_KEPT = 10_000
-"""Maximum number of failures that are watched; of more, the oldest aren't logged."""
+"""Maximum number of failures that are watched; beyond it, the oldest aren't logged."""
 
 
 class UnobservedFailures:
@@ -41,7 +41,7 @@ class UnobservedFailures:
         self._next = self._spaced_until = -math.inf
 
     def watch(self, records: int, error: BaseException) -> FailedRecords:
-        """Return an object that the futures of failed records keep alive."""
+        """Return an object for the futures of failed records, which shows when they are dropped."""
         count = [records]
         failed = FailedRecords(count)
         self._watched.append((ref(failed), count, error))
@@ -57,11 +57,11 @@ class UnobservedFailures:
     def report(self) -> None:
         """Log the records whose futures were dropped since the last line."""
         total, first = 0, None
-        self.resting = True  # first, as another thread may add a failure meanwhile
+        self.resting = True  # before the loop: another thread may add a failure
         for _ in range(len(self._watched)):
             try:
                 alive, count, error = self._watched.popleft()
-            except IndexError:  # another thread reads them, too
+            except IndexError:  # another thread has taken the last one
                 break
             if count[0] and alive() is not None:
                 self._watched.append((alive, count, error))

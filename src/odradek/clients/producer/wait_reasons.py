@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class WaitReasons:
-    """Describes what the batches of one producer wait for."""
+    """Texts on what the batches of one producer wait for."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class WaitReasons:
         self._linger = linger
 
     def of(self, batch: ProducerBatch, now: float) -> str:
-        """Return a text that fits after "waits for"."""
+        """Return a text that completes "waits for …"."""
         topic, partition = batch.partition.topic, batch.partition.partition
         metadata, queue = self._metadata, self._queues.get(batch.partition)
         snapshot = metadata.snapshot
@@ -94,7 +94,7 @@ class WaitReasons:
         return f"; the oldest request in flight there is {max(0.0, now - head.sent_at):.1f} s old"
 
     def _connection(self, address: Address, now: float) -> str:
-        """Return why no connection to a broker can be used; empty if one can."""
+        """Return a text on why no connection to a broker can be used; empty if one can."""
         found = self._network.connection(address, DATA)
         if found is not None and found.ready:
             quiet = found.throttled_until - now

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 def warm(engine: ProducerEngine, names: Sequence[str], deadline: float) -> Flow[None]:
-    """Prepare topics; raise as `engine.topic` does, and at the deadline for a missing leader."""
+    """Prepare topics; raise for a missing topic, or at the deadline for an unreachable leader."""
     yield START
     for name in names:
         check_topic(name)
-    engine.metadata.want(names)  # all at once
+    engine.metadata.want(names)  # one metadata request for all topics
     leaders: set[int] = set()
     for name in names:
         topic = yield from engine.topic(name, deadline)
@@ -34,14 +34,14 @@ def warm(engine: ProducerEngine, names: Sequence[str], deadline: float) -> Flow[
     parts: list[Completion[Any]] = [
         engine.start(_connection(engine, address, deadline)) for address in addresses
     ]
-    if engine.transactions is None:  # otherwise init_transactions() gets it
+    if engine.transactions is None:  # otherwise init_transactions() requests the id
         parts.append(engine.start(_producer_id(engine, deadline)))
     try:
         for part in parts:
             while not part.done:
                 yield Wait((part,))
             part.result()
-    finally:  # also if the caller gave up
+    finally:  # if the caller has stopped waiting, cancel the rest
         for part in parts:
             engine.cancel(part, ClientClosedError("the caller no longer waits"))
 

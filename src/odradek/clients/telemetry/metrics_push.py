@@ -62,7 +62,7 @@ SOONEST, LATEST = 0.5, 1.5
 Clients that start together shouldn't push together.
 """
 BUSY = 1.0
-"""Seconds between checks whether a connection can be used."""
+"""Seconds until the next check if no connection can be used."""
 ALL = "*"
 """Brokers' name for all metrics; the KIP uses an empty prefix."""
 PREFIX = "org.apache.kafka"
@@ -80,7 +80,7 @@ LATER = frozenset((TelemetryTooLargeError.code, ThrottlingQuotaExceededError.cod
 
 
 class MetricsPush:
-    """The pushes of one client, over all of its engines."""
+    """The pushes of one client, also after its engine was replaced."""
 
     def __init__(
         self,
@@ -103,18 +103,18 @@ class MetricsPush:
         self._next_at = -math.inf
         self._compresses = True
         self._pushed: dict[MetricName, tuple[float, float]] = {}
-        """Sums in the last push, each with the time from which on it counts."""
+        """Counters in the last push, each with the time at which counting began."""
         self._since: float | None = None
         """Time of the last push, in seconds since the epoch; None before the first."""
         self._began = snapshot().at
         self._running = False
         self._ending = False
-        """Whether the last push is due, so that no other one follows."""
+        """Whether `last` has begun, after which no other push may begin."""
         self._out: Completion[None] | None = None
         """The current or latest push."""
 
     def connected(self) -> None:
-        """Continue on a ready connection, if it is to a broker that accepts metrics."""
+        """Start the flow of pushes if a ready connection leads to a broker that accepts metrics."""
         if self._running or self._ending:
             return
         if self._next_at < math.inf and self._connection() is not None:
@@ -122,7 +122,7 @@ class MetricsPush:
             self._engine.start(self._run())
 
     def note_member(self) -> None:
-        """Note a changed membership of a consumer: its id is also sent after it has left."""
+        """Note a consumer's member id, which pushes also contain after it has left the group."""
         group: ConsumerGroup | None = getattr(self._engine, "group", None)
         if group is not None and (member_id := group.identity().member_id):
             self._resource["group_member_id"] = member_id
@@ -158,7 +158,7 @@ class MetricsPush:
                 if self._connection() is None:
                     there = self._there()
                     if not there:
-                        return  # the next ready connection is used
+                        return  # `connected` starts this again
                     now = yield Wait((), max(now + BUSY, min(c.throttled_until for c in there)))
                     continue
                 if self._wanted is None:
@@ -223,11 +223,11 @@ class MetricsPush:
             self._next_at = now + share * self._interval
 
     def _refused(self, code: int, now: float, *, at_once: bool) -> None:
-        """Request the subscription again: at once, after an interval, or never.
+        """Handle an error code: request another subscription at once, after an interval, or never.
 
-        Only a refused push may be followed by a request at once (R-RT-1).
+        At once is only allowed after a push (R-RT-1).
         """
-        if code != ThrottlingQuotaExceededError.code:  # "too early" isn't a refusal
+        if code != ThrottlingQuotaExceededError.code:  # pushed too early: the subscription is valid
             self._wanted = None
         if code in AT_ONCE or code in LATER:
             soon = at_once and code in AT_ONCE
@@ -243,11 +243,11 @@ class MetricsPush:
     # Pushes
 
     def last(self, deadline: float) -> Flow[None]:
-        """Push at `close`; end at the deadline."""
-        del deadline  # the caller's wait ends there
+        """Push for the last time, at `close`."""
+        del deadline  # the caller limits the wait itself
         yield START
-        self._ending = True  # a push before the response would send the same sums
-        if self._out is not None:  # its sums aren't sent a second time
+        self._ending = True  # another push would send the same deltas
+        if self._out is not None:  # after its response, its deltas needn't be sent again
             yield Wait((self._out,))
         if self.subscribed and self._connection() is not None:
             yield from self._push(self._connection(), terminating=True)
@@ -275,11 +275,11 @@ class MetricsPush:
             self.instance_id, wanted.subscription_id, terminating, codec, packed
         )
         answer = yield from self._ask(connection, request, PushTelemetryResponse)
-        # Counted from the response: if a push was slow, the next one would be too early, and
-        # brokers refuse those.
+        # The interval begins at the response: after a slow push, the next one would otherwise be
+        # too early, and brokers refuse that.
         self._next_at = self._engine.now + self._interval
         if answer is None:
-            return  # the next push contains these sums as well
+            return  # the next push includes these deltas
         if answer.error_code:
             self._compresses &= answer.error_code != UnsupportedCompressionTypeError.code
             self._refused(answer.error_code, self._engine.now, at_once=True)
@@ -287,10 +287,10 @@ class MetricsPush:
         self._pushed, self._since = sums, found.at
 
     def _counts_since(self, metric: Metric) -> float:
-        """Return the time from which on a sum counts.
+        """Return the time at which counting of a metric began.
 
-        A topic or an address that is used again counts from 0: receivers treat a smaller sum as an
-        error, unless it counts from a later time.
+        Counters of a topic or an address that is used again restart at 0. Receivers treat a smaller
+        sum as an error unless its start time is later.
         """
         before, since = self._pushed.get(metric.key, (math.inf, 0.0))
         if before <= metric.value:
@@ -312,11 +312,11 @@ class MetricsPush:
             value, since = metric.value, last
             if metric.kind == "counter" and wanted.delta_temporality:
                 before, _ = self._pushed.get(metric.key, (0, 0.0))
-                value -= before if before <= value else 0  # it started at 0 again
+                value -= before if before <= value else 0  # a smaller counter has restarted at 0
             elif metric.kind == "counter":
                 _, since = sums[metric.key]
             tags = {t.replace("-", "_"): v for t, v in metric.tags.items() if t != "client-id"}
-            # The clock may have been set back.
+            # The start mustn't be after the end, even if the clock was set back.
             yield Point(name, tags, value, metric.kind, min(since, found.at))
 
 

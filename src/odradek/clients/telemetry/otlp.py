@@ -29,7 +29,7 @@ class Point(NamedTuple):
     value: float
     kind: Kind
     since: float
-    """Time from which on a sum counts, in seconds since the epoch."""
+    """Time at which counting of a sum began, in seconds since the epoch."""
 
 
 def metrics_data(
@@ -58,7 +58,7 @@ def _attribute(key: str, value: str) -> bytes:
 
 
 def _fixed(number: int, seconds: float) -> bytes:
-    """Return a time in nanoseconds."""
+    """Encode a time as a field in nanoseconds."""
     return _tag(number, _FIXED64) + struct.pack("<Q", max(0, round(seconds * 1e9)))
 
 

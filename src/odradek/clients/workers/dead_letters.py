@@ -38,11 +38,11 @@ UNREADABLE = "odradek.RecordDeserializationError"
 MAX_REASON = 1000
 """Maximum number of characters of a reason in a header."""
 TOO_LARGE = (RecordTooLargeError, RecordListTooLargeError)
-"""Errors of producers and brokers for a record that may be written once it is smaller."""
+"""Errors of producers and brokers for a record that is too large."""
 
 
 class Fields(Protocol):
-    """Fields of its record that a letter may lack."""
+    """The fields of a record that a dead letter may leave out."""
 
     @property
     def key(self) -> bytes | None: ...
@@ -61,7 +61,7 @@ class WorkFailedError(KafkaError):
     """
 
     def __init__(self, partition: TopicPartition, offset: int, attempts: int, why: str) -> None:
-        super().__init__(partition, offset, attempts, why)  # unchanged, for copies and pickles
+        super().__init__(partition, offset, attempts, why)  # copies and pickles pass these again
         self.partition, self.offset, self.attempts, self.why = partition, offset, attempts, why
 
     def __str__(self) -> str:
@@ -72,10 +72,10 @@ class WorkFailedError(KafkaError):
 
 
 def said(error: BaseException, *, named: bool = True) -> str:
-    """Return the text of a program's error, which may itself raise.
+    """Return the text of a program's error, or its class's name if its `__str__` raises.
 
-    For an unreadable record only the reason is returned: its position is shown separately, and a
-    seek() isn't needed.
+    For a record that can't be deserialized, return only the reason: the rest of the error's text
+    repeats the position and advises a seek(), which isn't needed.
     """
     name = type(error).__name__
     try:
@@ -88,9 +88,9 @@ def said(error: BaseException, *, named: bool = True) -> str:
 def failure_headers(
     tp: TopicPartition, offset: int, task: tuple[str, str], stage: str, why: tuple[str, str, str]
 ) -> list[tuple[str, bytes]]:
-    """Return headers that say why, and from where.
+    """Return headers with a record's origin and its error.
 
-    `task` is the reader and its part; `why` the class that processed the record, the error's class,
+    `task`: the group and the client; `why`: the class that processed the record, the error's class,
     and its message.
     """
     name, number = task
@@ -105,16 +105,16 @@ def failure_headers(
 
 def called(kind: type) -> str:
     """Return the full name of a class; for this package, the name that programs import."""
-    module = f"{kind.__module__}"  # a program may have set it to anything
+    module = f"{kind.__module__}"  # a program may set another type
     return f"{'odradek' if module.startswith('odradek.') else module}.{kind.__qualname__}"
 
 
 def dead_letter(
     topic: str, record: ConsumerRecord, who: tuple[type, str, str], error: BaseException
 ) -> dict[str, Any]:
-    """Return the arguments of `send`: the unchanged record with its time, and why it failed.
+    """Return the arguments of `send`: the record with its timestamp, and headers on its error.
 
-    `who` processed it: the class, the group, the client.
+    `who`: the workers' class, the group and the client that processed it.
     """
     worker, group, client = who
     failed = called(type(error))
@@ -136,7 +136,7 @@ def smaller(
 ) -> tuple[dict[str, Any], tuple[str, ...]] | None:
     """Return the letter without its record's largest field, and the names of missing fields.
 
-    None if no field is left. Its place in headers says where the whole record is.
+    Returns None if no field is left. The letter's headers name the original record's offset.
     """
     sizes = {
         "value": len(record.value or b""),

@@ -23,7 +23,7 @@ MOST_IN_WORK = 10_000
 
 @dataclass(frozen=True, slots=True)
 class WorkOptions:
-    """How records are processed; times in seconds."""
+    """Options for processing records; times in seconds."""
 
     worker: type
     """The class of the workers, for dead letters."""

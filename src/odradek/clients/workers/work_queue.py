@@ -22,6 +22,7 @@ from collections.abc import Callable, Collection, Iterable
 from itertools import count
 from typing import Any
 
+from odradek.clients.consumer.partition_state import Place
 from odradek.clients.consumer.records import ConsumerRecord, OffsetAndMetadata
 from odradek.clients.workers.dead_letters import (
     TOO_LARGE,
@@ -37,20 +38,19 @@ from odradek.common.types import Rng, TopicPartition
 AHEAD = 10_000
 """Maximum number of offsets that are read after a partition's first unfinished record."""
 OVERHEAD = 200
-"""Bytes that a record takes besides its own, as `buffer_bytes` counts."""
+"""Assumed bytes of memory for a record or header, in addition to its content."""
 
 Lane = tuple[Any, ...] | None
 
 
 class WorkItem:
-    """One record, from its arrival to its end."""
+    """One record, from its arrival until it is finished."""
 
     __slots__ = (
         "attempts",
         "began",
         "came",
         "dropped",
-        "epoch_before",
         "lane",
         "left_out",
         "letter",
@@ -60,17 +60,17 @@ class WorkItem:
     )
 
     def __init__(
-        self, record: ConsumerRecord, tp: TopicPartition, lane: Lane, epoch: int, came: float = 0.0
+        self, record: ConsumerRecord, tp: TopicPartition, lane: Lane, came: float = 0.0
     ) -> None:
-        self.record, self.tp, self.lane, self.epoch_before = record, tp, lane, epoch
+        self.record, self.tp, self.lane = record, tp, lane
         self.size = _size(record)
         self.attempts = 0
         self.letter: dict[str, Any] | None = None
         """Record for the dead-letter topic, instead of another attempt."""
         self.left_out: tuple[str, ...] = ()
-        """Fields that the letter lacks, because it was too large with them."""
+        """Names of fields that were removed from the letter, because it was too large."""
         self.dropped = False
-        """Whether its partition was lost: another member processes it."""
+        """Whether the partition was lost, so that another member processes the record."""
         self.came = came
         self.began = 0.0
 
@@ -78,25 +78,23 @@ class WorkItem:
 class PartitionWork:
     """Records of one partition."""
 
-    __slots__ = ("bytes", "committed", "end", "epoch", "held", "paused", "unfinished")
+    __slots__ = ("bytes", "committed", "end", "held", "paused", "unfinished")
 
     def __init__(self, offset: int) -> None:
         self.unfinished: OrderedDict[int, WorkItem] = OrderedDict()
-        self.end = offset
-        """Offset after the last record that arrived."""
-        self.epoch = -1
-        """Leader epoch of that record."""
+        self.end: Place = offset, -1
+        """Offset after the last added record, and the leader epoch to validate that offset with."""
         self.bytes = 0
         self.committed: int | None = None
         self.held = False
-        """Whether no more records of it may start."""
+        """Whether no more records of this partition may start."""
         self.paused = False
 
     def first(self) -> OffsetAndMetadata:
-        """Return the offset before which all records are finished."""
+        """Return the offset to commit: all records before it are finished."""
         for offset, item in self.unfinished.items():
-            return OffsetAndMetadata(offset, leader_epoch=item.epoch_before)
-        return OffsetAndMetadata(self.end, leader_epoch=self.epoch)
+            return OffsetAndMetadata(offset, leader_epoch=item.record.leader_epoch)
+        return OffsetAndMetadata(self.end[0], leader_epoch=self.end[1])
 
 
 class WorkQueue:
@@ -119,7 +117,7 @@ class WorkQueue:
         self.running: dict[WorkItem, None] = {}
         """Records in progress, the longest running first."""
         self.failure: WorkFailedError | None = None
-        """Why no more records start: one can be neither finished nor skipped."""
+        """Error of a record that can be neither finished nor skipped: no more records start."""
         self.finished = self.retried = self.dead = 0
         """Records that were finished, attempts after the first, dead letters that were written."""
 
@@ -134,27 +132,27 @@ class WorkQueue:
             self._check(tp, work)
 
     def add(self, records: Iterable[ConsumerRecord], now: float = 0.0) -> bool:
-        """Add records that were just read; return whether a partition has its first one."""
+        """Add records that were read; return whether they include the first of a partition."""
         came: dict[TopicPartition, PartitionWork] = {}
         new = False
         for record in records:
             tp = record.topic_partition
             work = came.get(tp) or self._partitions.get(tp)
-            if work is not None and record.offset < work.end:
-                self.drop([tp])  # its log was truncated, or its topic recreated: offsets start over
+            if work is not None and record.offset < work.end[0]:
+                self.drop([tp])  # a truncated log or a recreated topic
                 work = None
             if work is None:
                 new = True
                 work = self._partitions[tp] = PartitionWork(record.offset)
                 self.moved[tp] = None
             came[tp] = work
-            item = WorkItem(record, tp, self._lane(tp, record), work.epoch, now)
-            # Before `end`, so that an interruption can't skip it.
+            item = WorkItem(record, tp, self._lane(tp, record), now)
+            # Added before `end` moves, so that an interruption can't skip the record.
             work.unfinished[record.offset] = item
             work.bytes += item.size
             self.bytes += item.size
             self._unfinished += 1
-            work.end, work.epoch = record.offset + 1, record.leader_epoch
+            work.end = record.offset + 1, record.leader_epoch
             self._enqueue(item)
         for tp, work in came.items():
             self._check(tp, work)
@@ -164,7 +162,7 @@ class WorkQueue:
         ordering = self._options.ordering
         if ordering == PARTITION:
             return (tp,)
-        # Records without a key have no order among themselves.
+        # Records without a key may be processed in any order: no lane.
         return (tp, record.key) if ordering == KEY and record.key is not None else None
 
     def _enqueue(self, item: WorkItem) -> None:
@@ -215,7 +213,7 @@ class WorkQueue:
             self._fail(item, error, now)
 
     def _release(self, item: WorkItem) -> None:
-        """Let the next record of its lane start."""
+        """Let the next record of the same lane start."""
         if item.lane is None:
             return
         lane = self._lanes[item.lane]
@@ -237,12 +235,12 @@ class WorkQueue:
                 item.letter, item.left_out = cut
                 self._ready.appendleft(item)
                 return
-            _, why = item.letter["headers"][-1]  # the error of the processing
+            _, why = item.letter["headers"][-1]  # the last header is the error's message
             written = f"writing it to {options.dead_letter_topic!r} failed: {said(error)}"
             self._stop(item, f"{why.decode() or 'it failed'}. Then {written}", error)
             return
-        ours = isinstance(error, KafkaError)  # a program's error may have attributes of these names
-        unreadable = ours and getattr(error, "next_offset", None) is not None  # its bytes are kept
+        ours = isinstance(error, KafkaError)  # other errors may have the same attributes
+        unreadable = ours and getattr(error, "next_offset", None) is not None
         blameless = ours and getattr(error, "blames_record", True) is False
         again = blameless or (isinstance(error, options.retry_on) and not unreadable)
         if again and item.attempts < options.max_attempts:
@@ -263,19 +261,19 @@ class WorkQueue:
             self.failure = WorkFailedError(item.tp, item.record.offset, item.attempts, why)
             self.failure.__cause__ = error
 
-    def through(self, positions: Callable[[TopicPartition], int | None]) -> None:
-        """Advance past markers and compacted records where all records are finished."""
+    def through(self, positions: Callable[[TopicPartition], Place | None]) -> None:
+        """If all records of a partition are finished, advance past offsets without records."""
         for tp, work in self._partitions.items():
             if not work.unfinished:
                 position = positions(tp)
-                if position is not None and position > work.end:
+                if position is not None and position[0] > work.end[0]:
                     work.end = position
                     self.moved[tp] = None
 
     # Revoked partitions, and the end
 
     def hold(self, partitions: Collection[TopicPartition] | None = None) -> None:
-        """Start no more records of these (None: all); running ones may end."""
+        """Start no more records of these partitions (None: all); running ones may finish."""
         for tp in list(self._partitions) if partitions is None else partitions:
             if tp in self._partitions:
                 self._partitions[tp].held = True
@@ -317,22 +315,22 @@ class WorkQueue:
 
     @property
     def in_work(self) -> int:
-        """Return the number of records in progress whose partitions are assigned."""
+        """Return the number of records in progress, without those of lost partitions."""
         return len(self.running) - self._abandoned
 
     def oldest(self) -> float | None:
-        """Return when the oldest unfinished record arrived; any thread may call this."""
-        # Copies, as an iterator would raise RuntimeError if the owner changes them meanwhile.
+        """Return the arrival time of the oldest unfinished record; callable in any thread."""
+        # Copied: iterating would raise RuntimeError if the polling thread changes them meanwhile.
         items = (list(work.unfinished.values()) for work in list(self._partitions.values()))
         return min((those[0].came for those in items if those), default=None)
 
     def longest(self) -> float | None:
-        """Return when the longest running of these records was started."""
+        """Return the start time of the longest running record; None if none is running."""
         return min((item.began for item in list(self.running)), default=None)
 
     @property
     def next_retry(self) -> float | None:
-        """When the next failed record is retried."""
+        """Time at which the next failed record is retried; None without one."""
         return self._later[0][0] if self._later else None
 
     def room(self) -> int:
@@ -340,9 +338,9 @@ class WorkQueue:
         return max(1, self._options.buffer_records - self._unfinished)
 
     def overfull(self) -> bool:
-        """Return whether no records should be read until half of the buffer is free.
+        """Return whether to read no records: when the buffer is full, until half of it is free.
 
-        Partitions that have just been assigned may each have more than their share.
+        The sum of all partitions may exceed the buffer, as shares shrink with an assignment.
         """
         options, part = self._options, 2 if self._overfull else 1
         records = self._unfinished * part >= options.buffer_records + part - 1
@@ -360,14 +358,14 @@ class WorkQueue:
         return [tp for tp in turned if now[tp]], [tp for tp in turned if not now[tp]]
 
     def _check(self, tp: TopicPartition, work: PartitionWork) -> None:
-        """Pause a partition that fills its part of the buffer; resume it when half is free."""
+        """Pause a partition that fills its share of the buffer; resume it when half is free."""
         records, size = self._share
         part = 1 if not work.paused else 2
-        first = next(iter(work.unfinished), work.end)
+        first = next(iter(work.unfinished), work.end[0])
         full = (
             len(work.unfinished) * part >= records + part - 1
             or work.bytes * part >= max(size, 1)
-            or (work.end - first) * part >= AHEAD
+            or (work.end[0] - first) * part >= AHEAD
         )
         if full is not work.paused:
             work.paused = full
@@ -376,11 +374,11 @@ class WorkQueue:
     def committable(
         self, partitions: Collection[TopicPartition] | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return new offsets of these (None: all) before which all records are finished."""
+        """Return the offsets to commit of these partitions (None: all), if they have advanced."""
         chosen = list(self.moved) if partitions is None else partitions
         offsets = {tp: self._partitions[tp].first() for tp in chosen if tp in self.moved}
         for tp, at in list(offsets.items()):
-            if at.offset == self._partitions[tp].committed:  # the finished records are after a gap
+            if at.offset == self._partitions[tp].committed:  # an earlier record is unfinished
                 del offsets[tp], self.moved[tp]
         return offsets
 

@@ -30,6 +30,7 @@ from odradek.clients.calls.client_calls import ClientCalls
 from odradek.clients.calls.consumer_calls import ConsumerCalls
 from odradek.clients.consumer.fetching.delivery import Convert
 from odradek.clients.consumer.group.subscribe_arguments import pattern_to_subscribe
+from odradek.clients.consumer.partition_state import Place
 from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.clients.traces import Traces
 from odradek.clients.workers.dead_letters import said
@@ -61,25 +62,25 @@ WorkFlow = Generator[Callable[[], Any], tuple[float, Any], T]
 Outcome = tuple[WorkItem, BaseException | None]
 
 LONGEST_POLL = 1.0
-"""Maximum number of seconds between two iterations of the loop."""
+"""Maximum number of seconds between two rounds of the loop."""
 BUSY_POLL = 0.1
-"""Seconds without a call for records while no further one could start."""
+"""Minimum number of seconds between two polls while all workers are busy."""
 RUNNING_CHECK_S = 0.1
-"""Seconds between checks whether running records still run."""
+"""Seconds between checks whether records are still being processed."""
 MOMENT = 0.001
-"""The shortest wait in seconds: an earlier due time is delayed by less than that."""
+"""Minimum wait in seconds; times that are due earlier are delayed by less than this."""
 LETTERS_TIMEOUT = 10.0
-"""Seconds until the topic of dead letters must exist, when a run starts."""
+"""Maximum number of seconds to look up the dead letter topic when a run starts."""
 END_TIMEOUT = 10.0
-"""Maximum number of seconds for the last commit, and again for leaving the group."""
+"""Timeout in seconds of the last commit, and also of leaving the group."""
 SLOW = 60.0
-"""Seconds in progress after which a record is logged."""
+"""Seconds of processing after which a record is logged."""
 LOG_INTERVAL_S = 5.0
 """Seconds between two log lines about failures."""
 
 
 class WorkerPool(Protocol):
-    """Threads, or tasks of a loop, that process records. Only `done` waits."""
+    """Interface of the threads or tasks that process records. Only `done` waits."""
 
     @property
     def busy(self) -> Collection[WorkItem]:
@@ -87,22 +88,22 @@ class WorkerPool(Protocol):
 
     @property
     def arrived(self) -> bool:
-        """Return whether there are results."""
+        """Return whether results have arrived."""
 
     def start(self, item: WorkItem) -> None:
         """Start to process a record, or to send its dead letter."""
 
     def taken(self) -> Any:
-        """Return a list of the current results; a result that is awaitable is awaited, as below."""
+        """Return the list of results so far, or an awaitable of it."""
 
     def done(self, seconds: float) -> Any:
-        """Return a list of results; wait at most this many seconds for a first one."""
+        """Return the list of results, or an awaitable; wait up to `seconds` for the first one."""
 
     def abandon(self, items: Collection[WorkItem], /) -> None:
-        """Abandon these records: cancel those that can be cancelled."""
+        """Stop waiting for these records, and cancel those that can be cancelled."""
 
     def close(self) -> Any:
-        """Start nothing more."""
+        """Start no more records, and end the threads or tasks."""
 
     def callback(
         self, flow: Callable[[list[TopicPartition]], WorkFlow[None]]
@@ -147,10 +148,10 @@ class WorkRun:
         make_hands: Callable[[Convert | None, Callable[[], None], Traces | None], WorkerPool],
         producer: Any = None,
     ) -> None:
-        """Set the clients and the hands.
+        """Set the clients. `producer` sends dead letters.
 
-        `make_hands` is called with the function that decodes records, the callback for each result,
-        and the consumer's tracer; `producer` sends dead letters.
+        `make_hands` creates a run's worker pool, from the function that deserializes records, a
+        callback for each result, and the consumer's tracer.
         """
         self._consumer, self._calls, self._options = consumer, calls, options
         self._totals = calls.work_totals()
@@ -178,7 +179,7 @@ class WorkRun:
         self._rouse()
 
     def progress(self, now: float) -> WorkProgress:
-        """Return the progress; reads without a lock."""
+        """Return the progress, without a lock."""
         queue = self._queue
         subscription = self._calls.engine.subscription
         lags = subscription.committed_lags()
@@ -199,10 +200,9 @@ class WorkRun:
         )
 
     def _rouse(self) -> None:
-        """End a waiting call for records, because there is a result or a reason to end.
+        """Wake the run's poll, because of a result or a reason to end; callable in any thread.
 
-        Another thread may call this. A later call isn't ended, because it may belong to another
-        caller.
+        Unlike `wakeup()`, this doesn't end a later poll, which may be another caller's.
         """
         if self._asleep:
             self._asleep = False
@@ -213,7 +213,7 @@ class WorkRun:
     def run(
         self, topics: Any, pattern: str | re.Pattern[str] | None, timeout: float | None
     ) -> WorkFlow[None]:
-        """Subscribe, process records until `stop` or an idle time of `timeout` seconds, leave."""
+        """Subscribe, process records until `stop` or `timeout` idle seconds, and leave."""
         idle = None if timeout is None else checked_timeout(timeout)
         topics, pattern = names("topics", topics), pattern_to_subscribe(pattern)
         self._refuse_own_letters(topics, pattern)
@@ -239,7 +239,7 @@ class WorkRun:
             try:
                 raise error
             finally:
-                del error  # otherwise the error refers to this frame, which refers to the error
+                del error  # avoid a reference cycle between the error and this frame
 
     def _refuse_own_letters(self, topics: list[str], pattern: str | re.Pattern[str] | None) -> None:
         letters = self._options.dead_letter_topic
@@ -262,7 +262,7 @@ class WorkRun:
     def _look_for_letters(self) -> WorkFlow[None]:
         """Check that the topic of dead letters exists, before any record needs it.
 
-        If brokers create topics automatically, the request creates it, which takes a moment.
+        The request creates the topic if brokers create topics automatically.
         """
         producer, topic = self._producer, self._options.dead_letter_topic
         if producer is None or topic is None:
@@ -271,11 +271,11 @@ class WorkRun:
         now = yield from self._settled(self._hands.taken)
         until = now + min(LETTERS_TIMEOUT, calls.config["max.block.ms"])
         while now < until and not self._stopping:
-            with suppress(KafkaTimeoutError):  # no metadata of the topic yet
+            with suppress(KafkaTimeoutError):  # check `stop`, and try again
                 yield partial(producer.partitions_for, topic, min(LONGEST_POLL, until - now))
                 return
             now = yield from self._settled(self._hands.taken)
-        # Without a broker's response the topic is waited for, like the topics to read.
+        # Raise only if a broker says that the topic doesn't exist, not if none has answered.
         if not self._stopping and calls.engine.metadata.topic_errors.get(topic) in UNKNOWN_TOPIC:
             near = calls.engine.missing.near(topic)
             raise UnknownTopicOrPartitionError(
@@ -284,7 +284,7 @@ class WorkRun:
             )
 
     def _work(self, idle: float | None) -> WorkFlow[None]:
-        """Continue until there is a reason to end."""
+        """Process records until there is a reason to end."""
         queue, consumer = self._queue, self._consumer
         most = self._calls.config["max.poll.records"]
         now = yield from self._settled(self._hands.taken)
@@ -311,7 +311,7 @@ class WorkRun:
             try:
                 now, records = yield partial(consumer.poll, wait, min(queue.room(), most))
                 if queue.add(records, now):
-                    # Otherwise a record that starts at the end would be lost in a crash.
+                    # Commit a new partition's start: after a crash, a reset could skip records.
                     self._commit_at = now
             except WakeupError:
                 woken = True
@@ -322,10 +322,7 @@ class WorkRun:
 
     @property
     def _saturated(self) -> bool:
-        """Return whether all workers are busy and more records are buffered.
-
-        No call for records is needed soon then.
-        """
+        """Return whether all workers are busy and enough further records are buffered."""
         queue, most = self._queue, self._options.concurrency
         return len(queue.running) >= most and queue.waiting >= most
 
@@ -337,7 +334,7 @@ class WorkRun:
             self._queue.share(assigned)
 
     def _patience(self, now: float, worked: float, idle: float | None) -> float:
-        """Return how long a call for records may wait."""
+        """Return for how many seconds a poll may wait."""
         until = self._until_retry(now + LONGEST_POLL)
         if self._queue.moved and not self._committing:
             until = min(until, self._commit_at)
@@ -346,7 +343,7 @@ class WorkRun:
         return max(until - now, MOMENT) if until > now else 0.0
 
     def _until_retry(self, until: float) -> float:
-        """Return this time, or an earlier one at which a failed record may be retried."""
+        """Return `until`, or the time of the next retry if that is earlier."""
         retry = self._queue.next_retry
         free = len(self._queue.running) < self._options.concurrency
         return until if retry is None or not free else min(until, retry)
@@ -356,7 +353,7 @@ class WorkRun:
             self._hands.start(item)
 
     def _settled(self, take: Callable[[], Any]) -> WorkFlow[float]:
-        """Settle finished records in the queue; return the time."""
+        """Pass results to the queue, log failures, and return the time."""
         queue = self._queue
         now, came = yield take
         for item, error in came:
@@ -375,13 +372,13 @@ class WorkRun:
         return now
 
     def _pause(self) -> None:
-        """Pause partitions whose share of the buffer is full, or all of them; resume others."""
+        """Pause partitions with a full share of the buffer, or all of them; resume others."""
         queue, engine = self._queue, self._calls.engine
         full, free = queue.turned()
         before, self._overfull = self._overfull, queue.overfull()
         if not (full or free or before or self._overfull):
             return
-        with engine.lock:  # partitions that were lost meanwhile are removed
+        with engine.lock:  # lost partitions are left out below
             states = engine.subscription.partitions
             if self._overfull:
                 full, free = [tp for tp, state in states.items() if not state.paused], []
@@ -429,11 +426,12 @@ class WorkRun:
             self._committing = True
             yield partial(self._consumer.commit_async, offsets, self._committed)
 
-    def _position(self, tp: TopicPartition) -> int | None:
-        """Return the next offset to read; all records before it are in the queue by now."""
+    def _position(self, tp: TopicPartition) -> Place | None:
+        """Return the consumer's position: all records before it have been added to the queue."""
         subscription = self._calls.engine.subscription
-        with suppress(IllegalStateError):  # it was lost
-            return subscription.position(tp)
+        with suppress(IllegalStateError):  # the partition was lost
+            offset, epoch = subscription.hand_over.settled(subscription.get(tp))
+            return None if offset is None else (offset, epoch)
         return None
 
     def _committed(
@@ -448,13 +446,13 @@ class WorkRun:
             self._ended_by = self._ended_by or error
 
     def _last_commit(self, partitions: Collection[TopicPartition] | None = None) -> WorkFlow[None]:
-        """Commit finished records of these (None: all), and wait for the result."""
+        """Commit finished records of these partitions (None: all), and wait for the result."""
         offsets: Mapping[TopicPartition, OffsetAndMetadata] = self._queue.committable(partitions)
         if not offsets:
             return
         try:
             yield partial(self._consumer.commit, offsets, END_TIMEOUT)
-        except TopicRecreatedError as error:  # the deleted topic's records aren't read again
+        except TopicRecreatedError as error:  # the deleted topic's records can't be processed again
             logger.warning("some offsets of finished records were not committed: %s", error)
         except KafkaError as error:
             text = "committing finished records failed, they will be processed again: %s"
@@ -471,15 +469,15 @@ class WorkRun:
         return [item for item in chosen if partitions is None or item.tp in partitions]
 
     def _drained(self, partitions: Collection[TopicPartition] | None) -> WorkFlow[None]:
-        """Start no more records of these (None.
+        """Start no more records of these partitions, or of all if None; wait for the running ones.
 
-        All), and wait for running ones, for a limited time.
+        The wait is limited by `drain_timeout`.
         """
         self._queue.hold(partitions)
         now = yield from self._settled(self._hands.taken)
         until = now + self._options.drain_timeout
         while (left := self._in_work(partitions)) and now < until:
-            self._begin(now)  # of other partitions
+            self._begin(now)  # records of other partitions
             wait = min(self._until_retry(until) - now, RUNNING_CHECK_S)
             now = yield from self._settled(partial(self._hands.done, max(wait, MOMENT)))
         yield from self._settled(self._hands.taken)
@@ -509,14 +507,14 @@ class WorkRun:
         self._hands.abandon(left)
 
     def _leave(self) -> WorkFlow[None]:
-        """Leave the group; records that still run belong to other members."""
+        """Leave the group; other members process the records that are still running."""
         self._drop(None)
         yield from run_always(self._unsubscribed(), self._closed())
 
     def _unsubscribed(self) -> WorkFlow[None]:
         try:
             yield partial(self._consumer.unsubscribe, END_TIMEOUT)
-        # Another caller closed it, or it has ended: its calls raise that.
+        # For example closed by another caller, whose later calls raise this error.
         except KafkaError as error:
             logger.info("leaving the group failed: %s", error)
 
@@ -525,10 +523,7 @@ class WorkRun:
         yield self._hands.close
 
     def _remember_positions(self, on: bool) -> None:
-        """Let the group commit offsets that resets find.
-
-        Idle partitions have no record (R-GR-6).
-        """
+        """Start or stop commits of the offsets that resets find (R-GR-6)."""
         engine = self._calls.engine
         with engine.lock:
             if engine.group is not None:
@@ -536,9 +531,9 @@ class WorkRun:
 
 
 def under_way(flow: ref[WorkFlow[None]] | None) -> bool:
-    """Return whether a run is in progress.
+    """Return whether a run is in progress, by its generator's state.
 
-    The mark may be stale after an exception from outside.
+    A flag could be outdated after an exception such as a Ctrl-C.
     """
     there = None if flow is None else flow()
     return there is not None and getgeneratorstate(there) in (GEN_RUNNING, GEN_SUSPENDED)
@@ -551,5 +546,5 @@ def _matches(pattern: str | re.Pattern[str] | None, name: str) -> bool:
         re.error,
         OverflowError,
         RecursionError,
-    ):  # a pattern of the brokers' kind (RE2), or an invalid one, which is reported elsewhere
+    ):  # a pattern for brokers (RE2), or an invalid one, for which `subscribe` raises
         return False

@@ -12,7 +12,7 @@ from odradek.clients.workers.work_queue import WorkQueue
 
 
 class WorkCounts(NamedTuple):
-    """Records that were finished, attempts after the first, dead letters that were written."""
+    """Numbers of finished records, of retries, and of written dead letters."""
 
     finished: int = 0
     retried: int = 0
@@ -24,7 +24,7 @@ class WorkTotals:
 
     def __init__(self) -> None:
         self._state: tuple[WorkCounts, WorkQueue | None] = (WorkCounts(), None)
-        """Totals of earlier runs, and the queue of the current one: replaced in one step."""
+        """Totals of earlier runs and the current run's queue, replaced together."""
 
     def begin(self, queue: WorkQueue) -> None:
         """Note the queue of a new run."""

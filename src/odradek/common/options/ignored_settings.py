@@ -60,7 +60,7 @@ COSTLY: dict[str, str] = {
     "OpenTelemetryMetrics export them, and events.topic or events.dir export events",
     "kafka.client": "this client loads no third-party code",
 }
-"""Settings whose missing effect costs money or safety, with the reason."""
+"""Settings that are ignored although that costs performance or safety, with the reason."""
 _AVERAGES = "averages cover the last 30 to 60 s, as with the defaults of Java's clients"
 _LOG = "the client logs to logging.getLogger('odradek')"
 _RECEIVED = "each response is received into a buffer of its own size"
@@ -122,7 +122,7 @@ HARMLESS: dict[str, str] = {
     "sock.chunk.bytes": _RECEIVED,
     "sock.chunk.buffer.count": _RECEIVED,
 }
-"""Settings whose missing effect loses nothing, with the reason."""
+"""Settings that can be ignored without a disadvantage, with the reason."""
 IN_FILES = frozenset(
     (
         *("key.serializer", "value.serializer", "key.deserializer", "value.deserializer"),

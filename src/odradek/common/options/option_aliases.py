@@ -117,7 +117,7 @@ def sealed(given: Any) -> dict[str, Any]:
     argument isn't a mapping, without showing it.
     """
     if given is not None and not isinstance(given, Mapping):
-        kind, given = type(given).__name__, None  # this frame is shown too
+        kind, given = type(given).__name__, None  # tracebacks show this frame, too
         cure = "options as keyword arguments, or the dict that read_properties(path) returns"
         raise ArgumentError(f"config must be a dict of options, not {kind}: pass {cure}")
     return {

@@ -71,7 +71,7 @@ def ciphers(name: str, value: Any) -> tuple[str, ...] | str:
 @reads("word", "https, none, or empty")
 def endpoint_identification(name: str, value: Any) -> str:
     """Read `https`, or an empty text (librdkafka: none) that turns the host name check off."""
-    if value is None:  # a key without a value, as from os.environ.get, isn't meant to check less
+    if value is None:  # None, e.g. from os.environ.get, must not disable the check
         return "https"
     found = str(value).strip().lower()
     if found not in ("https", "", "none"):

@@ -255,7 +255,7 @@ def parse_address(name: str, text: str) -> Address:
     rest = text.rsplit("://", 1)[-1]
     host, colon, port = rest.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
-    if "@" in rest:  # perhaps a password: it isn't shown
+    if "@" in rest:  # don't show it: it may contain a password
         raise ConfigurationError(
             f"{name}: an address must be host:port, without a user and @; set the user with "
             "sasl.username and sasl.password"

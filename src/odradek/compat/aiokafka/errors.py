@@ -176,7 +176,7 @@ class BrokerResponseError(KafkaError):
         invalid_metadata: bool = False,
     ) -> None:
         """Set the class's attributes; `message` defaults to Kafka's name."""
-        if errno is None:  # a subclass of a program's own
+        if errno is None:  # a subclass defined by a program
             return
         known = ERRORS.get(errno)
         cls.errno, cls.message = errno, message or (known.name if known else "")
@@ -280,7 +280,7 @@ class ListenerNotFound(BrokerResponseError, errno=72): ...
 class MemberIdRequired(BrokerResponseError, errno=79): ...
 # fmt: on
 
-# Names that were theirs before.
+# Former names of errors in aiokafka.
 InvalidMessageError = CorruptRecordException
 CoordinatorLoadInProgressError = GroupLoadInProgressError
 CoordinatorNotAvailableError = GroupCoordinatorNotAvailableError
@@ -293,11 +293,11 @@ kafka_errors: dict[int, type[BrokerResponseError]] = {
     and issubclass(found, BrokerResponseError)
     and found is not BrokerResponseError
 }
-"""From Kafka's number to its class."""
+"""Error classes by Kafka's error code."""
 
 
 def for_code(error_code: int) -> type[BrokerResponseError]:
-    """Return the class for a number; `UnknownError` if aiokafka has none."""
+    """Return the class for an error code; `UnknownError` if aiokafka has none."""
     return kafka_errors.get(error_code, UnknownError)
 
 

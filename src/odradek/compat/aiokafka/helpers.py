@@ -23,7 +23,7 @@ def create_ssl_context(
     keyfile: Path | None = None,
     password: Callable[[], Password] | Password | None = None,
 ) -> ssl.SSLContext:
-    """Return a context that trusts these CAs (`cadata`: PEM or DER), else the system's.
+    """Return a context that trusts these CAs (`cadata`: PEM or DER), by default the system's.
 
     `certfile` and `keyfile`, with its `password`, are this client's own certificate. Host names are
     checked. Raises what `ssl` raises.

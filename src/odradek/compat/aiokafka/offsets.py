@@ -1,7 +1,7 @@
-"""Offsets in the arguments of aiokafka's calls.
+"""Conversion of the offsets that programs pass to aiokafka's calls.
 
-In: arguments of `commit` or of a transaction. Out: Odradek's values, by partition. Must not: know
-whether the partitions are assigned.
+In: arguments of `commit` or of a transaction. Out: Odradek's values, by partition. Must not:
+check whether the partitions are assigned.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from odradek.compat.aiokafka import structs
 
 
 def offsets_by_partition(given: Any) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Read a dict of offsets, or of pairs of offset and metadata, by `structs.TopicPartition`.
+    """Convert a dict from `structs.TopicPartition` to an offset, or to an (offset, metadata) pair.
 
     Raises `ValueError` for another type, an empty dict or an invalid offset, and `TypeError` for
     another type of key or metadata.

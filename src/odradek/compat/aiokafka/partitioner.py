@@ -1,7 +1,7 @@
 """aiokafka's default partitioner.
 
-In: a key, the numbers of all partitions, those with a leader. Out: one of them. Must not: know the
-producer; `producer.producer` calls it.
+In: a key, the numbers of all partitions and of those with a leader. Out: the number of the chosen
+partition. Must not: depend on the producer, which calls it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from odradek.record.key_hash import murmur2 as _signed
 
 
 class DefaultPartitioner:
-    """Chooses a partition by the key's hash, as Java does; without a key any one with a leader.
+    """Chooses a partition by the key's hash, as Java does; without a key, any that has a leader.
 
     A producer with this partitioner leaves the choice to `odradek.AsyncProducer`, which hashes keys
     in the same way and sends records without a key to one partition for a whole batch (KIP-480,

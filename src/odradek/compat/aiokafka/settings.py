@@ -2,7 +2,7 @@
 
 In: the keywords of a constructor, with aiokafka's defaults. Out: options of Odradek's clients.
 Unsupported settings raise `RefusedSettingError` with their name; settings without an effect here
-are logged once. Must not: check what the options' own readers check.
+are logged once. Must not: repeat the validation of Odradek's options.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ logger = logging.getLogger("odradek.compat")
 INT_MAX = 2**31 - 1
 DEFAULT_PORT = 9092
 MISSING: Final = object()
-"""`acks` that wasn't given."""
+"""Default of `acks`, which shows that it wasn't set."""
 MECHANISMS = ("PLAIN", "GSSAPI", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky")
 SAME = ("client_id", "connections_max_idle_ms", "metadata_max_age_ms", "security_protocol")
@@ -39,7 +39,7 @@ IDLE: Mapping[str, tuple[object, str]] = {
     "check_crcs": (True, "checksums are always verified"),
     "consumer_timeout_ms": (200, "this client doesn't poll in the background"),
 }
-"""Settings without effect: the default, and the reason."""
+"""Settings without effect, by name: the default, and the reason."""
 _told: set[str] = set()
 _numbers = itertools.count(1)
 """Numbers for producers without a `client_id`."""
@@ -63,7 +63,7 @@ def running_loop(given: Mapping[str, Any]) -> asyncio.AbstractEventLoop:
 
 
 def _whole(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return milliseconds as int and flags as bool: aiokafka accepts other types, too."""
+    """Convert times to int and flags to bool, because aiokafka accepts other types, too."""
     found = dict(given)
     for name, value in given.items():
         if name in FLAGS:
@@ -80,7 +80,7 @@ def client_settings(given: Mapping[str, Any]) -> dict[str, Any]:
             _told.add(name)
             logger.info("%s has no effect: %s", name, why)
     found = {name: given[name] for name in SAME}
-    if found["connections_max_idle_ms"] is None:  # no connection is closed as idle
+    if found["connections_max_idle_ms"] is None:  # never close idle connections
         found["connections_max_idle_ms"] = -1
     timeout, backoff = given["request_timeout_ms"], given["retry_backoff_ms"]
     found |= {
@@ -94,7 +94,7 @@ def client_settings(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def servers(given: str | Iterable[str]) -> list[str]:
-    """Return addresses with a port each; aiokafka's default is 9092."""
+    """Return the addresses as host:port; the default port is 9092, as in aiokafka."""
     parts = given.split(",") if isinstance(given, str) else list(given or ())
     if not all(isinstance(part, str) for part in parts):
         raise TypeError(f"bootstrap_servers must be host:port, or a list of those, not {given!r}")

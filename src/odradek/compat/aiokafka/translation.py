@@ -1,7 +1,7 @@
 """Translation of Odradek's errors to aiokafka's.
 
-In: an exception of an Odradek client. Out: the one that aiokafka raises for the same reason, with
-the original as its `__cause__`. Must not: raise by itself; `raising` does, around a call.
+In: an exception of an Odradek client. Out: the exception that aiokafka raises in the same case,
+with the original as its `__cause__`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FIRST: tuple[tuple[type[Exception], type[Exception]], ...] = (
     (ours.CommitFailedError, theirs.CommitFailedError),
     (kafka_errors.UnknownTopicIdError, theirs.UnknownTopicOrPartitionError),
 )
-"""Classes that take precedence over a broker's error number."""
+"""aiokafka's classes for errors whose code isn't considered."""
 OTHERS: tuple[tuple[type[Exception], type[Exception]], ...] = (
     (ours.ArgumentError, TypeError),
     (ours.ConfigurationError, ValueError),
@@ -39,7 +39,7 @@ OTHERS: tuple[tuple[type[Exception], type[Exception]], ...] = (
     (ours.NotKafkaError, theirs.KafkaConnectionError),
     (ours.MalformedMessageError, theirs.KafkaProtocolError),
 )
-"""From narrow to wide classes: the first that fits counts."""
+"""aiokafka's classes for other errors; subclasses come first, and the first match counts."""
 
 
 def translated(
@@ -47,7 +47,7 @@ def translated(
     closed: type[Exception] = theirs.ConsumerStoppedError,
     too_large: type[Exception] = theirs.RecordTooLargeError,
 ) -> BaseException:
-    """Return aiokafka's exception for an Odradek error; others are unchanged.
+    """Return aiokafka's exception for an Odradek error, and any other exception unchanged.
 
     `closed`: for a call of a closed client; `too_large`: for a record beyond a limit.
     """
@@ -63,10 +63,10 @@ def _made(error: ours.KafkaError, closed: type[Exception], too_large: type[Excep
         return theirs.OffsetOutOfRangeError({tuple(error.partition): error.position})
     if isinstance(error, NoOffsetForPartitionError):
         return theirs.NoOffsetForPartitionError(tuple(error.partition))
-    if isinstance(error, TopicRecreatedError) and not error.outcome:  # of a commit
+    if isinstance(error, TopicRecreatedError) and not error.outcome:  # raised by a commit
         return theirs.CommitFailedError(str(error))
     if isinstance(error, TopicRecreatedError) and closed is theirs.ConsumerStoppedError:
-        return theirs.IllegalStateError(str(error))  # of a seek, which isn't to be retried
+        return theirs.IllegalStateError(str(error))  # raised by a seek, not retriable
     for kind, made in FIRST:
         if isinstance(error, kind):
             return made(str(error))
@@ -87,7 +87,7 @@ def _made(error: ours.KafkaError, closed: type[Exception], too_large: type[Excep
 def _reason(
     error: ours.KafkaError, closed: type[Exception], too_large: type[Exception]
 ) -> Exception:
-    """Return the error that ended the transaction, if it is known."""
+    """Return aiokafka's exception for the error that ended the transaction, if it is known."""
     cause = error.__cause__
     if isinstance(cause, ours.KafkaError):
         return _made(cause, closed, too_large)

@@ -1,8 +1,8 @@
 """Queue of a client's callbacks, which run in the program's calls.
 
-In: calls, single or many at once, from the client's thread. Out: they run inside `poll()`,
-`flush()` and the like, in order, each once. An exception of a callback is raised there, and the
-others wait. Must not: wait for anything but the next of them.
+In: single calls or batches of calls, from the client's thread. Out: the calls run inside `poll()`,
+`flush()` and the like, in order, each once. If a callback raises, the exception is raised there,
+and the following calls remain queued. Must not: wait for anything but the next call.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from odradek.compat.confluent_kafka.settings import FOREVER, Given
 
 Call = Callable[[], object]
 Calls = Callable[[], int]
-"""Makes calls that wait together, each once, and returns their number.
+"""Function that makes a batch of calls, each once, and returns their number.
 
-If one raises, it is called again for the rest.
+If a call raises, the function is called again for the rest.
 """
 MOST_ERRORS = 1000
-"""Errors that may wait for `error_cb`; later ones are dropped."""
+"""Maximum number of queued calls at which errors are still queued for `error_cb`."""
 ROUNDING = 0.001
-"""Seconds by which a wait may end early."""
+"""Seconds by which a wait may end early, because of rounded timeouts."""
 _ERRORS = {
     "dial_failed": (KafkaError._TRANSPORT, 40, "{address}: connection attempt failed: {error}"),
     "disconnected": (KafkaError._TRANSPORT, 20, "{address}: disconnected: {error}"),
@@ -48,12 +48,12 @@ _ERRORS = {
 
 
 class CallbackQueue:
-    """Queue of calls."""
+    """Queue of calls that the program's thread makes."""
 
     def __init__(self, given: Given) -> None:
         self._waiting: SimpleQueue[Calls] = SimpleQueue()
         self._begun: deque[Calls] = deque()
-        """Calls one of which has raised: they continue before the others."""
+        """Batches in which a call has raised; their remaining calls come first."""
         self.empty: Callable[[], bool] = self._waiting.empty
         """Return whether the queue is empty; called for each message of a consumer."""
         self._error_cb = given.error_cb
@@ -63,7 +63,7 @@ class CallbackQueue:
         self._regular: Call | None = None
 
     def put_every(self, seconds: float, call: Call) -> None:
-        """Make a call every `seconds`, in the next `serve` after that."""
+        """Make a call in the first `serve` after each period of `seconds`."""
         self._every, self._regular = seconds, call
         self._due_at = monotonic() + seconds
         self.empty = self._nothing_is_due
@@ -72,7 +72,7 @@ class CallbackQueue:
         return self._waiting.empty() and monotonic() < self._due_at
 
     def until_due(self, timeout: float) -> float:
-        """Return `timeout` or the seconds until the periodic call; queue that if it is due."""
+        """Return `timeout`, or the shorter time until the periodic call; queue it if it is due."""
         if self._regular is None:
             return timeout
         now = monotonic()
@@ -86,13 +86,13 @@ class CallbackQueue:
         self._waiting.put(_Once(call))
 
     def put_many(self, calls: Calls) -> None:
-        """Queue several calls without others in between."""
+        """Queue a batch of calls, which are made without others in between."""
         self._waiting.put(calls)
 
     def serve(self, timeout: float) -> int:
-        """Make the queued calls, wait `timeout` seconds for the first, and return their number.
+        """Wait up to `timeout` seconds for a call, make all queued calls, return their number.
 
-        Calls that they add wait for the next time.
+        Calls that are queued meanwhile are made by the next `serve`.
         """
         if timeout <= 0 and self.empty():
             return 0
@@ -106,7 +106,7 @@ class CallbackQueue:
                 served += calls()
             except BaseException:
                 self._begun.append(calls)
-                self._waiting.put(_nothing)  # so that it isn't empty
+                self._waiting.put(_nothing)  # so that `empty()` returns False
                 raise
             calls = self._next(0) if more > 0 else None
             more -= 1
@@ -116,14 +116,14 @@ class CallbackQueue:
         with suppress(IndexError):
             return self._begun.popleft()
         try:
-            # While the interpreter ends, no other thread runs that could put anything.
+            # While the interpreter shuts down, no other thread could end the wait.
             waits = timeout > 0 and not sys.is_finalizing()
             return self._waiting.get(waits, min(timeout, FOREVER))
-        except Empty:  # another thread may have been faster
+        except Empty:  # another thread may have taken it
             return None
 
     def serve_last(self) -> None:
-        """Make the queued calls except those of `error_cb`, as the client is closing."""
+        """Make the queued calls except those of `error_cb`, because the client is closing."""
         while (calls := self._next(0)) is not None:
             if not isinstance(calls, _Told):
                 calls()
@@ -131,7 +131,7 @@ class CallbackQueue:
     def hear(self, event: odradek.Event) -> None:
         """Report an event of the client to `error_cb` and `logger`."""
         known = _ERRORS.get(event.kind)
-        if known is None or event.fields.get("failure") is False:  # closed on purpose, as idle
+        if known is None or event.fields.get("failure") is False:  # an idle connection was closed
             return
         code, level, form = known
         text = form.format_map(event.fields)
@@ -143,17 +143,17 @@ class CallbackQueue:
 
     @property
     def hears(self) -> bool:
-        """Whether the program has callbacks for events."""
+        """Whether the program has set `error_cb` or `logger`."""
         return self._error_cb is not None or self._logger is not None
 
 
 def _nothing() -> int:
-    """Return 0: no calls are left."""
+    """Make no call; its entry only keeps the queue from being empty."""
     return 0
 
 
 class _Once:
-    """Single call."""
+    """Batch of a single call."""
 
     __slots__ = ("_call",)
 
@@ -169,6 +169,6 @@ class _Once:
 
 
 class _Told(_Once):
-    """One error for `error_cb`."""
+    """Call of `error_cb` for one error."""
 
     __slots__ = ()

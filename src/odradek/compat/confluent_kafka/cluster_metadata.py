@@ -90,18 +90,18 @@ NO_TOPIC = (
     odradek.errors.TopicAuthorizationError,
     odradek.errors.InvalidTopicExceptionError,
 )
-"""Errors that become part of a topic's description."""
+"""Errors that are returned in `TopicMetadata.error` instead of raised."""
 
 
 class AnyClusterQuestions:
-    """Admin client for the metadata of a producer or consumer; base of both kinds."""
+    """Admin client for the metadata calls of a producer or consumer; base of both kinds."""
 
     def __init__(self, settings: Mapping[str, Any], make: Callable[..., Any]) -> None:
         self._settings, self._make = settings, make
         self._admin: Any = None
 
     def admin(self) -> Any:
-        """Return the admin client; created by the first call."""
+        """Return the admin client, which the first call creates."""
         if self._admin is None:
             with translating():
                 self._admin = self._make(self._settings)
@@ -126,7 +126,7 @@ class AnyClusterQuestions:
         return found
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
-        """Use these credentials for later requests."""
+        """Use these credentials for later logins."""
         self._settings = {
             **self._settings, "sasl.username": username, "sasl.password": hidden(password)
         }  # fmt: skip
@@ -135,7 +135,7 @@ class AnyClusterQuestions:
 
 
 class ClusterQuestions(AnyClusterQuestions):
-    """Blocking metadata requests; thread-safe if `background` is set."""
+    """Blocking metadata calls; thread-safe if `background` is set."""
 
     def __init__(self, settings: Mapping[str, Any], *, background: bool = False) -> None:
         super().__init__(settings, partial(odradek.Admin, background=background))
@@ -151,7 +151,7 @@ class ClusterQuestions(AnyClusterQuestions):
 
 
 def cluster_metadata(described: odradek.admin.ClusterDescription) -> ClusterMetadata:
-    """Return a cluster without its topics."""
+    """Convert a description of the cluster, without topics."""
     found = ClusterMetadata()
     found.cluster_id = described.cluster_id
     found.controller_id = -1 if described.controller is None else described.controller
@@ -159,14 +159,14 @@ def cluster_metadata(described: odradek.admin.ClusterDescription) -> ClusterMeta
         made = BrokerMetadata()
         made.id, made.host, made.port = broker.id, broker.host, broker.port
         found.brokers[broker.id] = made
-    if found.brokers:  # the answering broker isn't known
+    if found.brokers:  # confluent-kafka names the answering broker
         first = found.brokers.get(found.controller_id) or next(iter(found.brokers.values()))
         found.orig_broker_id, found.orig_broker_name = first.id, str(first)
     return found
 
 
 def topic_metadata(described: odradek.admin.TopicDescription) -> TopicMetadata:
-    """Return a topic with its partitions."""
+    """Convert a description of a topic with its partitions."""
     found = TopicMetadata()
     found.topic = described.name
     for partition in described.partitions:
@@ -181,7 +181,7 @@ def topic_metadata(described: odradek.admin.TopicDescription) -> TopicMetadata:
 
 
 def without_topic(topic: str, error: BaseException) -> TopicMetadata:
-    """Return a topic that has no description, with the error."""
+    """Return the metadata of a topic that can't be described, with the error."""
     found = TopicMetadata()
     found.topic, found.error = topic, translated(error)
     return found

@@ -2,7 +2,7 @@
 
 In: subscriptions or assignments, calls of `poll()` and `consume()`. Out: messages, errors among
 them; all callbacks run inside these calls, and inside `commit()`, `unsubscribe()` and `close()`.
-Must not: decide anything: `consumer_core` has the common part.
+Must not: contain logic: `consumer_core` has it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from odradek.compat.confluent_kafka.message import Message, messages_of
 
 
 class _Core(ConsumerCore):
-    """Core of a consumer for threads."""
+    """`ConsumerCore` for threads."""
 
     @private
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -75,7 +75,7 @@ class Consumer(ConsumerCalls):
         """Return `num_messages` messages, or fewer after `timeout` seconds; some may be errors."""
         return carried_out(self._core.consume(num_messages, timeout))
 
-    # The group, and the end
+    # Group and closing
 
     def memberid(self) -> str | None:
         """Return the member's id, or None before it has joined."""

@@ -203,7 +203,7 @@ class ErrorCodes:
 
 
 NAMES: dict[int, str] = {code: name for name, code in vars(ErrorCodes).items() if name.isupper()}
-"""From a code to its name."""
+"""Names by code."""
 
 _WORDS: dict[str, str] = {
     "_DESTROY_BROKER": "broker connection was closed",
@@ -273,12 +273,12 @@ _WORDS: dict[str, str] = {
 
 
 def name_of(code: int) -> str:
-    """Return the name of a code; that of an unknown code contains its number."""
+    """Return the name of a code, or "ERR_<code>?" for an unknown one."""
     return NAMES.get(code, f"ERR_{code}?")
 
 
 def words_for(code: int) -> str:
-    """Return the description of a code, for an error without a text."""
+    """Return the description of a code, used for errors without their own text."""
     if code == ErrorCodes.NO_ERROR:
         return "Success"
     name = name_of(code)

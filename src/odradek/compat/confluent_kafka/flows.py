@@ -1,8 +1,8 @@
-"""Calls written once for threads and event loops: generators that yield what they wait for.
+"""Flows: generators with which a call is written once, for threads and for event loops.
 
-In: a flow, which yields results of an Odradek client's calls: with a client for threads the result,
-with an asyncio client an awaitable of it. It is resumed with the result, or the exception, in both
-cases. Out: the flow's return value. Must not: decide anything.
+In: a flow, which yields what a call of an Odradek client returns: with a blocking client the
+result, with an asyncio client an awaitable. In both cases the flow is resumed with the result or
+the exception. Out: the flow's return value. Must not: decide anything.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Flow = Generator[Any, Any, T]
 
 
 def carried_out(flow: Flow[T]) -> T:
-    """Return the result of a flow of a client for threads, which yields results."""
+    """Run a flow of a blocking client, which yields results; return the flow's result."""
     outcome: Any = None
     try:
         while True:
@@ -27,7 +27,7 @@ def carried_out(flow: Flow[T]) -> T:
 
 
 async def awaited(flow: Flow[T]) -> T:
-    """Return the result of a flow of an asyncio client, which yields awaitables or results."""
+    """Run a flow of an asyncio client, which yields awaitables or results; return its result."""
     resume: Callable[[Any], Any] = flow.send
     given: Any = None
     try:
@@ -40,10 +40,10 @@ async def awaited(flow: Flow[T]) -> T:
             try:
                 given = await asked if isawaitable(asked) else asked
                 resume = flow.send
-            except GeneratorExit:  # the loop is gone: nothing can be awaited any more
+            except GeneratorExit:  # the event loop is closed: nothing can be awaited
                 raise
             except BaseException as error:
                 resume, given = flow.throw, error
     finally:
-        given = None  # an error's frames would hold it
+        given = None  # tracebacks would keep it alive
         flow.close()

@@ -1,7 +1,7 @@
 """confluent-kafka's `KafkaError` and `KafkaException`.
 
-In: a code, optionally a text. Out: a value that is compared by its code, and an exception that has
-it as `args[0]`. Must not: know Odradek's errors; `translated_errors` does.
+In: a code, optionally a text. Out: a `KafkaError`, compared by its code, and a `KafkaException`
+whose `args[0]` is the `KafkaError`. Must not: know Odradek's errors; `translated_errors` does.
 """
 
 from __future__ import annotations

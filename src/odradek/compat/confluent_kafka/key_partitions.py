@@ -1,7 +1,8 @@
-"""Partition of a key by `murmur2`, `consistent` and `fnv1a`, as plain functions.
+"""The partitioners `murmur2`, `consistent` and `fnv1a` as plain functions.
 
-In: a key's bytes and a number of partitions. Out: a partition's number, as chosen by the producers'
-option `partitioner` of that name. Must not: be used by Odradek's producers, which have their own.
+In: a key's bytes and a number of partitions. Out: the partition's number that a producer with the
+option `partitioner` of that name chooses. Must not: be used by Odradek's producers, which have
+their own.
 """
 
 from __future__ import annotations

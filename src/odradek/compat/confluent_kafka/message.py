@@ -1,6 +1,6 @@
 """`Message`: a record that was read or delivered, or an error of the consumer.
 
-In: Odradek's records, or the parts. Out: an object with methods for its parts, as in
+In: Odradek's records, or a message's parts. Out: an object with a method for each part, as in
 confluent-kafka. Must not: decode anything.
 """
 
@@ -34,7 +34,7 @@ class Message:
     """Message; if a consumer returned it, check `error()` first."""
 
     __slots__ = ("_error", "_more", "_record")
-    # Odradek's record, from which methods read the fields on demand.
+    # `_record` is Odradek's record, from which methods read the fields on demand.
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Message:
         if not -_MOST_DELIVERIES <= (delivery_count or 0) < _MOST_DELIVERIES:
             raise OverflowError(f"delivery_count must fit in 16 bits, not {delivery_count}")
         self._more: float | tuple[float | None, int] | None = _from(0, latency)
-        """The latency, or a pair with the delivery count if there is one."""
+        """Latency, or a pair of latency and delivery count if there is a count."""
         if (deliveries := _from(1, delivery_count)) is not None:
             self._more = self._more, deliveries
 
@@ -102,7 +102,7 @@ class Message:
         return self._error
 
     def timestamp(self) -> tuple[int, int]:
-        """Return one of the `TIMESTAMP_` constants, and milliseconds since the epoch."""
+        """Return the timestamp's type (a `TIMESTAMP_` constant) and the milliseconds since 1970."""
         kind: int = self._record[4]
         return (kind + 1, self._record[3]) if kind >= 0 else _NO_TIMESTAMP
 
@@ -144,8 +144,8 @@ class Message:
     def _parts(self) -> tuple[Any, ...]:
         """Return the record with its headers as a list."""
         record = self._record
-        if type(record) is not tuple:  # still one of Odradek's records
-            collectable(self)  # anything may be put into the list
+        if type(record) is not tuple:  # an Odradek record, whose headers are a tuple
+            collectable(self)  # the program may add objects to the list
             record = self._record = (*record[:_HEADERS], list(record[_HEADERS]) or None, record[8])
         return record
 
@@ -181,11 +181,11 @@ class Message:
             return NotImplemented
         return self._arguments()[:-1] == other._arguments()[:-1]
 
-    __hash__ = None  # type: ignore[assignment]  # as theirs: the parts can be replaced
+    __hash__ = None  # type: ignore[assignment]  # as in confluent-kafka: messages are mutable
 
 
 def messages_of(records: Sequence[tuple[Any, ...]]) -> list[Message]:
-    """Return records as messages, without a call for each of them."""
+    """Convert records to messages; faster than a call of `Message()` for each."""
     found = blanks(Message, len(records))
     for made, record in zip(found, records, strict=True):
         made._record = record

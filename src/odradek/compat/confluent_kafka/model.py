@@ -1,6 +1,6 @@
 """Values and enumerations that confluent-kafka's calls take and return.
 
-In: parts. Out: the same by name. Must not: contain knowledge about a cluster; `admin` does.
+In: parts. Out: objects with these parts as attributes. Must not: send requests; `admin` does.
 """
 
 from __future__ import annotations

@@ -17,13 +17,13 @@ Place = tuple[str, int]
 
 
 class OffsetBooks:
-    """Offsets by assigned partition."""
+    """Returned, stored and committed offsets of the assigned partitions."""
 
     def __init__(self, *, store: bool) -> None:
         self.store = store
         """Whether returned messages count as processed."""
         self._read: dict[Place, tuple[int, int]] = {}
-        """Offset and leader epoch of the last record."""
+        """Offset and leader epoch of the last returned record, by partition."""
         self._stored: dict[Place, odradek.OffsetAndMetadata] = {}
         self._committed: dict[Place, int] = {}
 
@@ -36,7 +36,7 @@ class OffsetBooks:
         self._read[record[0], record[1]] = record[2] - 1, record[8]
 
     def position(self, place: Place) -> TopicPartition:
-        """Return the offset after the last returned message; no offset before the first one."""
+        """Return the offset after the last returned message, or no offset if there was none."""
         last = self._read.get(place)
         if last is None:
             return TopicPartition(*place)
@@ -69,7 +69,7 @@ class OffsetBooks:
             self._committed[topic, number] = offset.offset
 
     def sought(self, place: Place) -> None:
-        """Note a seek: records read before it don't count any more."""
+        """Note a seek: forget the records that were read before it."""
         self._read.pop(place, None)
 
     def forget(self, places: Iterable[Place] | None = None) -> None:

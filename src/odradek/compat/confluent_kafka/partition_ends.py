@@ -1,7 +1,7 @@
 """`enable.partition.eof`: a message with `_PARTITION_EOF` each time a partition's end is reached.
 
-In: an Odradek consumer, which knows each partition's log end. Out: partitions that have reached it,
-and whether that was reported. Must not: send a request.
+In: an Odradek consumer, which knows each partition's log end. Out: partitions whose log end is
+reached, and a message if that wasn't reported yet. Must not: send a request.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from odradek.compat.confluent_kafka.kafka_error import KafkaError
 from odradek.compat.confluent_kafka.message import Message, error_message
 
 PATIENCE = 0.05
-"""Seconds between two checks while a partition's end may be reached."""
+"""Interval in seconds of checks while the log end of a partition isn't reached."""
 
 
 class PartitionEnds:
@@ -22,7 +22,7 @@ class PartitionEnds:
     def __init__(self) -> None:
         self._told: dict[tuple[str, int], int] = {}
         self.waits = False
-        """Whether an end may be reached without a new record."""
+        """Whether some partition's log end isn't reached, so that checks are needed."""
 
     def reached(self, consumer: Any) -> list[odradek.TopicPartition]:
         """Return the partitions whose end is reached, except paused ones."""
@@ -41,7 +41,7 @@ class PartitionEnds:
         return error_message(KafkaError(KafkaError._PARTITION_EOF, text), partition, offset)
 
     def forget(self, place: tuple[str, int] | None = None) -> None:
-        """Report the end of this partition, or of all, again."""
+        """Report the log end of this partition, or of all, again when it is reached."""
         if place is None:
             self._told.clear()
         else:

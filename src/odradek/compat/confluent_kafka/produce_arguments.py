@@ -1,7 +1,7 @@
 """Arguments of `produce()`, converted for Odradek's producer.
 
 In: text or bytes, a dict or a list of headers, a partition's number. Out: bytes, pairs, None for
-any partition. Must not: look into what the bytes mean.
+any partition. Must not: interpret the bytes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ ANY_PARTITION = -1
 
 
 def as_bytes(given: Any) -> bytes | None:
-    """Return a key or value as bytes: text is encoded, None stays None."""
+    """Convert a key or value to bytes: text is encoded as UTF-8, None is kept."""
     if given is None or type(given) is bytes:
         return given
     if isinstance(given, str):
@@ -25,7 +25,7 @@ def as_bytes(given: Any) -> bytes | None:
 
 
 def as_headers(given: Any) -> list[tuple[str, bytes | None]]:
-    """Return headers as pairs."""
+    """Convert headers to a list of (name, bytes or None) pairs."""
     if given is None:
         return []
     if not isinstance(given, dict | list):
@@ -49,7 +49,7 @@ def _header(pair: Any) -> tuple[str, bytes | None]:
 
 
 def check_messages(messages: Any) -> list[dict[str, Any]]:
-    """Return the messages of a batch; raises `TypeError` with the index of the first wrong one."""
+    """Check the messages of a batch; raises `TypeError` with the index of the first invalid one."""
     if not isinstance(messages, list):
         raise TypeError(f"messages must be a list of dicts, not {type(messages).__name__}")
     for at, message in enumerate(messages):
@@ -65,10 +65,10 @@ def check_messages(messages: Any) -> list[dict[str, Any]]:
 
 
 def as_partition(number: int) -> int | None:
-    """Return a partition's number, or None to let the partitioner choose."""
+    """Check a partition's number; return None if the partitioner is to choose."""
     if number == ANY_PARTITION:
         return None
-    found = int(index(number))  # True is 1 there, too
+    found = int(index(number))  # accepts True as 1, as confluent-kafka does
     if found < 0:
         raise_error(KafkaError._UNKNOWN_PARTITION, f"invalid partition {number}")
     return found

@@ -1,7 +1,7 @@
 """confluent-kafka's `Producer` on Odradek's.
 
-In: messages, and calls of `poll()` or `flush()`, in which callbacks run. Out: records of Odradek's
-producer, their outcomes as reports. Must not: decide how anything is sent.
+In: messages, and calls of `poll()` or `flush()`, in which callbacks run. Out: records for Odradek's
+producer, and their outcomes as delivery reports. Must not: decide how records are sent.
 """
 
 from __future__ import annotations
@@ -93,8 +93,8 @@ class Producer:
         `on_delivery(error, message)`, or `callback`, is called in a later `poll()` or `flush()`.
         `timestamp` is in milliseconds since the epoch, 0 for the current time; `headers` is a dict
         or a list of pairs. Raises `BufferError` if the queue is full (call `poll()` and retry),
-        `TypeError`, and
-        `KafkaException`: `MSG_SIZE_TOO_LARGE`, `_STATE` outside of a transaction …
+        `TypeError`, and `KafkaException` (for example `MSG_SIZE_TOO_LARGE`, or `_STATE` outside of
+        a transaction).
         """
         if self._closed:
             raise RuntimeError("Producer has been closed")
@@ -102,7 +102,7 @@ class Producer:
         number = None if partition == ANY_PARTITION else as_partition(partition)
         sent, producer, begun = self._sent, self._producer, self._sent.now()
         try:
-            if headers is None:  # the common case, without further checks
+            if headers is None:  # fast path
                 number = producer.report_at_once(
                     sent.room, sent.by_batch, begun, topic, key, value, number, timestamp, call
                 )
@@ -171,7 +171,7 @@ class Producer:
         self._open()
         while len(self._sent):
             left = max(0.0, deadline - monotonic())
-            with suppress(odradek.KafkaError):  # reports contain the errors
+            with suppress(odradek.KafkaError):  # callbacks get the errors
                 self._open().flush(min(left, PATIENCE))
             if not self._queue.serve(min(left, PATIENCE)) and not left:
                 break
@@ -180,7 +180,7 @@ class Producer:
         return len(self._sent)
 
     def _note_unheard(self) -> None:
-        """Have failed messages that had no callback logged with those of the next minute."""
+        """Pass failed messages without a callback to the client, which logs them once a minute."""
         if found := self._sent.take_unheard():
             self._producer.unnoticed(sum(count for count, _ in found), found[0][1])
 
@@ -204,7 +204,7 @@ class Producer:
                 "purge() always drops all messages: in_queue and in_flight must both be true",
             )
         self._producer = self._made()
-        with suppress(odradek.KafkaTimeoutError):  # expected: the timeout is 0
+        with suppress(odradek.KafkaTimeoutError):  # always raised: the timeout is 0
             producer.close(0)
 
     def __len__(self) -> int:
@@ -278,7 +278,7 @@ class Producer:
             producer.abort_transaction(seconds)
         self._queue.serve(0)
 
-    # The cluster, and the end
+    # Cluster and closing
 
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
         """Return the cluster's brokers and topics, or one topic; doesn't create topics."""

@@ -1,9 +1,9 @@
 """Messages that were produced and not yet reported to the program.
 
-In: messages as they are sent, and the outcomes of their batches from the producer's thread. Out:
-reports, turned into callbacks when the program polls; the number of pending messages
+In: sent messages, and the outcomes of their batches from the producer's thread. Out: delivery
+reports, whose callbacks run when the program polls; the number of pending messages
 (`len(producer)`). Must not: hold more than `queue.buffering.max.messages` and
-`queue.buffering.max.kbytes` allow, or do work for a single message in the producer's thread.
+`queue.buffering.max.kbytes` allow, or do work for each message in the producer's thread.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ from odradek.compat.confluent_kafka.translated_errors import code_of
 DeliveryCallback = Callable[[KafkaError | None, Message], object]
 CREATE_TIME = TIMESTAMP_CREATE_TIME - 1
 MOST_AT_ONCE = 1000
-"""Reports that are created before the first of them is delivered."""
+"""Maximum number of reports that are created at once."""
 
 
 class SentMessages:
     """Messages in flight or waiting to be reported."""
 
     def __init__(self, given: Given, deliver: Callable[[Reports], None]) -> None:
-        """`deliver` is called in the producer's thread with reports that can be created."""
+        """Take `deliver`, which the producer's thread calls when a batch has its outcome."""
         self.only_errors = given.only_errors
         self.deliver = deliver
         self.now = monotonic_clock()
-        """Without a Python call in between, as `produce()` needs it for each message."""
+        """Clock in C: `produce()` calls it for each message."""
         self._unheard: list[tuple[int, BaseException]] = []
         self._most_messages = given.most_messages or sys.maxsize
         self._most_bytes = given.most_bytes
         self.room = Room()
-        """Messages and bytes that fit before they have to be counted again.
+        """Number of messages and bytes that may be added before all have to be counted again.
 
-        Concurrent threads may exceed it by one message each; none is ever missing from the count.
+        Concurrent threads may exceed the limits by one message each, and every message is counted.
         """
         self.by_batch: dict[Batch, Reports] = {}
-        """Reports of batches without an outcome."""
+        """Reports of batches that have no outcome yet."""
         self._all: dict[Reports, None] = {}
 
     def __len__(self) -> int:
@@ -61,7 +61,7 @@ class SentMessages:
                 raise BufferError("Local: Queue full")
 
     def expect(self, batch: Batch, message: tuple[Any, ...], size: int) -> None:
-        """Note a message that went into a batch; others, and the outcome, may arrive meanwhile."""
+        """Note that a message was added to a batch, whose outcome may arrive at the same time."""
         reports = self.by_batch.get(batch)
         if reports is None:
             made = Reports(self, batch)
@@ -76,23 +76,23 @@ class SentMessages:
             reports.late()
 
     def again(self, reports: Reports) -> None:
-        """Deliver reports of messages that were added after the outcome."""
+        """Queue reports again, for messages that were added after the batch's outcome."""
         self._all[reports] = None
         self.deliver(reports)
 
     def fails_unheard(self, count: int, error: BaseException) -> None:
-        """Note failed messages without a callback."""
+        """Note that `count` messages without a callback failed."""
         self._unheard.append((count, error))
 
     def take_unheard(self) -> list[tuple[int, BaseException]]:
-        """Return the numbers and errors of `fails_unheard` since the last call."""
+        """Return the (count, error) pairs noted since the last call."""
         found, self._unheard = self._unheard, []
         return found
 
     def forget(self, reports: Reports) -> None:
-        """Drop reports that were all delivered."""
+        """Drop the reports of a batch that were all delivered."""
         self._all.pop(reports, None)
-        if reports.count:  # one was added meanwhile
+        if reports.count:  # a message was added meanwhile
             self._all[reports] = None
 
 
@@ -106,16 +106,16 @@ class Reports(Notes):
         self._sent = sent
         self._batch = batch
         self._one = Lock()
-        """Held by the thread that delivers them."""
+        """Lock of the thread that delivers the reports."""
         self._in_hand = 0
 
     @property
     def left(self) -> int:
-        """Number of messages that weren't reported."""
+        """Number of messages that haven't been reported."""
         return self.count + self._in_hand
 
     def late(self) -> None:
-        """Deliver a message that was added after the outcome."""
+        """Queue the report of a message that was added after the outcome."""
         self._sent.again(self)
 
     def over(self, _: object) -> None:
@@ -129,9 +129,9 @@ class Reports(Notes):
             self._sent.deliver(self)
 
     def _move(self) -> None:
-        """Move the messages to the batches that this one was split into."""
+        """Move the messages to the batches into which this batch was split."""
         sent, each = self._sent, self.size // max(1, self.left)
-        taken = self._take(self.count)  # others may be added meanwhile
+        taken = self._take(self.count)  # more may be added meanwhile
         for index, *others in taken.items():
             batch, place, _ = self._batch.find(index)
             sent.expect(batch, (place, *others), each)
@@ -144,16 +144,16 @@ class Reports(Notes):
         return taken
 
     def __call__(self) -> int:
-        """Report to the program, in its thread; return the number of reports."""
+        """Call the callbacks in the program's thread; return the number of reports."""
         if not self._one.acquire(blocking=False):
-            return 0  # another thread does, or an outer call of this one
+            return 0  # another thread, or a caller of this call, delivers them
         made = 0
         try:
             while self.count:
                 made += self._tell()
         finally:
             self._one.release()
-        if self.left:  # one was added meanwhile, whose thread left it to this one
+        if self.left:  # another thread added one and returned
             self._sent.deliver(self)
         else:
             self._sent.forget(self)
@@ -197,7 +197,7 @@ class Reports(Notes):
 
 
 def delivery_error(error: BaseException, *, sent: bool = False) -> KafkaError:
-    """Return the error of a message that wasn't delivered; `sent`: it may have been written."""
+    """Return the error of a message that failed; `sent`: the message may have been written."""
     code = code_of(error)
     if code == KafkaError._TIMED_OUT:
         code = KafkaError._MSG_TIMED_OUT

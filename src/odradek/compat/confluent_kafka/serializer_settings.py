@@ -1,8 +1,9 @@
 """Settings of serializing clients: functions, or builders that create them.
 
-In: a configuration with `key.serializer`, `value.deserializer.builder` and the like. Out: the two
-functions, those that have to be closed with the client, and the remaining settings; flows that call
-the functions, whose results may be awaitable. Must not: close what the program created itself.
+In: a configuration with `key.serializer`, `value.deserializer.builder` and the like. Out: the
+functions for key and value, those that have to be closed with the client, and the remaining
+settings; flows that call the functions, whose results may be awaitable. Must not: close functions
+that the program created itself.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ class Converters:
     key: Callable[[Any, Any], Any] | None = None
     value: Callable[[Any, Any], Any] | None = None
     owned: list[Any] = field(default_factory=list)
-    """Functions that were built here."""
+    """Functions created by builders, which `close` closes."""
 
     def resolve_by(self, cluster_id: Callable[[], Any]) -> None:
-        """Pass the function that returns the cluster's id to those that need it."""
+        """Pass a function that returns the cluster's id to the converters that need it."""
         for converter in (self.key, self.value):
             tell = getattr(converter, "set_cluster_id_resolver", None)
             if tell is not None:
@@ -77,7 +78,7 @@ class Converters:
         return key, value
 
     def close(self) -> None:
-        """Close the functions that were built here, once."""
+        """Close the functions that builders created; a second call has no effect."""
         owned, self.owned = self.owned, []
         for converter in owned:
             close = getattr(converter, "close", None)

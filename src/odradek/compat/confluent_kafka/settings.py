@@ -1,10 +1,10 @@
 """confluent-kafka's configuration, translated to Odradek's and to features of this package.
 
-In: a dict with librdkafka's names, callbacks among them. Out: `Given`: settings for the Odradek
-client, and callbacks, limits and modes that it doesn't have. Unsupported settings are rejected by
-name (`KafkaException` with `_INVALID_ARG`); settings without effect on this kind of client are
-ignored, and a WARNING names those that matter. Must not: check what Odradek's own configuration
-checks.
+In: a dict with librdkafka's names, including callbacks. Out: `Given`: settings for the Odradek
+client, and the callbacks, limits and modes that this package implements. Unsupported settings are
+rejected by name (`KafkaException` with `_INVALID_ARG`); settings without effect on this kind of
+client are ignored, and a WARNING names the important ones. Must not: repeat checks of Odradek's
+configuration.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from odradek.compat.confluent_kafka.translated_errors import raise_error, transl
 
 _INT_MAX = 2**31 - 1
 _WITHOUT_PORT = re.compile(r"((?:^|(?<=,))\s*(?:\w+://)?(?:\[[^],]*\]|[^\[\]:,\s]+))(?=\s*(?:,|$))")
-"""An address in a list that names no port; librdkafka then uses 9092."""
+"""Matches an address without a port in a list of addresses; librdkafka's default is 9092."""
 _CALLBACKS = {"error_cb": TypeError, "stats_cb": TypeError, "oauth_cb": TypeError,
               "throttle_cb": ValueError}  # fmt: skip
-"""Callbacks of all clients, with the exception for one that isn't callable."""
+"""Callbacks of all clients, with the exception type for a value that isn't callable."""
 _DEFAULTS: dict[str, dict[str, Any]] = {
     PRODUCER: {
         "delivery.timeout.ms": 300_000,
@@ -54,32 +54,32 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
     },
     ADMIN: {},
 }
-"""librdkafka's defaults that differ from Odradek's visibly."""
+"""librdkafka's defaults that differ from Odradek's in a visible way, by kind of client."""
 _KINDS = dict.fromkeys(
     ("delivery.report.only.error", "enable.auto.offset.store", "enable.partition.eof"), "boolean"
 )
 """Types of settings that Odradek's clients don't have."""
 _WITH_CALLS = (*_CALLBACKS, "on_commit", "on_delivery", "logger")
 _UNDOTTED = {"log_level": "log.level"}
-"""librdkafka's only setting with an underscore, by its name in Odradek's tables; without effect."""
+"""librdkafka's only setting with an underscore, which has no effect; its name in our tables."""
 _READ_ELSEWHERE = ("ssl.ca.location", "oauth.cb", "topic.metadata.refresh.interval.ms")
-"""Names whose values Odradek's alias table has to read."""
+"""Names that aren't translated here, because Odradek's alias table converts their values."""
 _WORDS = {"1": True, "t": True, "0": False, "f": False}
-"""Values that librdkafka takes for true and false, besides the words."""
+"""Values that librdkafka accepts for true and false, besides these words."""
 _LINGER = "linger.ms"
 _IN_FLIGHT = "max.in.flight.requests.per.connection"
 _SESSION, HEARTBEAT = "session.timeout.ms", 3000
 _LONGEST_STATISTICS = 86_400_000
-"""Milliseconds: one day."""
+"""One day in milliseconds."""
 _MOST_ORDERED = 5
-"""Requests in flight with which brokers can detect duplicates."""
+"""Maximum number of requests in flight with which brokers detect duplicates."""
 _ROOM = 64 << 20
 """Bytes of `buffer.memory` in addition to a producer's queue: for open batches."""
 
 
 @dataclass
 class Given:
-    """Configuration after translation."""
+    """Translated configuration."""
 
     ours: dict[str, Any] = field(repr=False)
     """Settings for the Odradek client, by Kafka's names."""
@@ -103,10 +103,10 @@ class Given:
     answer_timeout: float = 60.0
     """Default timeout of admin calls in seconds (`socket.timeout.ms`)."""
     admin: dict[str, Any] = field(default_factory=dict, repr=False)
-    """The settings that an Odradek admin client takes."""
+    """Settings for an Odradek admin client."""
 
     def checked_login(self, username: str, password: str) -> bool:
-        """Return whether the client uses SASL; raises `TypeError` for other types."""
+        """Check the types of new credentials; return whether the client uses SASL."""
         for what, given in (("username", username), ("password", password)):
             if not isinstance(given, str):
                 raise TypeError(f"{what} must be a str, not {type(given).__name__}")
@@ -120,7 +120,7 @@ def given(kind: str, config: Any, keywords: Mapping[str, Any] | None = None) -> 
     if not isinstance(config, dict):
         raise TypeError("expected configuration dict")
     settings = {**_DEFAULTS[kind], **_spelled({**config, **(keywords or {})})}
-    settings.setdefault("bootstrap.timeout.ms", _INT_MAX)  # only other timeouts apply there
+    settings.setdefault("bootstrap.timeout.ms", _INT_MAX)  # librdkafka has no such timeout
     if isinstance(servers := settings.get("bootstrap.servers"), str):
         settings["bootstrap.servers"] = _WITHOUT_PORT.sub(r"\1:9092", servers)
     found = Given({})
@@ -144,7 +144,7 @@ def given(kind: str, config: Any, keywords: Mapping[str, Any] | None = None) -> 
 
 
 def _spelled(config: dict[Any, Any]) -> dict[str, Any]:
-    """Return all settings by Kafka's names; those of `default.topic.config` override the others."""
+    """Return settings by Kafka's names; those in `default.topic.config` override the others."""
     nested = config.pop("default.topic.config", None) or {}
     if not isinstance(nested, dict):
         raise TypeError("default.topic.config must be a dict")
@@ -162,7 +162,7 @@ def _spelled(config: dict[Any, Any]) -> dict[str, Any]:
 
 
 def _as_text_says(name: str, value: Any) -> Any:
-    """Return the value that librdkafka would parse from the setting's text."""
+    """Convert a value as librdkafka does, which parses the text of each setting."""
     option = OPTIONS.get(name)
     kind = _KINDS.get(name) if option is None else option.parse.kind
     if isinstance(value, bool):
@@ -173,7 +173,7 @@ def _as_text_says(name: str, value: Any) -> Any:
         value = str(value)
     if name == "group.instance.id" and isinstance(value, str):
         return AnyName(value) if value.strip() else None
-    if name == _LINGER:  # librdkafka alone takes fractions of a millisecond
+    if name == _LINGER:  # librdkafka accepts fractions of a millisecond
         with suppress(TypeError, ValueError, OverflowError):
             return math.ceil(float(value)) if float(value) >= 0 else value
     return value
@@ -213,7 +213,7 @@ def _take_callbacks(kind: str, settings: dict[str, Any], found: Given) -> None:
 
 
 def _take_queue(settings: dict[str, Any], found: Given) -> None:
-    """Take the limits of a producer's queue, and its messages' timeout."""
+    """Read the settings of a producer's queue and of its timeouts."""
     whole = integer(1, _INT_MAX)
     found.most_messages = _number(settings, "queue.buffering.max.messages", integer(0, _INT_MAX))
     found.most_bytes = _number(settings, "queue.buffering.max.kbytes", whole) * 1024
@@ -221,7 +221,7 @@ def _take_queue(settings: dict[str, Any], found: Given) -> None:
     settings.setdefault("buffer.memory", 2 * found.most_bytes + _ROOM)
     if settings["delivery.timeout.ms"] in (0, "0"):
         settings["delivery.timeout.ms"] = _INT_MAX
-    # A message waits for its topic as long as for brokers.
+    # In librdkafka, waiting for a topic's metadata is part of the delivery timeout.
     settings.setdefault("max.block.ms", settings["delivery.timeout.ms"])
     _fit_request(settings)
     in_flight = integer(1, _INT_MAX)(_IN_FLIGHT, settings.get(_IN_FLIGHT, 1))
@@ -243,7 +243,7 @@ def _fit_request(settings: dict[str, Any]) -> None:
 
 
 def _take_offsets(settings: dict[str, Any], found: Given) -> None:
-    """Take the settings of a consumer's automatic commits and resets."""
+    """Read the settings of a consumer's automatic commits and offset resets."""
     if settings.get("group.id") is None:
         raise ValueError("Failed to create consumer: group.id must be set")
     found.store_offsets = _flag(settings, "enable.auto.offset.store")
@@ -276,7 +276,7 @@ def _flag(settings: dict[str, Any], name: str) -> bool:
 
 
 def _ours(kind: str, settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings for the Odradek client, without those that have no effect on it."""
+    """Return the settings that have an effect on the Odradek client; reject unknown ones."""
     found: dict[str, Any] = {}
     settings = {name: value for name, value in settings.items() if value is not None}
     report(kind, [name for name in settings if not has_effect(name, kind)])
@@ -295,11 +295,11 @@ def _ours(kind: str, settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def checked_seconds(timeout: float) -> float:
-    """Return a timeout in seconds; a negative one means no limit. Raises `TypeError`."""
+    """Check a timeout in seconds; a negative one means no limit. Raises `TypeError`."""
     if isinstance(timeout, bool) or not isinstance(timeout, int | float):
         raise TypeError(f"must be real number, not {type(timeout).__name__}")
     return FOREVER if timeout < 0 else float(timeout)
 
 
 FOREVER = 1e8
-"""Seconds of a timeout without limit, small enough to be added to clocks."""
+"""Seconds that mean no limit; small enough to be added to a clock's time."""

@@ -45,8 +45,8 @@ class StatisticsJson:
     """Source of one client's values for `stats_cb`."""
 
     def __init__(self, kind: str, given: Given, owner: Any, client: Callable[[Any], Any]) -> None:
-        """Take the client: `client(owner)` returns it, and the owner isn't kept alive."""
-        # librdkafka's admin clients are producers.
+        """Take the owner, to which only a weak reference is kept; `client(owner)` is the client."""
+        # In librdkafka an admin client is a producer.
         self._kind = "consumer" if kind == CONSUMER else "producer"
         self._number = next(_handles)
         self._given = given
@@ -63,7 +63,7 @@ class StatisticsJson:
             call(text)
 
     def numbers(self, owner: Any) -> dict[str, Any]:
-        """Return all values as a dict for JSON."""
+        """Return all statistics as a dict for JSON."""
         client = self._client(owner)
         found: odradek.monitoring.Metrics = client.metrics()
         now = monotonic()
@@ -133,7 +133,7 @@ def _topics(names: Iterable[str]) -> dict[str, Any]:
 def _partitions(
     found: odradek.monitoring.Metrics, ends: dict[odradek.TopicPartition, int | None]
 ) -> dict[str, Any]:
-    """Return the values of each assigned partition; -1 for unknown ones."""
+    """Return the statistics of each assigned partition; unknown values are -1."""
     topics = _topics(topic for topic, _ in ends)
     lags = {
         (metric.name, metric.tags["topic"], metric.tags["partition"]): int(metric.value)

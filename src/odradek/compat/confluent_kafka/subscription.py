@@ -1,8 +1,8 @@
 """Subscriptions and rebalance callbacks of confluent-kafka.
 
 In: topics, callbacks that take a consumer and a list of partitions. Out: topics or a pattern for
-Odradek's consumer, and its callbacks, which call the program's inside `poll()`. Must not: assign
-anything: Odradek's consumer does, and `assign()` in a callback only sets the start offsets.
+Odradek's consumer; callbacks for it, which call the program's callbacks inside `poll()`. Must not:
+assign anything: Odradek's consumer does, and `assign()` in a callback only sets the start offsets.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ RebalanceCallback = Callable[[Any, list[TopicPartition]], object]
 
 
 def topics_or_pattern(topics: Any) -> tuple[list[str], str | None]:
-    """Return topic names, or a pattern if one of them begins with ^, which may match a prefix."""
+    """Return the topic names, or a pattern if a name begins with ^ (a regular expression).
+
+    The expression needs to match only the beginning of a topic's name.
+    """
     if not isinstance(topics, list) or not all(isinstance(topic, str) for topic in topics):
         raise TypeError("expected list of topic unicode strings")
     if not any(topic.startswith("^") for topic in topics):
@@ -29,7 +32,7 @@ def topics_or_pattern(topics: Any) -> tuple[list[str], str | None]:
 
 
 def checked_callbacks(**callbacks: Any) -> dict[str, RebalanceCallback | None]:
-    """Return the callbacks; raises `TypeError` for one that isn't callable."""
+    """Check that all callbacks are callable; raises `TypeError`."""
     for name, callback in callbacks.items():
         if callback is not None and not callable(callback):
             raise TypeError(f"{name} expects a callable")
@@ -39,7 +42,7 @@ def checked_callbacks(**callbacks: Any) -> dict[str, RebalanceCallback | None]:
 class RunningCallback:
     """Partitions of the rebalance callback that runs in this thread or task.
 
-    Calls from other threads and tasks meanwhile aren't part of the callback.
+    Calls that other threads and tasks make meanwhile don't belong to the callback.
     """
 
     def __init__(self) -> None:
@@ -55,7 +58,7 @@ class RunningCallback:
     def run(
         self, callback: RebalanceCallback, consumer: Any, partitions: Collection[Any]
     ) -> Flow[None]:
-        """Run a callback, and wait for its end if it is a coroutine function."""
+        """Run a callback; if it is a coroutine function, wait for its end."""
         before = self._inside.set(frozenset((t, n) for t, n in partitions))
         try:
             yield callback(consumer, [TopicPartition(*place) for place in partitions])

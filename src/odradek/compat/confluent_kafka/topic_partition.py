@@ -55,7 +55,7 @@ class TopicPartition:
     __repr__ = __str__
 
     def _failed(self, error: KafkaError) -> None:
-        """Note that a call failed for this partition."""
+        """Set the error of a call that failed for this partition."""
         self.error = error
 
     def _place(self) -> tuple[str, int]:
@@ -83,7 +83,7 @@ class TopicPartition:
 
 
 def partition_list(given: Any) -> list[TopicPartition]:
-    """Return a list of partitions; raises `TypeError` for any other argument."""
+    """Check that an argument is a list of partitions; raises `TypeError`."""
     if not isinstance(given, list):
         raise TypeError("expected a list of TopicPartition")
     for one in given:
@@ -92,24 +92,24 @@ def partition_list(given: Any) -> list[TopicPartition]:
 
 
 def one_partition(given: Any) -> TopicPartition:
-    """Return a partition; raises `TypeError` for any other argument."""
+    """Check that an argument is a partition; raises `TypeError`."""
     if not isinstance(given, TopicPartition):
         raise TypeError(f"expected a TopicPartition, not {type(given).__name__}")
     return given
 
 
 def ours(partition: TopicPartition) -> odradek.TopicPartition:
-    """Return the partition as Odradek's `TopicPartition`."""
+    """Convert the partition to Odradek's `TopicPartition`."""
     return odradek.TopicPartition(partition.topic, partition.partition)
 
 
 def theirs(partitions: Iterable[odradek.TopicPartition]) -> list[TopicPartition]:
-    """Return Odradek's partitions as confluent-kafka's, without offsets."""
+    """Convert Odradek's partitions to confluent-kafka's, without offsets."""
     return [TopicPartition(topic, number) for topic, number in partitions]
 
 
 def at_offset(partition: odradek.TopicPartition, offset: int) -> TopicPartition:
-    """Return Odradek's partition as confluent-kafka's, with an offset."""
+    """Convert Odradek's partition to confluent-kafka's, with an offset."""
     return TopicPartition(partition.topic, partition.partition, offset)
 
 
@@ -121,7 +121,7 @@ def found_at(
 
 
 def to_commit(partition: TopicPartition) -> odradek.OffsetAndMetadata:
-    """Return the offset as Odradek's clients commit it."""
+    """Convert a partition's offset to the type that Odradek's clients commit."""
     epoch = -1 if partition.leader_epoch is None else partition.leader_epoch
     # confluent-kafka also writes the final zero of a C string. It distinguishes "" from None, and
     # without it members of the group that still use confluent-kafka would read past the end.

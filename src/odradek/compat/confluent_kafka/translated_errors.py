@@ -1,7 +1,7 @@
 """Translation of Odradek's errors to confluent-kafka's codes and flags.
 
 In: an exception of an Odradek client. Out: a `KafkaError` with its text, which says what was tried
-and what to do. Must not: lose the exception: the one that is raised is chained to it.
+and what to do. Must not: lose the original exception, which is the cause of the raised one.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _LOCAL: tuple[tuple[type[BaseException], int], ...] = (
     (odradek.errors.MalformedMessageError, KafkaError._BAD_MSG),
     (odradek.errors.SystemLimitError, KafkaError._CRIT_SYS_RESOURCE),
 )
-"""Codes by class; the first class that fits counts."""
+"""Codes by exception class; the first class that matches counts."""
 
 _FENCED = (KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
 
@@ -63,7 +63,7 @@ def translated(error: BaseException, *, transactional: bool = False) -> KafkaErr
 
 
 def code_of(error: BaseException) -> int:
-    """Return the code for an Odradek error, or that of its cause if it has none."""
+    """Return the code for an Odradek error; if it has none, the code for its cause."""
     for kind, code in _LOCAL:
         if isinstance(error, kind):
             return code
@@ -74,7 +74,7 @@ def code_of(error: BaseException) -> int:
         return number
     cause = error.__cause__
     if cause is None and isinstance(error, odradek.CommitFailedError):
-        return KafkaError.UNKNOWN_MEMBER_ID  # rejected by the client itself
+        return KafkaError.UNKNOWN_MEMBER_ID  # the client itself rejected the commit
     return KafkaError._FAIL if cause is None else code_of(cause)
 
 

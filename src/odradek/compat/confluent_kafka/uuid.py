@@ -1,4 +1,4 @@
-"""`Uuid`: 128 bits that identify a topic, as brokers write them.
+"""`Uuid`: id of a topic, 128 bits, in the text form that Kafka uses.
 
 In: two halves, or the text of a UUID. Out: its text in base64, without padding.
 """
@@ -22,11 +22,11 @@ class Uuid:
         self._least = _signed(least_significant_bits)
 
     def get_most_significant_bits(self) -> int:
-        """Return the upper half."""
+        """Return the upper 64 bits, as a signed number."""
         return self._most
 
     def get_least_significant_bits(self) -> int:
-        """Return the lower half."""
+        """Return the lower 64 bits, as a signed number."""
         return self._least
 
     def __str__(self) -> str:
@@ -49,5 +49,5 @@ def _signed(half: int) -> int:
 
 
 def uuid_from(text: str) -> Uuid:
-    """Return the id for the text of a UUID."""
+    """Convert the text of a UUID to an id."""
     return Uuid(*divmod(UUID(text).int, _WHOLE))

@@ -1,4 +1,4 @@
-"""Odradek's clients that confluent-kafka's wrap, under names that users know.
+"""Odradek's clients, wrapped by the confluent-kafka clients of the same names.
 
 In: options. Out: Odradek's clients. Must not: add anything but what the wrappers need.
 """
@@ -19,5 +19,5 @@ class Consumer(ThreadConsumer[Message]):
     """`odradek.Consumer`; error messages and warnings use the name of this class."""
 
     def at_end(self, partition: TopicPartition) -> bool:
-        """Return whether a fetch response since the last seek shows that the log end is reached."""
+        """Return whether a fetch response since the last seek shows that the end is reached."""
         return self._engine.subscription.at_end(partition)

@@ -52,9 +52,9 @@ M = TypeVar("M", bound=Message)
 MAX_TOKENS = 16
 """Maximum number of tokens in one conversation; Kerberos needs four."""
 MARGIN = 0.1
-"""Share of the remaining time that is reserved.
+"""Share of the remaining time that slow functions may not use.
 
-A slow function then times out with its own error, before the connection does.
+So a slow function times out, with its own error, before the connection does.
 """
 FRAMED = 1
 """First version of SaslHandshake after which tokens are sent in SaslAuthenticate (Kafka 1.0)."""
@@ -108,7 +108,7 @@ class Authentication:
     def next_token(self, deadline: float, heard: Heard | None = None) -> Flow[bytes | None]:
         """Return the mechanism's next token, or None at the end of its conversation.
 
-        Slow functions run meanwhile. `heard`: the broker's token, or its refusal.
+        Run slow functions that the mechanism needs. `heard`: the broker's token, or its refusal.
         """
         engine, connection = self._network.engine, self._connection
         wanted = self._go_on(heard)
@@ -145,7 +145,7 @@ class Authentication:
         except Exception as error:
             text = "timed out" if isinstance(error, TimeoutError) else f"{type(error).__name__}"
             raise AuthenticationError(f"{name} failed in this client: {text}") from error
-        raise failure  # without the cause, whose text contains the token
+        raise failure  # without its cause, whose text contains the credentials
 
     def exchange(self, token: bytes | None, deadline: float) -> Flow[tuple[float, float]]:
         """Exchange tokens until both sides have finished.
@@ -168,14 +168,13 @@ class Authentication:
             lifetime = heard.lifetime
             token = yield from self.next_token(deadline, heard)
             if heard.refusal is not None:
-                raise heard.refusal  # the mechanism adds nothing to it
+                raise heard.refusal  # the mechanism hasn't replaced it
         raise ServerNotTrustedError(f"the broker asks for more than {MAX_TOKENS} SASL tokens")
 
     def _say(self, token: bytes) -> Flow[Heard]:
-        """Send a token.
+        """Send a token and return the response.
 
-        In a method of its own, so that the caller, which may raise an error later, has no local
-        with the token.
+        This is a separate method, so that tracebacks of the caller don't show the response.
         """
         body = SaslAuthenticateRequest(token)
         return Heard((yield from self._ask(body, SaslAuthenticateResponse)))
@@ -187,7 +186,7 @@ class Authentication:
         request = network.send_version(
             connection, body, version, network.engine.now, past_the_gate=True
         )
-        connection.uses_nothing(used)  # an authentication keeps no idle connection open
+        connection.uses_nothing(used)  # it must not keep an idle connection open
         yield Wait((request.reply,))
         return cast("M", request.reply.result())
 
@@ -195,7 +194,7 @@ class Authentication:
 def _tame(error: BaseException) -> Exception:
     """Convert `SystemExit` or a cancellation in a user's function to an ordinary error.
 
-    It only ends this authentication.
+    So it only ends this authentication, not the client.
     """
     if isinstance(error, Exception):
         return error
@@ -217,12 +216,12 @@ class Heard:
 
 
 def _trouble(code: int, said: str | None) -> KafkaError:
-    """Return the error class of a broker's refusal."""
+    """Return the error for a broker's refusal."""
     error = error_for(code)
     words = cut(said or str(error) or type(error).__name__)
     if code == SaslAuthenticationFailedError.code:
         return CredentialsRefusedError(f"the broker says: {words}")
     if code in (IllegalSaslStateError.code, UnsupportedSaslMechanismError.code):
         return AuthenticationError(f"the broker says {type(error).__name__}: {words}")
-    # Without the broker's text: no mechanism redacts its secret in errors that aren't refusals.
+    # Without the broker's text: mechanisms redact their secret only in refusals.
     return ConnectionFailedError(f"authentication ended with {type(error).__name__}")

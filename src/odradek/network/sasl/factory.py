@@ -21,11 +21,11 @@ SASL_PROTOCOLS = frozenset(("SASL_PLAINTEXT", "SASL_SSL"))
 
 @dataclass(frozen=True, slots=True)
 class SaslOutsiders:
-    """Functions from outside of the engine; each is used by one mechanism only."""
+    """Functions from outside the engine that mechanisms need."""
 
     wall_clock: Callable[[], float]
     random_bytes: Callable[[int], bytes] | None = None
-    """Random bytes for nonces; None: the client's random generator, as in simulations."""
+    """Random bytes for nonces; None: use the client's random generator, as simulations do."""
     tokens: Callable[[Config], Callable[[], object]] | None = None
     """Return the function that fetches tokens for OAUTHBEARER.
 

@@ -16,20 +16,20 @@ from odradek.common.types import Address, Rng
 from odradek.network.sasl.mechanism import Conversation, WorkerCall, expect_nothing
 
 NO_LAYER = 1
-"""The bit of RFC 4752, 3.3, for "authentication only"."""
+"""The bit for "no security layer" (RFC 4752, section 3.3)."""
 MOST_STEPS = 10
 """Maximum number of steps; Kerberos needs two."""
 
 
 class SecurityContext(Protocol):
-    """One side of a mutual authentication; its errors are `AuthenticationError`s."""
+    """This client's side of a mutual authentication; raises `AuthenticationError`s."""
 
     @property
     def complete(self) -> bool:
         """Whether both sides have authenticated each other."""
 
     def step(self, token: bytes | None) -> bytes | None:
-        """Process the broker's token, none at first; return the next one, if there is one."""
+        """Process the broker's token (None at first); return the next token to send, if any."""
 
     def unwrap(self, message: bytes) -> bytes:
         """Verify a message that the broker sealed, and return its content."""
@@ -72,5 +72,5 @@ class Gssapi:
             raise ServerNotTrustedError(
                 "the broker requires a SASL security layer, which Kafka's protocol doesn't have"
             )
-        # Neither a buffer size nor an authorization identity: only the four bytes.
+        # The answer contains neither a buffer size nor an authorization identity.
         expect_nothing(self.name, (yield context.wrap(bytes((NO_LAYER, 0, 0, 0)))))

@@ -47,14 +47,14 @@ class Mechanism(Protocol):
 
     @property
     def name(self) -> str:
-        """Return the mechanism's name, such as PLAIN or SCRAM-SHA-512."""
+        """The mechanism's name, such as PLAIN or SCRAM-SHA-512."""
 
     def conversation(self, address: Address, rng: Rng) -> Conversation:
         """Start an authentication of a connection, the first or a later one (KIP-368)."""
 
 
 class Credentials(NamedTuple):
-    """A user's name and password; a running client's may be replaced."""
+    """A user's name and password, which can be replaced while the client runs."""
 
     username: str
     password: Secret
@@ -67,12 +67,12 @@ CUT = "\u2026"
 
 
 def cut(words: str) -> str:
-    """Return a broker's text, cut to `SAID` characters."""
+    """Return a broker's text, cut to `MAX_ERROR_TEXT` characters."""
     return words if len(words) <= MAX_ERROR_TEXT else words[:MAX_ERROR_TEXT] + CUT
 
 
 def unechoed(error: AuthenticationError, secret: Secret) -> AuthenticationError:
-    """Return a broker's refusal, without the secret if the broker's text repeats it."""
+    """Redact the secret in a broker's refusal, if the broker's text repeats it."""
     hidden = without(error.what, secret)
     return error if hidden == error.what else type(error)(hidden, error.address)
 
@@ -80,12 +80,12 @@ def unechoed(error: AuthenticationError, secret: Secret) -> AuthenticationError:
 def without(words: str, secret: Secret) -> str:
     """Return a broker's text without the secret, plain or encoded.
 
-    If the text was cut, a beginning of the secret at its end is removed as well.
+    If the text was cut within the secret, the part before the cut is removed as well.
     """
     text = secret.reveal()
     if not text:
         return words
-    # Imported here, because most clients start without it.
+    # Imported here, because most clients don't need it.
     from base64 import b64encode
 
     from odradek.common.secret_redaction import MIN_ENCODED_LENGTH, plain_forms, redact_secret

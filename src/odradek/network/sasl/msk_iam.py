@@ -37,7 +37,7 @@ _REGION = re.compile(
     |c2s\.ic\.gov|sc2s\.sgov\.gov|csp\.hci\.ic\.gov|cloud\.adc-e\.uk)\.?$""",
     re.VERBOSE,
 )
-"""The label before AWS's own domains; names of clusters (my-cluster-1) look like regions, too."""
+"""Only the label before AWS's domains: a cluster's name (my-cluster-1) may look like a region."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def presigned(
 
 
 def encoded(query: Mapping[str, str]) -> str:
-    """Encode a query for an AWS signature: sorted, and quoted except for RFC 3986's unreserved."""
+    """Encode a query for an AWS signature: sort it and quote all but RFC 3986's unreserved."""
     pairs = sorted((quote(name, safe="-_.~"), quote(v, safe="-_.~")) for name, v in query.items())
     return "&".join(f"{name}={value}" for name, value in pairs)
 
@@ -105,7 +105,7 @@ def _signature(key: Secret, scope: SigningScope, message: str) -> str:
 
 
 def payload(host: str, credentials: AwsCredentials, region: str, now: float) -> Secret:
-    """Return the JSON for a broker: the query with lower-case names, version, user agent."""
+    """Return the JSON for a broker: the signed query with lower-case names, and some fields."""
     scope = SigningScope(region, SERVICE, now)
     signed = presigned(host, dict([ACTION]), credentials, scope)
     fields = {"version": VERSION, "host": host, "user-agent": USER_AGENT}
@@ -139,7 +139,7 @@ class MskIam:
         self._sign = sign
 
     def conversation(self, address: Address, rng: Rng) -> Conversation:
-        """Send one signed payload; the response contains the version and the request id."""
+        """Send one signed payload; the broker answers with the version and a request id."""
         try:
             signed: Secret = yield WorkerCall(self._sign, (address,))
         except TimeoutError as error:

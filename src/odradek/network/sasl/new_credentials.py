@@ -15,7 +15,7 @@ from odradek.network.sasl.scram import Scram
 
 
 def replace_credentials(mechanism: Mechanism | None, username: str, password: Secret) -> None:
-    """Set the name and password of a mechanism that has them."""
+    """Set the mechanism's name and password; raise if it doesn't use them."""
     if not isinstance(mechanism, Plain | Scram):
         name = "no SASL" if mechanism is None else mechanism.name
         raise IllegalStateError(

@@ -39,9 +39,9 @@ _TOKEN = re.compile(r"[-_.+/a-zA-Z0-9=~]+")
 _KEY = re.compile(r"[A-Za-z]+")
 _VALUE = re.compile(r"[\x21-\x7E \t\r\n]+")
 MILLISECONDS = 1e11
-"""Smallest expiry that is read as milliseconds, as Java counts (`lifetimeMs`).
+"""Smallest expiry that is read as milliseconds, as in Java (`lifetimeMs`).
 
-As seconds it would be in the year 5138.
+Read as seconds, it would be in the year 5138.
 """
 LONGEST_TOKEN = 512 * 1024
 """Maximum length of a token in characters.
@@ -61,7 +61,7 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Refresh:
-    """When to request a new token: `sasl.login.refresh.*`, in seconds and shares."""
+    """When to request a new token: `sasl.login.refresh.*`, in seconds and shares of a lifetime."""
 
     factor: float = 0.8
     jitter: float = 0.05
@@ -69,7 +69,7 @@ class Refresh:
     buffer: float = 300.0
 
     def due(self, got_at: float, expires_at: float, rng: Rng) -> float:
-        """Return a time between 80 and 85 % of the token's lifetime, as in Java."""
+        """Return when to request a new token: by default after 80 to 85 % of its lifetime."""
         life = expires_at - got_at
         due = got_at + life * (self.factor + self.jitter * rng.random())
         if self.min_period + self.buffer <= life:
@@ -100,7 +100,7 @@ class Oauthbearer:
         """The token that the function returned last; the engine may not have received it yet."""
 
     def conversation(self, address: Address, rng: Rng) -> Conversation:
-        """Send the token; answer a refusal, as the RFC requires, and raise it."""
+        """Send the token; acknowledge a refusal, as the RFC requires, and raise it."""
         token = self._token
         if token is None or self._wall_clock() >= self._due:
             try:
@@ -116,14 +116,14 @@ class Oauthbearer:
             if not answer:
                 return
             refused = self._refused(token, answer)
-        self._token = None  # the broker rejected it, for whatever reason
+        self._token = None  # don't send a rejected token again
         if answer:
             with suppress(AuthenticationError):  # the broker repeats its refusal
                 yield b"\x01"
         raise refused
 
     def renewal_in(self) -> float | None:
-        """Return the seconds until a newer token is due; None if the token has no known end."""
+        """Return the seconds until a newer token is due; None if the token's expiry is unknown."""
         if self._token is None or self._token.expires_at is None:
             return None
         return max(0.0, self._due - self._wall_clock())
@@ -141,10 +141,10 @@ class Oauthbearer:
         )
 
     def _fetched(self, known: Token | None) -> Token:
-        """Return a token newer than the one that was `known` when a new one was needed.
+        """Return a newer token than `known`; runs in a worker thread.
 
-        Runs in a worker thread. Connections that start at the same time all need a token; a thread
-        that arrives after another one has fetched a newer token returns that one.
+        Connections that start at the same time all need a token. If another thread has meanwhile
+        fetched a newer token than `known`, return that token.
         """
         newest = self._newest
         if newest is None or newest is known:
@@ -163,7 +163,7 @@ class Oauthbearer:
         return token
 
     def _instead(self, error: Exception) -> Token:
-        """Return the current token while it is valid; otherwise raise why there is none."""
+        """Return the current token if it is still valid; otherwise raise the given error."""
         token = self._token
         if token is not None and (token.expires_at or -math.inf) > self._wall_clock():
             return token
@@ -186,10 +186,10 @@ class Oauthbearer:
 def read_token(given: object) -> Token:
     """Read the result of a user's function.
 
-    The result is a `Token`; a text; a tuple (token, expiry in epoch seconds[, principal[,
+    The result is a `Token`; a string; a tuple (token, expiry in epoch seconds[, principal[,
     extensions]]) as librdkafka's callbacks return it; or an object with `token()`, as in
-    kafka-python. Errors are raised without the frames that saw the token: their locals would show
-    it.
+    kafka-python. Errors are raised without the inner frames, whose local variables would show the
+    token.
     """
     try:
         return _read(given)
@@ -242,7 +242,7 @@ def _end(value: object) -> float | None:
 
 
 def end_of_jwt(token: str) -> float | None:
-    """Return the claim `exp` of a JWT; None if there is none, or the token is no JWT."""
+    """Return the claim `exp` of a JWT; None without this claim, or if the token isn't a JWT."""
     parts = token.split(".")
     if len(parts) not in (3, 5):
         return None
@@ -256,7 +256,7 @@ def end_of_jwt(token: str) -> float | None:
 
 
 def _status(answer: bytes, token: Secret) -> str:
-    """Return a broker's JSON as a message, or other bytes as text, without the token."""
+    """Convert a broker's JSON, or another response, to a text without the token."""
 
     def shown(said: object) -> str:
         return without(cut(str(said)), token)

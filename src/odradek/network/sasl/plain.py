@@ -23,15 +23,15 @@ class Plain:
         self.credentials = credentials
 
     def conversation(self, address: Address, rng: Rng) -> Conversation:
-        """Send one token; the broker's response contains none."""
+        """Send one token; the broker's response contains no token."""
         credentials = self.credentials
         if "\0" in credentials.username or "\0" in credentials.password.reveal():
             raise CredentialsRefusedError(
                 "PLAIN doesn't allow NUL characters in sasl.username or sasl.password"
             )
-        # Without local variables, because tracebacks may show them.
+        # No local variable holds the token, because tracebacks may show local variables.
         try:
-            # The response is ignored: it couldn't prove anything.
+            # The broker's token is ignored: in PLAIN it has no meaning.
             yield _token(credentials)
         except AuthenticationError as error:
             refused = unechoed(error, credentials.password)

@@ -25,7 +25,7 @@ from odradek.network.sasl.session import SaslSession
 def reauthenticate(
     network: ClientConnections, connection: Connection, mechanism: Mechanism, session: SaslSession
 ) -> Flow[None]:
-    """Authenticate again once; the session schedules the next time."""
+    """Authenticate again once; the session schedules the next authentication."""
     now = yield START
     try:
         attempt, first = yield from _first_token(network, connection, mechanism, session, now)
@@ -36,7 +36,7 @@ def reauthenticate(
                 return
         began = network.engine.now
         yield from attempt.shake_hands(again=True)
-        # The broker started the new session before its response arrived.
+        # The broker began the authentication before its response arrived here.
         session.began(network.engine.now)
         deadline = network.engine.now + network.request_timeout
         lifetime, sent_at = yield from attempt.exchange(first, deadline)
@@ -64,10 +64,7 @@ def _first_token(
     session: SaslSession,
     now: float,
 ) -> Flow[tuple[Authentication, bytes | None]]:
-    """Get new credentials and the first token.
-
-    A token server may fail for a while, as long as the session lasts.
-    """
+    """Get new credentials and the first token; retry failures until the session ends."""
     backoff = Backoff(network.retry_backoff, network.rng)
     while True:
         deadline = min(max(session.ends_at, now + 1.0), now + LONGEST_CALL)

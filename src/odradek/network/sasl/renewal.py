@@ -1,9 +1,9 @@
 """Fetch a newer token in the background, before sessions with the present one end (KIP-368).
 
 In: a mechanism whose credentials expire, and the connections of its client. Out: newer credentials,
-which the next authentication uses at once. Without this, a slow token server would be asked at 85
-to 95 % of the session, and the connection would end before the answer. Must not: fetch for a client
-without sessions: that client fetches when it connects.
+which the next authentication uses at once. Without this, the token would be requested after 85 to
+95 % of the session, and the session would end before a slow token server answers. Must not: fetch
+for a client without sessions: that client fetches when it connects.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Renewing(Protocol):
 
 
 def keep_renewed(network: ClientConnections, mechanism: Mechanism) -> None:
-    """Start fetching in the background, unless that already runs."""
+    """Start to fetch credentials in the background, unless that already runs."""
     running = network.renewal
     if isinstance(mechanism, Renewing) and (running is None or running.done):
         network.renews_by(network.engine.start(_renew(network, mechanism)))
@@ -66,6 +66,6 @@ def _renew(network: ClientConnections, mechanism: Renewing) -> Flow[None]:
         except StopIteration:
             backoff.succeeded()
             now = yield Wait((), now + LEAST_BETWEEN)
-        # The user's function failed: the next authentication reports it if it still does.
+        # The user's function failed: if it fails again, the next authentication reports it.
         except Exception:
             now = yield Wait((), backoff.failed(now))

@@ -24,10 +24,10 @@ from odradek.network.sasl.mechanism import Conversation, Credentials, HiddenByte
 FEWEST_ITERATIONS = 4096
 MOST_ITERATIONS = 1 << 20
 INLINE_ITERATIONS = 8192
-"""Iterations above which a worker thread is used, after about 5 ms."""
+"""Above this number of iterations (about 5 ms), a worker thread is used."""
 LONGEST_SALT = 1024
 KEPT = 16
-"""Number of salted passwords in the cache: the brokers of a cluster usually share one."""
+"""Number of salted passwords in the cache; usually all brokers of a cluster use the same."""
 NONCE = 24
 
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
@@ -105,7 +105,7 @@ def _escaped(name: str) -> str:
 
 
 def read_challenge(message: bytes, nonce: str) -> Challenge:
-    """Read `r=…,s=…,i=…`; refuse a response to another nonce, or with too many iterations."""
+    """Parse `r=…,s=…,i=…`; raise on a wrong nonce or too few or too many iterations."""
     fields = _fields(message, "r", "s", "i")
     found, salt_text, iterations_text = fields
     if not found.startswith(nonce) or len(found) == len(nonce):
@@ -128,7 +128,7 @@ def read_challenge(message: bytes, nonce: str) -> Challenge:
 
 
 def _fields(message: bytes, *names: str) -> list[str]:
-    """Return the values of a message's fields in this required order; more may follow."""
+    """Return the values of these fields, with which the message must begin in this order."""
     try:
         parts = message.decode().split(",")
     except UnicodeDecodeError:
@@ -143,11 +143,11 @@ def _fields(message: bytes, *names: str) -> list[str]:
 def salted_password(hash_name: str, password: Secret, salt: bytes, iterations: int) -> bytes:
     """Derive the key from the password, which is slow on purpose."""
     salted = hashlib.pbkdf2_hmac(hash_name, password.reveal().encode(), salt, iterations)
-    return HiddenBytes(salted)  # it authenticates, like the password itself
+    return HiddenBytes(salted)  # as secret as the password
 
 
 def proofs(hash_name: str, salted: bytes, signed: bytes) -> tuple[bytes, bytes]:
-    """Return the client's proof, and the signature that the broker has to answer."""
+    """Return the client's proof, and the signature that the broker must send."""
     client_key = hmac.digest(salted, b"Client Key", hash_name)
     stored_key = hashlib.new(hash_name, client_key).digest()
     client_signature = hmac.digest(stored_key, signed, hash_name)
@@ -157,7 +157,7 @@ def proofs(hash_name: str, salted: bytes, signed: bytes) -> tuple[bytes, bytes]:
 
 
 def check_signature(message: bytes, expected: bytes) -> None:
-    """Raise unless the server's final message proves that it knows the password."""
+    """Raise unless the server's final message proves that the server knows the password."""
     if message.startswith(b"e="):
         said = message[2:82].decode("utf-8", "replace")
         raise CredentialsRefusedError(f"the broker refused the proof: {said!r}")

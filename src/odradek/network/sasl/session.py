@@ -17,7 +17,7 @@ EARLIEST, LATEST = 0.85, 0.95
 The time is random, so that clients that started together don't authenticate together.
 """
 QUEUED = 2.0
-"""Factor by which a new request may wait longer than the oldest unanswered one until it is read.
+"""A new request may take this factor longer to be read than the oldest one has waited so far.
 
 A broker reads the next request of a connection only after it has answered the previous one, and
 closes the connection if the session has ended by then.
@@ -28,7 +28,7 @@ second."""
 
 
 class SaslSession:
-    """The session of one connection."""
+    """The SASL session of one connection."""
 
     __slots__ = ("_rng", "begun_at", "due_at", "ends_at", "gated", "held", "renewing")
 
@@ -39,7 +39,7 @@ class SaslSession:
         self.renewing = False
         """Whether the connection authenticates again, or fetches credentials for that."""
         self.gated = False
-        """Whether requests wait, because the broker would read them as SASL tokens."""
+        """Whether new requests wait, because the broker would read them as SASL tokens."""
         self.held: list[InFlightRequest] = []
         """The waiting requests, in order."""
         self.due_at = self.ends_at = math.inf
@@ -70,10 +70,10 @@ class SaslSession:
     def holds(self, now: float, in_flight: InFlightRequests) -> bool:
         """Return whether a request has to wait, as the broker may read it after the session's end.
 
-        That includes requests after a long fetch that may end later than the session, and requests
-        after others that the broker hasn't answered for a while.
+        That may happen after a fetch that the broker may hold beyond the session's end, and after
+        requests that the broker hasn't answered for a while.
         """
-        if self.gated or self.held or now >= self.ends_at:  # no request overtakes a waiting one
+        if self.gated or self.held or now >= self.ends_at:  # keep the order of waiting requests
             return True
         head = in_flight.head
         if head is not None and now + QUEUED * (now - head.sent_at) >= self.ends_at:
@@ -87,6 +87,6 @@ class SaslSession:
             self.due_at = min(self.due_at, max(now, self.begun_at + LEAST_BETWEEN))
 
     def take_held(self) -> list[InFlightRequest]:
-        """Return the waiting requests in order, and keep none."""
+        """Remove and return the waiting requests, in order."""
         held, self.held = self.held, []
         return held

@@ -47,13 +47,13 @@ def allowed_url(url: str, environment: Mapping[str, str] | None = None) -> str:
 
 
 def allowed_server(option: str, url: str, environment: Mapping[str, str] | None = None) -> str:
-    """Return an allowed http(s) URL of another kind of server, without a `/` at its end."""
+    """Return an allowed http(s) URL of another kind of server, without a trailing `/`."""
     parts = _split(url)
     if parts is None or parts.scheme not in _PORTS or not parts.hostname:
         where = "" if parts is None else f", not {shown(url)!r}"
         raise ConfigurationError(f"{option} must be an http or https URL{where}")
     listed = _listed(ALLOWED_URLS, environment)
-    base = urlunsplit(parts).rstrip("/")  # a scheme in capitals is the same
+    base = urlunsplit(parts).rstrip("/")  # `urlsplit` has lowered the scheme
     if listed is not None and _same(base) not in (_same(one.rstrip("/")) for one in listed):
         raise _not_allowed(option, url, "servers")
     return base
@@ -69,7 +69,7 @@ def _not_allowed(option: str, url: str, kind: str) -> ConfigurationError:
 def allowed_file(
     option: str, path: str | os.PathLike[str], environment: Mapping[str, str] | None = None
 ) -> str:
-    """Return a file with a token, an assertion or its key, if the operator allows it."""
+    """Return the path of a file with a token, an assertion or its key; raise if not allowed."""
     found = os.path.abspath(os.fspath(path))  # noqa: PTH100 - as text: `..` and `//` go, links stay
     listed = _listed(ALLOWED_FILES, environment) or ()
     if not any(os.path.isabs(one) and os.path.abspath(one) == found for one in listed):  # noqa: PTH100, PTH117
@@ -83,7 +83,7 @@ def allowed_file(
 
 
 def shown(url: str) -> str:
-    """Return a URL without possible secrets: user, password, query, fragment."""
+    """Return a URL without the parts that may be secret: user, password, query, fragment."""
     parts = _split(url)
     if parts is None:
         return "[hidden]"

@@ -29,7 +29,7 @@ from odradek.runtime.system_clock import SystemClock
 
 @dataclass(frozen=True, slots=True)
 class ExchangeDeadline:
-    """When an exchange is over, and how long its single waits may be, in seconds."""
+    """Deadline of an exchange, and the timeouts of its single waits, in seconds."""
 
     clock: SystemClock
     deadline: float
@@ -47,7 +47,7 @@ class ExchangeDeadline:
 
 
 class _Incoming(io.RawIOBase):
-    """A server's response, which owns the socket: urllib drops the connection before it is read."""
+    """A server's response; owns the socket, as urllib drops the connection before reading."""
 
     def __init__(self, sock: socket.socket, until: ExchangeDeadline) -> None:
         self._sock = sock
@@ -60,7 +60,7 @@ class _Incoming(io.RawIOBase):
         until = self._until
         self._sock.settimeout(until.left(until.read))
         count = self._sock.recv_into(buffer)
-        until.left()  # otherwise successful waits could repeat without end
+        until.left()  # many short waits must not exceed the deadline
         return count
 
     def close(self) -> None:
@@ -78,7 +78,7 @@ class _Socket:
         self._given_away = False
 
     def sendall(self, data: Any) -> None:
-        """Send in pieces: the deadline also applies if the server reads one byte now and then."""
+        """Send in parts, so that the deadline applies even if the server reads byte by byte."""
         until, rest = self._until, memoryview(data)
         while rest:
             self._sock.settimeout(until.left(until.read))
@@ -119,12 +119,12 @@ class _Connection(http.client.HTTPConnection):
         except BaseException:
             sock.close()
             raise
-        self.sock = _Socket(sock, self._until)  # the part of a socket that is used
+        self.sock = _Socket(sock, self._until)  # has the methods that `http.client` uses
 
     def _addresses(self) -> list[str]:
-        """Resolve the host name in a thread, as `getaddrinfo` can't be interrupted.
+        """Resolve the host name in a thread, which is abandoned on a timeout.
 
-        Abandon it if late.
+        `getaddrinfo` can't be interrupted.
         """
         if is_numeric(self.host):
             return [self.host]
@@ -168,7 +168,7 @@ class _Connection(http.client.HTTPConnection):
         """Establish TLS within the remaining time, which limits the handshake as a whole."""
         sock = context.wrap_socket(
             plain, server_hostname=self.host, do_handshake_on_connect=False
-        )  # from here on `plain` has no descriptor any more
+        )  # this has detached `plain`
         try:
             sock.settimeout(self._until.left(self._until.connect))
             sock.do_handshake()
@@ -206,10 +206,7 @@ class _Https(urllib.request.HTTPSHandler):
 def opener(
     context: ssl.SSLContext, until: ExchangeDeadline, resolver: Resolver
 ) -> urllib.request.OpenerDirector:
-    """Return an opener for http and https alone.
-
-    It uses no proxies of the environment, no `.netrc`, no other schemes.
-    """
+    """Return an opener for http and https only, without `.netrc` or the environment's proxies."""
     director = urllib.request.OpenerDirector()
     for handler in (
         urllib.request.HTTPDefaultErrorHandler(),

@@ -32,7 +32,7 @@ class AssertionSettings:
     claims: Mapping[str, str] = field(default_factory=dict)
     lifetime: float = 300.0
     before: float = 60.0
-    """Seconds by which the assertion's start is earlier than now, as clocks differ."""
+    """Seconds by which the assertion is valid before now, because clocks differ."""
     with_jti: bool = False
 
 

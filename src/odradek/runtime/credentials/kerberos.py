@@ -48,12 +48,12 @@ IMPLIED = (
     "sasl.password, or OAUTHBEARER, as configured on the brokers. Without it, the client uses "
     "Kerberos, as Java's does: "
 )
-"""Beginning of errors about GSSAPI if no option selected it."""
+"""First part of the error if no option selected GSSAPI."""
 USUAL_CURE = "Check krb5.conf, sasl.kerberos.* and the tickets (klist)."
 
 
 def gssapi_mechanism(config: Config) -> Gssapi:
-    """Return GSSAPI with this configuration's principal; raise at once without the package."""
+    """Return the mechanism GSSAPI for a configuration; raise if the package isn't installed."""
     try:
         library = import_module("gssapi")
     except ImportError as error:
@@ -80,13 +80,13 @@ class Kerberos:
             self._store["ccache"] = cache
         if self._keytab is not None:
             self._store["client_keytab"] = self._keytab
-            # In memory, for this client in this process alone.
+            # A cache in memory for this client only.
             self._store.setdefault("ccache", f"MEMORY:odradek-{os.getpid()}-{next(_numbers)}")
 
     def context(self, address: Address) -> KerberosContext:
-        """Return a new context for a broker. Fetches a ticket of this client, if it needs one."""
+        """Return a new context for a broker; fetch a ticket for this client if it has none."""
         if self._keytab is not None:
-            _readable(self._keytab)  # otherwise the library only reports that there is no ticket
+            _readable(self._keytab)  # with a better error than the library's
         return _explained(lambda: self._context(address), cure=KEYTAB if self._keytab else "")
 
     def _context(self, address: Address) -> KerberosContext:
@@ -130,7 +130,7 @@ class KerberosContext:
         return step
 
     def unwrap(self, message: bytes) -> bytes:
-        """Return the content that the broker has sealed."""
+        """Verify a message that the broker sealed, and return its content."""
         return bytes(_explained(lambda: self._context.unwrap(message).message, heard=True))
 
     def wrap(self, message: bytes) -> bytes:
@@ -146,7 +146,7 @@ def _readable(keytab: str) -> None:
 
 
 def _explained(function: Callable[[], T], *, heard: bool = False, cure: str = "") -> T:
-    """Run a function; turn the library's exceptions into errors of this package."""
+    """Run a function; convert the library's exceptions to errors of this package."""
     try:
         return function()
     except AuthenticationError:
@@ -159,7 +159,7 @@ def _explained(function: Callable[[], T], *, heard: bool = False, cure: str = ""
 
 
 def words_of(error: Exception) -> str:
-    """Return the text of the minor status; the major one only means that there is an error."""
+    """Return the text of the minor status, which names the cause, unlike the major status."""
     text = " ".join(str(error).split())
     _, minor, rest = text.partition("Minor (")
     if minor and ": " in rest:
@@ -168,7 +168,7 @@ def words_of(error: Exception) -> str:
 
 
 def _cure(said: str, instead: str) -> str:
-    """Return the cure; `instead` if there is a keytab, for which kinit doesn't help."""
+    """Return what to do; `instead` replaces the advice to run kinit if a keytab is set."""
     lower = said.lower()
     found = next((cure for marks, cure in CURES if any(m in lower for m in marks)), USUAL_CURE)
     return instead if instead and found in (TICKET, USUAL_CURE) else found

@@ -27,7 +27,7 @@ from odradek.runtime.locks import new_lock
 OPTIONS = "sasl.aws.msk.iam"
 SESSION_NAME = "odradek"
 AHEAD = 300.0
-"""Seconds before its expiry at which a role is assumed again."""
+"""A role is assumed again this number of seconds before its credentials expire."""
 CURE = (
     "Set sasl.aws.msk.iam.access.key.id and .secret.access.key, or AWS_ACCESS_KEY_ID and "
     "AWS_SECRET_ACCESS_KEY in the environment. For profiles, roles and instance credentials: pip "
@@ -86,10 +86,7 @@ class CredentialSource:
             raise ConfigurationError(f"{missing} is missing: {given[0]} needs it")
 
     def region(self, address: Address | None) -> str:
-        """Return the region.
-
-        From the option, else the broker's name, the environment, a profile.
-        """
+        """Return the region: from the option, the broker's name, the environment or a profile."""
         bootstrap: tuple[Address, ...] = self._config["bootstrap.servers"] or ()
         hosts = [address.host] if address is not None else [one.host for one in bootstrap]
         found = self._option("region") or next(filter(None, map(region_of, hosts)), None)
@@ -110,7 +107,7 @@ class CredentialSource:
             return self._shared()
         except (TokenError, ConfigurationError, TimeoutError):
             raise
-        except Exception as error:  # botocore raises many kinds
+        except Exception as error:  # botocore has many classes of errors
             raise TokenError(
                 f"getting AWS credentials failed: {type(error).__name__}", cure=CURE
             ) from error.with_traceback(None)
@@ -140,7 +137,7 @@ class CredentialSource:
         return _credentials(name, secret, token) if name and secret else None
 
     def _of_session(self) -> AwsCredentials | None:
-        """Return the credentials that botocore finds; it renews them itself."""
+        """Return the credentials that botocore finds and renews."""
         if not self._botocore():
             wanted = "sasl.aws.msk.iam.profile" if self._option("profile") else "credentials"
             raise TokenError(f"botocore is needed to find {wanted}", cure=CURE)

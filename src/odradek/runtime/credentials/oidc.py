@@ -38,7 +38,7 @@ LONGEST_ANSWER = 1 << 20
 MAX_ERROR_TEXT = 300
 """Maximum number of characters of the server's text in an error."""
 RETRIED = frozenset((408, 425, 429))
-"""Statuses that may pass by themselves, besides all 5xx; other 4xx are the client's fault."""
+"""HTTP statuses that are retried, besides all 5xx; other 4xx are the client's errors."""
 CLIENT_CREDENTIALS = "client_credentials"
 JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 
@@ -56,7 +56,7 @@ class TokenTimeouts:
 
 
 class TryAgain(Exception):  # noqa: N818 - never leaves this module
-    """An attempt failed for a reason that may pass."""
+    """An attempt failed for a reason that may be temporary."""
 
     def __init__(self, error: TokenError) -> None:
         super().__init__(str(error))
@@ -87,7 +87,7 @@ class TokenServer:
     def post(
         self, form: Callable[[], Mapping[str, str]], authorization: Secret | None
     ) -> dict[str, Any]:
-        """Send requests until there is an answer or the time is up; return the JSON."""
+        """Send requests until one succeeds or the budget is used; return the JSON."""
         deadline = self._clock.now() + self._limits.budget
         failures = 0
         while True:
@@ -127,8 +127,8 @@ class TokenServer:
             failure = self._failure(error)
         else:
             return self._json(body)
-        # Outside of `except`, and the causes without their tracebacks: the frames of urllib have
-        # the header in their variables.
+        # Raised outside `except`, and causes have no tracebacks: variables in urllib's frames
+        # contain the header with the secret.
         raise failure
 
     def _body(self, answer: Any) -> Secret:
@@ -145,7 +145,7 @@ class TokenServer:
     def _json(self, body: Secret) -> dict[str, Any]:
         try:
             found = json.loads(body.reveal())
-        except (ValueError, RecursionError):  # the error's text would show the response
+        except (ValueError, RecursionError):  # don't raise it: its text would show the response
             found = None
         if isinstance(found, dict):
             return found
@@ -160,8 +160,8 @@ class TokenServer:
         if code in RETRIED or code >= 500:
             refused = TokenError(what, cure="The token server failed; ask its operator.")
             return TryAgain(refused)
-        # Without its cause: the server has chosen the reason in it (R-IN-3), and may have put the
-        # header with this client's secret into it.
+        # Without its cause, which contains a text by the server (R-IN-3): that text may repeat the
+        # header with this client's secret.
         return TokenError(what, cure=_cure(code, said))
 
     def _failure(self, error: Exception) -> Exception:
@@ -196,7 +196,7 @@ class TokenServer:
 
 
 def _secrets_of(form: Secret, authorization: Secret | None) -> list[Secret]:
-    """Return sent secrets that a server may repeat: an assertion, a client's secret, its header."""
+    """Return the secrets in a request that a server may repeat: assertion, header, password."""
     found = [Secret(one) for one in parse_qs(form.reveal()).get("assertion", [])]
     if authorization is not None:
         _, _, encoded = authorization.reveal().partition(" ")
@@ -208,10 +208,7 @@ def _secrets_of(form: Secret, authorization: Secret | None) -> list[Secret]:
 
 
 def _said(error: urllib.error.HTTPError, secrets: Iterable[Secret]) -> str:
-    """Return `error` and `error_description` (RFC 6749, 5.2), without sent secrets.
-
-    Other parts of the response aren't repeated.
-    """
+    """Return `error` and `error_description` (RFC 6749, 5.2) of a response, without secrets."""
     try:
         found = json.loads(error.read(65536))
     except (OSError, ValueError, RecursionError, http.client.HTTPException):
@@ -242,7 +239,7 @@ def _cure(code: int, said: str) -> str:
 
 
 def basic(client_id: str, secret: Secret, *, url_encode: bool) -> Secret:
-    """Return the header of RFC 7617; url-encoded first, for servers that follow RFC 6749 there."""
+    """Return the header of RFC 7617, with URL-encoded parts for servers that require RFC 6749."""
     pair = (client_id, secret.reveal())
     if url_encode:
         pair = (quote_plus(pair[0]), quote_plus(pair[1]))
@@ -252,8 +249,8 @@ def basic(client_id: str, secret: Secret, *, url_encode: bool) -> Secret:
 def token_of(answer: Mapping[str, Any], place: str, now: float) -> Token:
     """Return the token of a server's response.
 
-    Its expiry is `expires_in`, which doesn't depend on this machine's clock; without that, a JWT's
-    own expiry.
+    Its expiry is `expires_in`, which doesn't depend on this machine's clock, or else the expiry in
+    a JWT.
     """
     text = answer.get("access_token") or answer.get("id_token")
     if not isinstance(text, str) or not text.strip():

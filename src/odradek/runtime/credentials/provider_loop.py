@@ -17,19 +17,19 @@ from typing import Any
 from odradek.network.sasl.renewal import LONGEST_CALL
 
 _loops: dict[int, asyncio.AbstractEventLoop] = {}
-"""The loop of each process for clients without one; a forked child needs a new thread."""
+"""The background loop of each process; a forked child needs a new loop and thread."""
 
 
 def result_in(loop: asyncio.AbstractEventLoop | None, given: Awaitable[Any]) -> object:
-    """Return the result of an awaitable, which runs in this loop, or else in a background loop."""
+    """Run an awaitable in this loop, or else in a background loop, and return its result."""
     if loop is None or loop is _running():  # a simulation runs worker calls in the loop's thread
         loop = _background()
     call = _awaited(given)
     try:
         future = asyncio.run_coroutine_threadsafe(call, loop)
-    except RuntimeError:  # the program has closed its loop
+    except RuntimeError:  # the loop is closed
         call.close()
-        getattr(given, "close", bool)()  # otherwise Python warns that it was never awaited
+        getattr(given, "close", bool)()  # avoids Python's warning "never awaited"
         raise
     try:
         found, error = future.result(LONGEST_CALL)
@@ -42,7 +42,7 @@ def result_in(loop: asyncio.AbstractEventLoop | None, given: Awaitable[Any]) -> 
 
 
 async def _awaited(given: Awaitable[Any]) -> tuple[object, BaseException | None]:
-    """Return the result or the error: an exception like SystemExit would end the loop."""
+    """Return the result or the error, as raising e.g. SystemExit would end the loop."""
     try:
         return (await given), None
     except BaseException as error:
@@ -62,7 +62,7 @@ def _background() -> asyncio.AbstractEventLoop:
         _loops.pop(os.getpid(), None)
         made = asyncio.new_event_loop()
         found = _loops.setdefault(os.getpid(), made)
-        if found is not made:  # another thread was faster
+        if found is not made:  # another thread has created one
             made.close()
             return found
         threading.Thread(target=_run, args=(found,), name="odradek-tokens", daemon=True).start()

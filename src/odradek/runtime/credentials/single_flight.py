@@ -19,7 +19,7 @@ from odradek.runtime.system_clock import monotonic_clock
 T = TypeVar("T")
 
 MOST_HANGING = 4
-"""Number of abandoned calls that still run; with this many no other is started."""
+"""If this number of abandoned calls still run, no other call is started."""
 
 
 @dataclass(slots=True)
@@ -31,7 +31,7 @@ class _Run(Generic[T]):
 
 
 class SingleFlight(Generic[T]):
-    """Wraps a function without arguments."""
+    """A function without arguments, of which concurrent callers share one call."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class SingleFlight(Generic[T]):
         ):
             raise TimeoutError("the previous call of the same function hasn't returned in time")
         if run.error is not None:
-            # Each caller gets a separate error with its own traceback; they share the cause.
+            # Each caller gets a separate error with its own traceback and the same cause.
             raise run.error if mine else _again(run.error)
         return run.result  # type: ignore[return-value]  # set by _do()
 

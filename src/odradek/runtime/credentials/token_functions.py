@@ -55,7 +55,7 @@ ClientLoop = Callable[[], "asyncio.AbstractEventLoop | None"]
 SHARE_OF_SETUP = 0.6
 """Share of the setup timeout for the token server.
 
-Its error must be known before the setup ends, even if jitter makes the setup a fifth shorter.
+So its error is known before the setup times out, even if jitter shortens that by a fifth.
 """
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 UNSECURED_LIFETIME = 3600.0
@@ -94,7 +94,7 @@ def _function(config: Config, loop: ClientLoop) -> TokenFunction:
 def user_function(provider: Any, argument: Secret | None, loop: ClientLoop) -> TokenFunction:
     """Return a function for a user's function, or for an object with `token()`.
 
-    confluent-kafka's `oauth_cb` takes a text; aiokafka's providers are coroutines.
+    The argument of confluent-kafka's `oauth_cb` is a string; aiokafka's providers are coroutines.
     """
 
     def awaited(given: Any) -> object:
@@ -109,7 +109,7 @@ def user_function(provider: Any, argument: Secret | None, loop: ClientLoop) -> T
 
 
 def _contained(function: TokenFunction) -> object:
-    """Wrap a function so that SystemExit and cancellation count as its failures."""
+    """Call a function; convert SystemExit or a cancellation to a `TokenError`."""
     try:
         return function()
     except Exception:
@@ -174,14 +174,14 @@ def oidc(config: Config) -> TokenFunction:
     form, authorization = _grant(config)
 
     def fetch() -> Token:
-        # One expression: a traceback's locals would show a response in a variable.
+        # One expression, as tracebacks may show a variable that contains the response.
         return token_of(server.post(form, authorization), server.place, time.time())
 
     return fetch
 
 
 def _grant(config: Config) -> tuple[Callable[[], Mapping[str, str]], Secret | None]:
-    """Return a function for the form of each attempt, and a header."""
+    """Return a function that creates the form of each attempt, and the Authorization header."""
     named = {name: config[f"sasl.oauthbearer.{name}"] for name in ("scope", "audience")}
     more = {name: value for name, value in named.items() if value}
     settings = _assertion_settings(config)
@@ -247,8 +247,7 @@ def unsecured(settings: Mapping[str, str], wall_clock: Callable[[], float]) -> T
     lifetime = _number("LifetimeSeconds", settings.get("LifetimeSeconds", UNSECURED_LIFETIME))
 
     def fetch() -> Token:
-        # Rounded down to a millisecond: brokers round the time, and reject a token that is half a
-        # millisecond ahead.
+        # Rounded down to a millisecond: brokers round, and reject a token from the future.
         now = math.floor(wall_clock() * 1000) / 1000
         body = {**claims, "iat": now, "exp": now + lifetime}
         parts = [encoded(json.dumps(part).encode()) for part in ({"alg": "none"}, body)]

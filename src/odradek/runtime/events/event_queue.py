@@ -33,9 +33,9 @@ LIMIT = 10_000
 PAUSE_S = 1.0
 """Seconds between two attempts if the first one failed at once."""
 QUIET_S = 60.0
-"""Seconds that an outage may last, or a topic be missing, before the user is warned."""
+"""Seconds of an outage, or without the topic, after which a WARNING is logged."""
 DROPPED = "events_dropped"
-"""Kind of the line with the number of events that were dropped before it: count."""
+"""Kind of an event whose field `count` is the number of events dropped before it."""
 
 
 class EventSink(Protocol):
@@ -62,7 +62,7 @@ class EventQueue:
         quiet: float = QUIET_S,
     ) -> None:
         self.dropped = 0
-        """Number of events that didn't fit into the queue or had no sink."""
+        """Number of events that were dropped, because the queue was full or had no sink."""
         self._open_sink = open_sink
         self._client = client
         self._where = where
@@ -73,7 +73,7 @@ class EventQueue:
         self._waiting: deque[tuple[float, bytes]] = deque()
         self._told = 0
         self._sleep = threading.Lock()
-        """The thread sleeps until it is released; a finaliser can't set an Event, which locks."""
+        """Releasing it wakes the thread. A finalizer mustn't use an Event, which has a lock."""
         self._sleep.acquire()
         self._ending = threading.Event()
         self._warned = False
@@ -110,13 +110,13 @@ class EventQueue:
             self._thread.join(timeout)
 
     def finish(self, timeout: float) -> None:
-        """Do the same without waiting, also in a finaliser (R-HO-4): the thread ends by itself."""
+        """Like `close`, without waiting for the thread; may be called in a finalizer (R-HO-4)."""
         if self._ends_at is None and not self._guard.forked:
             self._ends_at = monotonic() + timeout
             self._wake()
 
     def _wake(self) -> None:
-        with suppress(RuntimeError):  # the thread is awake
+        with suppress(RuntimeError):  # not held: the thread is awake
             self._sleep.release()
 
     def _line(self, event: Event, at: float) -> bytes:
@@ -127,7 +127,7 @@ class EventQueue:
     def _run(self) -> None:
         try:
             sink = self._open_sink()
-        except Exception as error:  # any error: the client continues without it
+        except Exception as error:  # the client continues without events
             self._give_up(error)
             return
         try:
@@ -136,7 +136,7 @@ class EventQueue:
             self._give_up(error)
         try:
             sink.close(self._left())
-        except Exception as error:  # brokers that are down: their events are lost
+        except Exception as error:  # e.g. an outage: these events are lost
             if not self._failed:
                 self._give_up(error)
 

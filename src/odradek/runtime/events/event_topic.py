@@ -23,12 +23,12 @@ logger = logging.getLogger("odradek")
 OWN = {
     "linger.ms": 100,
     "buffer.memory": 4 << 20,
-    "max.block.ms": 1000,  # the queue's thread then checks whether the client was closed
+    "max.block.ms": 1000,  # so that the thread soon notices `close`
     "delivery.timeout.ms": 3_600_000,
 }
 """Options of the events' producer.
 
-Events mostly report outages, so they wait for an outage's end: up to an hour, in four megabytes.
+Most events are about outages, so they are kept until an outage ends: up to one hour or 4 MiB.
 """
 
 
@@ -54,7 +54,7 @@ class EventProducer(Protocol):
 
 
 class EventTopic:
-    """The path of one client's events to a topic: `queue` is the listener."""
+    """Publishes one client's events to a topic; `queue` is the listener."""
 
     def __init__(self, config: Config, make: Callable[[dict[str, Any]], EventProducer]) -> None:
         """Read the settings; `make` creates the producer."""
@@ -69,7 +69,7 @@ class EventTopic:
         self.queue = EventQueue(self._open, self._client, where=f"{self._topic} at {where}")
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
-        """Use another name and password, as the client does from now on; in any thread."""
+        """Use the client's new name and password from now on; callable in any thread."""
         self._credentials = username, Secret(password)
         self._tell(self._producer)
 
@@ -80,15 +80,14 @@ class EventTopic:
 
     def _open(self) -> _TopicSink:
         self._producer = made = self._make(self._settings)
-        # Passed only now: credentials that were replaced before the producer existed are set here,
-        # later ones by the caller. The producer connects at its first call, so the old password
-        # isn't used.
+        # Credentials that were replaced before the producer existed are set here, before its first
+        # call connects; later ones are set by `set_sasl_credentials`.
         self._tell(made)
         return _TopicSink(made, self._topic, self._client)
 
 
 def producer_settings(config: Config) -> dict[str, Any]:
-    """Return the settings of the events' producer: how the client connects to its cluster."""
+    """Return the settings of the events' producer, which connects like the client."""
     elsewhere = config["events.bootstrap.servers"] is not None
     settings = {
         name: value
@@ -103,7 +102,7 @@ def producer_settings(config: Config) -> dict[str, Any]:
 
 
 class _TopicSink:
-    """A producer for the lines of one client, all in one partition, in order."""
+    """Sends the lines of one client in order, all to one partition."""
 
     def __init__(self, producer: EventProducer, topic: str, client: str) -> None:
         self._producer = producer

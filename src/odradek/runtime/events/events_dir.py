@@ -68,7 +68,7 @@ class EventFile:
             self._descriptor = descriptor = append_privately(self.path)
             self._close = when_collected(self, _close, descriptor)
             watch(self)
-        if self._torn:  # a full disk has cut the previous line: start a new one
+        if self._torn:  # the last line was cut (disk full): begin a new one
             line = b"\n" + line
         count = os.write(self._descriptor, line)
         self._torn = count < len(line)

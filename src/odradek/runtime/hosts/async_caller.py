@@ -33,7 +33,7 @@ class AsyncTransactionClient(Protocol):
     """A producer whose calls are awaited."""
 
     async def begin_transaction(self) -> None:
-        """Carry out `TransactionCalls.begin_transaction`."""
+        """Begin a transaction."""
 
 
 P = TypeVar("P", bound=AsyncTransactionClient)
@@ -47,8 +47,8 @@ async def block(
 ) -> AsyncIterator[P]:
     """Run a transaction's `async with` block.
 
-    `before` ends an earlier transaction, `end` receives the error of its body or commit, and a
-    cancellation.
+    `before` ends an earlier transaction. `end` ends this one; its argument is the error of the body
+    or the commit, or a cancellation.
     """
     await before()
     stage = BEGIN
@@ -58,7 +58,7 @@ async def block(
         yield producer
         stage = COMMIT
         await end(None)
-    except GeneratorExit:  # dropped before its end, which isn't awaited
+    except GeneratorExit:  # the generator was dropped, so nothing can be awaited
         raise
     except BaseException as error:
         if left_open(stage, error):
@@ -67,15 +67,15 @@ async def block(
 
 
 def this_task() -> object:
-    """Return the running task, or the thread without one."""
+    """Return the running task; None if there is none."""
     return asyncio.current_task()
 
 
 async def carried_out(flow: CallerFlow[T], host: LoopHost, *, closing: bool = False) -> T:
-    """Run a flow's requests until it ends.
+    """Carry out what a flow yields until the flow ends.
 
-    An error between two of its steps is raised in it: a cancellation, or an error of a user's
-    callback.
+    An error between two of its steps (a cancellation, an error of a user's callback) is raised in
+    the flow.
     """
     resume: Callable[[Any], Wait | Do] = flow.send
     given: Any = None
@@ -99,7 +99,7 @@ async def carried_out(flow: CallerFlow[T], host: LoopHost, *, closing: bool = Fa
                 raise
             except BaseException as error:
                 resume, given = flow.throw, error
-    except StopIteration as end:  # of the flow itself: a callback's was raised in the flow
+    except StopIteration as end:  # the flow's result; a callback's error was raised in the flow
         result: T = end.value
         return result
     except RaisedGeneratorExitError as error:
@@ -131,7 +131,7 @@ async def _awaited(outcome: Awaitable[object]) -> None:
 
 @coroutine
 def _own(awaited: Coroutine[Any, Any, None]) -> Generator[Any, Any, None]:
-    """Await it; distinguish a `GeneratorExit` that it raises from that of a closed caller."""
+    """Await a coroutine; convert a `GeneratorExit` that it raises, unlike that of the caller."""
     resume: Callable[[Any], Any] = awaited.send
     given: Any = None
     while True:
@@ -153,7 +153,7 @@ def _own(awaited: Coroutine[Any, Any, None]) -> Generator[Any, Any, None]:
 async def waited(host: LoopHost, completion: Completion[Any], deadline: float | None) -> None:
     """Wait until the completion is done or the deadline has passed.
 
-    Raises an error of a callback that is meant for the program.
+    Raises an error of a user's callback that the program's next call has to raise.
     """
     loop = asyncio.get_running_loop()
     while not completion.done:

@@ -9,8 +9,8 @@ the socket into the engine's buffers and written from them.
 An exception from outside during a step (a second Ctrl-C) breaks the host as it breaks
 `SelectorHost`.
 
-A sender yields to the loop only if something was scheduled and couldn't run. A program that sends
-rarely has run the loop in between, so its record needn't wait for another iteration.
+`send()` yields to the loop only if a step is overdue. In a program that sends rarely, the loop has
+run between two records, so the record needn't wait for another iteration.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ OTHER_LOOP = (
     "asyncio.run(); from other threads, use asyncio.run_coroutine_threadsafe()"
 )
 LOOKS_AGAIN = 0.05
-"""Seconds by which a timer may be early; the timer is set again then, without a step."""
+"""A timer that fires earlier than this before the next step is set again, without a step."""
 BREATH = 0.001
-"""Seconds for which a caller that always has results may keep the loop from other tasks."""
+"""Seconds after which a caller that never waits lets the loop run other tasks."""
 AWAY = 0.01
-"""Lateness of the loop in seconds after which sockets are read before deadlines count."""
+"""If the loop is late by this number of seconds, sockets are read before calls time out."""
 TICK = 0.001
 """Resolution of uvloop's clock in seconds.
 
-Its timers fire up to this much too early, and at once if they are due in less than half of it.
+Its timers fire up to this much too early. Timers that are due within half of it fire at once.
 """
 EXACT = 1e-8
-"""Seconds by which the timers of a loop with a finer clock may be early."""
+"""Loops with a finer clock may fire timers too early by this number of seconds."""
 READ_BUDGET = 512 << 10
-"""Bytes that one connection reads before the loop runs its other tasks."""
+"""Maximum number of bytes read from one connection before the loop runs other tasks."""
 
 
 class AsyncioHost(EngineHost):
@@ -75,7 +75,7 @@ class AsyncioHost(EngineHost):
     ) -> None:
         super().__init__(tls=tls, clock=clock, seed=seed)
         self.waiters: dict[Callable[[], object], None] = {}
-        """Waiting calls, which are woken if a callback raised something for the program."""
+        """Functions that wake waiting calls, if a callback's error must be raised there."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = -1
         self._soon: asyncio.Handle | None = None
@@ -83,28 +83,28 @@ class AsyncioHost(EngineHost):
         self._due: float | None = None
         """When the timer fires, by this host's clock."""
         self._wanted: float | None = None
-        """Latest time of the engine's next step."""
+        """When the engine must step again if no input arrives."""
         self._early = False
         """Whether the loop's timers fire too early."""
         self._turned = self._stepped = 0.0
         """When the loop last ran this host, and when the engine last stepped."""
         self._asked = 0.0
-        """When the loop was asked to run the host, while `_soon` is pending."""
+        """When `_soon`, the pending step, was scheduled in the loop."""
         self._stepping = False
         self._written: asyncio.Event | None = None
         self._ended: asyncio.Event | None = None
-        """Set once a call has closed everything."""
+        """Set when the call that closes the host has finished."""
 
     # Methods for facades
 
     def check(self) -> None:
-        """Raise in a forked child; raise an error of a callback that is for the program."""
+        """Raise in a forked child; raise a callback's error that was passed to `surface`."""
         self.guard.check()
         if self._raised and self.surfacing and not self._stepping:
             raise self._raised.popleft()
 
     def surface(self, error: BaseException) -> None:
-        """Raise an error of a callback in a call of the program (R-HO-5)."""
+        """Let the program's next or waiting call raise a callback's error (R-HO-5)."""
         self._raised.append(error)
         for wake in list(self.waiters):
             wake()
@@ -113,7 +113,7 @@ class AsyncioHost(EngineHost):
 
     @property
     def interrupted(self) -> bool:
-        """Return whether a signal handler or finaliser interrupted an atomic operation."""
+        """Whether a signal handler or finalizer interrupted an atomic operation."""
         return self.lock.is_mine()
 
     @property
@@ -123,35 +123,35 @@ class AsyncioHost(EngineHost):
 
     @property
     def inside(self) -> bool:
-        """Whether a callback of the client is calling, during a step."""
+        """Whether this is called by a callback of the client, during a step."""
         return self._stepping and threading.get_ident() == self._thread
 
     @property
     def torn(self) -> bool:
-        """Whether an exception from outside interrupted a step; the state is unknown then."""
+        """Whether an exception from outside interrupted a step, so that the state is unknown."""
         return self._torn
 
     @property
     def in_use(self) -> bool:
-        """Whether the client was used, and not closed."""
+        """Whether the client was used and isn't closed."""
         return self._loop is not None and not self._closed
 
     @property
     def gone(self) -> bool:
-        """Whether the loop was closed: nothing can happen any more."""
+        """Whether the loop was closed, so that nothing can run any more."""
         return self._loop is not None and self._loop.is_closed()
 
     def enter(self, *, closing: bool = False) -> float:
         """Begin a call in the running loop and return the time.
 
-        Binds to the loop, or raises if it is another one. A call that only closes may come from any
-        loop once the client's own is gone.
+        The first call binds the client to the loop; a call in another loop raises. Once the
+        client's loop is closed, `closing` calls may come from any loop.
         """
-        self.guard.check()  # first: in a child, asyncio itself reports that no loop runs
+        self.guard.check()  # before asyncio reports that no loop runs in the child
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
-            loop = running_loop()  # raises an error with a cure
+            loop = running_loop()  # raises an error that says what to do
         if loop is self._loop:
             return self._clock()
         if self._loop is not None:
@@ -165,9 +165,9 @@ class AsyncioHost(EngineHost):
         return self._clock()
 
     def overslept(self, deadline: float) -> None:
-        """Process input before a caller times out, if only the loop was late.
+        """Process input before a caller times out, if the loop was blocked until after `deadline`.
 
-        (Older uvloops check their timers before their sockets.)
+        (Older versions of uvloop check their timers before their sockets.)
         """
         if self._clock() > deadline + AWAY:
             self._wanted = min(deadline, self._wanted or deadline)
@@ -175,31 +175,31 @@ class AsyncioHost(EngineHost):
 
     @property
     def overdue(self) -> bool:
-        """Whether the loop was asked to run this host and hasn't for too long."""
+        """Whether a step that was scheduled in the loop should have run already."""
         return self._soon is not None and self._clock() - self._asked > BREATH
 
     async def breathe(self) -> None:
-        """Let the event loop run, if it hasn't run for long."""
+        """Let the event loop run other tasks, if it hasn't for some time."""
         if self.overdue or self._clock() - self._turned > BREATH:
-            running_loop()  # raises in other frameworks, which can't handle a pause
+            running_loop()  # raises in other frameworks, which don't support `sleep`
             await asyncio.sleep(0)
-            # Another task may have set it meanwhile, which needn't wait again.
+            # The loop has run, so a call that follows needn't let it run again.
             self._turned = self._asked = self._clock()
 
     def run(self, completion: Completion[Any], deadline: float | None) -> bool:
-        """Return whether it is done; only called at the program's end, when no loop runs."""
+        """Return whether the completion is done; only called at exit, when no loop runs."""
         return completion.done
 
     def drive(self) -> None:
-        """Do everything that is due now; nothing within a step, as one is running."""
+        """Do everything that is due now; during a step, do nothing."""
         self.guard.check()
         self._advance()
 
     def wake(self) -> None:
-        """Let the engine step at the loop's next turn; any thread may call this."""
+        """Let the engine step at the loop's next iteration; any thread may call this."""
         self.guard.check()
         loop = self._loop
-        if loop is None or self._closed or loop.is_closed():  # `enter` of the first call does it
+        if loop is None or self._closed or loop.is_closed():  # before the first call: `enter` wakes
             return
         if threading.get_ident() != self._thread:
             self.nudge()
@@ -207,14 +207,14 @@ class AsyncioHost(EngineHost):
             self._soon, self._asked = loop.call_soon(self._step_soon), self._clock()
 
     def nudge(self) -> None:
-        """Wake from another thread or a signal handler: the loop's sleep must be interrupted."""
+        """Wake the loop from another thread or a signal handler, by interrupting its sleep."""
         loop = self._loop
         if loop is not None:
             with suppress(RuntimeError):  # the loop was closed
                 loop.call_soon_threadsafe(self._step_soon)
 
     def defer(self, action: Callable[[], None]) -> None:
-        """Run an action after the running step, or else at the next one."""
+        """Run an action after the running step, or after the next one if none is running."""
         self.guard.check()
         self._deferred.append(action)
         self.wake()
@@ -222,7 +222,9 @@ class AsyncioHost(EngineHost):
     # The end
 
     def close(self, deadline: float) -> Coroutine[Any, Any, None] | None:
-        """Carry out the engine's last effects; the result writes queued bytes and closes all.
+        """Return a coroutine that carries out the last effects, writes queued bytes and closes all.
+
+        None if there is nothing to await.
 
         In a forked child only the child's copies of the file descriptors are closed.
         """
@@ -242,7 +244,7 @@ class AsyncioHost(EngineHost):
         return self._end(deadline)
 
     def _end_alone(self) -> None:
-        """End the engine's waiting calls after the loop's end; nothing is sent."""
+        """End waiting calls after the loop was closed; nothing can be sent any more."""
         engine = self._attached()
         self._stepping = True
         try:
@@ -252,7 +254,7 @@ class AsyncioHost(EngineHost):
         engine.effects.clear()
 
     async def _end(self, deadline: float) -> None:
-        if self._ended is not None:  # another call closes, within this call's time
+        if self._ended is not None:  # another call is closing: wait for it until the deadline
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._ended.wait(), max(0.0, deadline - self._clock()))
             return
@@ -279,11 +281,11 @@ class AsyncioHost(EngineHost):
                 return
 
     def drop(self) -> None:
-        """Close everything in the loop's own thread: this host isn't referenced any more."""
+        """Close everything in the loop's thread, because this host isn't referenced any more."""
         loop = self._loop
         if self.guard.forked or self._closed or loop is None:
             return
-        with suppress(RuntimeError):  # closed: its end isn't awaited
+        with suppress(RuntimeError):  # the loop is closed: continue here
             loop.call_soon_threadsafe(self._dropped)
             return
         self._dropped()
@@ -313,9 +315,9 @@ class AsyncioHost(EngineHost):
         self._early = self._due is not None and now < self._due - EXACT
         self.external_results.expire(now)
         if self._soon is not None:
-            return  # the loop runs this host anyway, after the tasks that the last step has woken
+            return  # a step is scheduled, after the tasks that the last step has woken
         if self._wanted is not None and self._wanted > now + LOOKS_AGAIN:
-            self._ring_at(self._wanted, now)  # the timer was set for a wait that is over
+            self._ring_at(self._wanted, now)  # the timer's wait has ended before
         else:
             self._advance()
 
@@ -351,7 +353,7 @@ class AsyncioHost(EngineHost):
         self._wanted = wanted
         if wanted is None:
             return
-        if wanted <= now:  # after the tasks that this step has woken
+        if wanted <= now:  # step again after the tasks that this step has woken
             self.wake()
         else:
             self._ring_at(wanted, now)
@@ -359,7 +361,7 @@ class AsyncioHost(EngineHost):
     def _catch_up(self) -> None:
         """Process input before timers if the loop was blocked (by a callback, SIGSTOP).
 
-        A response that waits in a socket isn't late.
+        So a response that has arrived in the socket meanwhile isn't overdue.
         """
         for transport in list(self._transports.values()):
             if transport.established:
@@ -367,9 +369,9 @@ class AsyncioHost(EngineHost):
                 self._go_on_reading(transport)
 
     def _ring_at(self, when: float, now: float) -> None:
-        """Set the timer; if it fires too early, it is set again then.
+        """Set the timer, unless it fires earlier than `when`: then it is set again when it fires.
 
-        Most waits end before their deadline.
+        That saves calls, because most waits end before their deadline.
         """
         timer, due = self._timer, self._due
         if timer is not None and due is not None:
@@ -378,14 +380,14 @@ class AsyncioHost(EngineHost):
             timer.cancel()
         if self._loop is not None and not self.gone:
             self._due = when
-            # Otherwise the timer would fire again and again.
+            # The minimum prevents that a timer that fires too early fires again and again.
             patience = max(TICK if self._early else 0.0, when - now)
             self._timer = self._loop.call_later(patience, self._rings)
 
     # Sockets
 
     def _ready(self, transport: Transport, mask: int) -> None:
-        """Handle a ready socket."""
+        """Read from or write to a socket that the loop reports as ready."""
         self._turned = self._clock()
         if self._transports.get(transport.connection) is not transport:
             self._write_last(transport)
@@ -400,12 +402,12 @@ class AsyncioHost(EngineHost):
         soon, engine = self._stepped + PIECES, self._engine
         if engine is None or engine.inputs or self._deferred or self._turned >= soon:
             self._advance()
-        else:  # it completes no response: the engine would only note the time
+        else:  # no response is complete, so the step can wait for more bytes
             self._wanted = soon if self._wanted is None else min(soon, self._wanted)
             self._ring_at(self._wanted, self._turned)
 
     def _go_on_reading(self, transport: Transport) -> None:
-        """Read on: no loop knows of bytes that OpenSSL has decrypted already."""
+        """Schedule another read if OpenSSL has decrypted bytes, which the loop can't see."""
         if transport.tls and transport.established and transport.pending and self._loop:
             self._loop.call_soon(self._ready, transport, READ)
 
@@ -423,7 +425,7 @@ class AsyncioHost(EngineHost):
             self._written.set()
 
     def _watch_last(self, transport: Transport) -> None:
-        """Watch only for writing: input isn't read any more (TLS has to read)."""
+        """Watch only for writing, as input isn't needed any more; TLS may have to read as well."""
         self._watch(transport, transport.wanted if transport.tls else transport.wanted & ~READ)
 
     def _watch(self, transport: Transport, wanted: int | None = None) -> None:
@@ -452,6 +454,6 @@ class AsyncioHost(EngineHost):
         transport.now_watched(0)
 
     def call_here(self, call: Call) -> None:
-        """Run a call within the step, as no caller's thread waits."""
+        """Run a call within the step, because no caller's thread is waiting."""
         self.expect_call(call)
         self.external_results.run(call.token, call.function, call.arguments)

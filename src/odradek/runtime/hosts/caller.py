@@ -32,10 +32,10 @@ BEGIN, BODY, COMMIT = "begin", "body", "commit"
 
 
 def left_open(stage: str, error: BaseException) -> bool:
-    """Return whether a block that raised at this stage has a transaction to end.
+    """Return whether a block that raised at this stage must end its transaction.
 
-    Not if its begin was refused (an open transaction is another caller's then), nor if its commit
-    timed out: that continues, and its caller may call it again.
+    It must not if `begin_transaction` was refused, since an open transaction then belongs to
+    another caller, or if the commit timed out, since it continues and can be called again.
     """
     if not isinstance(error, KafkaError):
         return True
@@ -47,8 +47,8 @@ def block(
 ) -> Iterator[P]:
     """Run a transaction's `with` block.
 
-    `before` ends an earlier transaction, `end` receives the error of its body or commit, and a
-    block that was entered and dropped.
+    `before` ends an earlier transaction. `end` ends this one; its argument is the error of the body
+    or the commit, or `GeneratorExit` if the block was dropped.
     """
     before()
     stage = BEGIN
@@ -65,10 +65,10 @@ def block(
 
 
 def carried_out(flow: CallerFlow[T], host: Host) -> T:
-    """Run a flow's requests until it ends; an error between two of its steps is raised in it.
+    """Carry out what a flow yields until the flow ends; raise errors in between in the flow.
 
-    A callback's StopIteration is raised unchanged, and not as the flow's RuntimeError (PEP 479). A
-    callback's GeneratorExit doesn't end the flow before its cleanup.
+    The caller gets a callback's StopIteration unchanged, not as a RuntimeError of the flow (PEP
+    479). A callback's GeneratorExit doesn't end the flow before its cleanup.
     """
     resume: Callable[[Any], Wait | Do] = flow.send
     given: Any = None
@@ -100,7 +100,7 @@ def carried_out(flow: CallerFlow[T], host: Host) -> T:
 def _do_steps(
     flow: CallerFlow[Any], host: Host, resume: Callable[[Any], Wait | Do], given: Any
 ) -> Never:
-    """Run a flow's requests until the flow ends, or anything else raises an error.
+    """Carry out what a flow yields until the flow ends, or anything else raises an error.
 
     Python checks for signals at the end of a loop's body, which no `try` within that loop covers.
     So this loop is a function, whose caller catches all errors that it raises.

@@ -40,7 +40,7 @@ class Surfacing(Protocol):
         """Raise if the running event loop isn't the producer's."""
 
     def _surface(self, error: BaseException) -> None:
-        """Raise an error of a callback in a call of the program (R-HO-5)."""
+        """Let the program's next or waiting call raise a callback's error (R-HO-5)."""
 
 
 def _arrived(waiter: asyncio.Future[None]) -> None:
@@ -54,8 +54,7 @@ class LoopFuture(Generic[T]):
 
     __slots__ = ("_cancelled", "_listeners", "_producer")
     _asyncio_future_blocking = False
-    """Attribute by which `asyncio.isfuture` recognizes a future, which `gather` takes without a
-    task."""
+    """`asyncio.isfuture` recognizes a future by this attribute; `gather` then creates no task."""
     _cancel_message = None
 
     def __init__(self, producer: Surfacing) -> None:
@@ -63,7 +62,7 @@ class LoopFuture(Generic[T]):
         self._cancelled = False
         self._listeners: list[tuple[object, Callable[[], object]]] | None = None
 
-    if not TYPE_CHECKING:  # as the clients have it
+    if not TYPE_CHECKING:  # error text for unknown methods, as in the clients
 
         def __getattr__(self, name: str) -> object:
             raise missing_method(self, name)
@@ -83,7 +82,7 @@ class LoopFuture(Generic[T]):
         raise NotImplementedError
 
     def _once_over(self, call: Callable[[], object]) -> None:
-        """Call a function in the client's step once the outcome is known."""
+        """Call a function within the client's step once the outcome is known."""
         raise NotImplementedError
 
     # Methods of asyncio's futures
@@ -127,7 +126,7 @@ class LoopFuture(Generic[T]):
 
     @staticmethod
     def _make_cancelled_error() -> asyncio.CancelledError:
-        """Return the error that a cancelled `gather` requests from its futures."""
+        """Return the error that `gather` raises if it was cancelled (called by asyncio)."""
         return asyncio.CancelledError()
 
     def get_loop(self) -> asyncio.AbstractEventLoop:
@@ -148,7 +147,7 @@ class LoopFuture(Generic[T]):
         context = context or copy_context()
 
         def over() -> None:
-            if not loop.is_closed():  # close() came after the loop's end
+            if not loop.is_closed():  # the client was closed after its loop
                 loop.call_soon(fn, self, context=context)
 
         self._listen(fn, over)
@@ -164,8 +163,8 @@ class LoopFuture(Generic[T]):
         """Wait for the outcome.
 
         Cancelling the wait (`asyncio.timeout`, a cancelled task) doesn't revoke the record, and
-        ends no other wait. Raises `IllegalStateError` if there is no outcome yet and another loop
-        than the producer's is running.
+        ends no other wait. Raises `IllegalStateError` if there is no outcome yet and the running
+        loop isn't the producer's.
         """
         if not self.done():
             waiter = self.get_loop().create_future()
@@ -212,12 +211,12 @@ class DeliveryFuture(LoopFuture[RecordMetadata]):
 
     __slots__ = ("_batch", "_index", "_timestamp_ms")
     _blank = (("_cancelled", False), ("_listeners", None))
-    """Further attributes of a new future: `OpenBatches` creates it without a call of this class."""
+    """Initial values of further attributes: `OpenBatches` creates futures without `__init__`."""
 
     def __init__(
         self, producer: Surfacing, batch: ProducerBatch, index: int, timestamp_ms: int
     ) -> None:
-        self._producer = producer  # without a call of super(), as one is created for each record
+        self._producer = producer  # no call of super(), to save time for each record
         self._cancelled = False
         self._listeners = None
         self._batch = batch
@@ -240,7 +239,7 @@ class DeliveryFuture(LoopFuture[RecordMetadata]):
         over = batch.done.done
         if not over and not self._cancelled and self._listeners is None:
             self._producer._check_loop()  # noqa: SLF001
-            # The check has found a running loop.
+            # A loop is running, as `_check_loop` hasn't raised.
             waiter = asyncio.get_running_loop().create_future()
             self._listeners = [(waiter, partial(_arrived, waiter))]
             batch.done.when_done(self._look)
@@ -257,7 +256,7 @@ class DeliveryFuture(LoopFuture[RecordMetadata]):
     __iter__ = __await__
 
     def _find(self) -> tuple[ProducerBatch, bool]:
-        """Return the record's batch (another one after a split), and whether it is finished."""
+        """Return the record's batch, or its part after a split, and whether it is finished."""
         batch, _, over = self._batch.find(self._index)
         return batch, over
 
@@ -363,9 +362,9 @@ class ManyDeliveryFuture(RowsDeliveryFuture):
 
 
 def tell_delivery(future: DeliveryFuture, on_delivery: DeliveryCallback) -> DeliveryFuture:
-    """Call `on_delivery` of `send` with a record's outcome, in the client's step.
+    """Call `on_delivery` of `send` with a record's outcome, within the client's step.
 
-    An exception is logged; one that isn't an `Exception` is raised in the program's next call.
+    An `Exception` is logged; any other exception is raised in the program's next call.
     """
     function("on_delivery", on_delivery)
     if iscoroutinefunction(on_delivery):

@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 
 PIECES = 0.005
-"""Seconds after a step in which further pieces of a response don't cause another one."""
+"""For this time after a step, parts of a large response don't cause another step."""
 
 
 class EngineHost(HostSockets):
-    """A host without its event source. `seed` fixes the random generator, for tests.
+    """Base class of the hosts. `seed` fixes the random generator, for tests.
 
     `tls` returns the context of each connection; None means no TLS.
     """
@@ -47,7 +47,7 @@ class EngineHost(HostSockets):
         self.external_results = ExternalResults(self.wake)
         self._clock = clock
         self.now = clock
-        """Monotonic seconds, without a Python call in between."""
+        """Return monotonic seconds: the clock itself, to save a Python call."""
         self._seed = seed
         self._tls = tls
         self._rng: random.Random | None = None
@@ -76,11 +76,10 @@ class EngineHost(HostSockets):
         self._engine = engine
 
     wall_clock = staticmethod(wall_clock())
-    """Seconds since the epoch; without a Python call in between, as a producer needs it for each
-    record."""
+    """Return the seconds since the epoch; called for each record, so without a Python function."""
 
     def rng(self) -> Rng:
-        """Return this client's generator, seeded from the system's entropy unless a seed is set."""
+        """Return this client's random generator, seeded by the system unless a seed is set."""
         self.guard.check()
         if self._rng is None:
             self._rng = random.Random(self._seed)
@@ -90,11 +89,11 @@ class EngineHost(HostSockets):
 
     @property
     def cut_off(self) -> bool:
-        """Whether this is a child of the process that created it."""
+        """Whether this is a forked child of the process that created the host."""
         return self.guard.forked
 
     def renew(self, engine: EngineInputs) -> None:
-        """Continue with another engine after `torn`; everything of the old one is closed."""
+        """Close everything of a `torn` engine, and run another engine instead."""
         self._release()
         self._deferred.clear()
         engine.hosted(from_outside)
@@ -102,7 +101,7 @@ class EngineHost(HostSockets):
         self._torn = False
 
     def abandon(self) -> None:
-        """Close file descriptors in a forked child, and touch nothing that is shared."""
+        """Close the file descriptors in a forked child without affecting the parent."""
         for transport in [*self._transports.values(), *self._leaving]:
             transport.abandon()
         self._transports.clear()
@@ -110,7 +109,7 @@ class EngineHost(HostSockets):
         self._closed = True
 
     def _release(self) -> None:
-        """Close everything; after an interruption, calling it again does no harm."""
+        """Close everything; this can be repeated if it was interrupted."""
         self.external_results.clear()
         for transport in [*self._transports.values(), *self._leaving]:
             with suppress(OSError, KeyError, ValueError):
@@ -143,7 +142,7 @@ class EngineHost(HostSockets):
                 self.external_results.run_in_thread(effect.token, effect.function, effect.arguments)
 
     def expect_call(self, call: Call) -> None:
-        """Note that a call's end has to be reported."""
+        """Note that the engine waits for the result of a call."""
         engine = self._attached()
         self.external_results.expect(
             call.token,

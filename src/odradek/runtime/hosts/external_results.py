@@ -25,7 +25,7 @@ class ExternalResults:
         self.owed[token] = (deadline, report)
 
     def answer(self, token: int, result: Any, error: BaseException | None) -> None:
-        """Report a result unless it is late. The thread that removes the entry reports."""
+        """Report a result unless it is late; only the thread that removes the entry reports it."""
         entry = self.owed.pop(token, None)
         if entry is not None:
             entry[1](result, error)
@@ -42,7 +42,7 @@ class ExternalResults:
         return min((deadline for deadline, _ in list(self.owed.values())), default=None)
 
     def expire(self, now: float) -> None:
-        """Report all results that are late."""
+        """Report a `TimeoutError` for each result that is late."""
         if not self.owed:
             return
         for token, (deadline, _) in list(self.owed.items()):
@@ -54,7 +54,7 @@ class ExternalResults:
         self.owed.clear()
 
     def run(self, token: int, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-        """Run a function and report its end; raise `KeyboardInterrupt` and the like again."""
+        """Run a function and report its result or error; raise `KeyboardInterrupt` etc. again."""
         try:
             result = function(*arguments)
         except Exception as error:

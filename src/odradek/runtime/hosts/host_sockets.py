@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from odradek.runtime.tls.file_contexts import TlsSource
 
 READ_BUDGET = 2 << 20
-"""Bytes that one connection reads before the other connections are read."""
+"""Maximum number of bytes read from one connection before other connections are read."""
 LARGE_COPY = 64 << 10
-"""Bytes whose copying takes long enough for more of a large response to arrive."""
+"""While this number of bytes is copied, more bytes of a large response usually arrive."""
 
 
 class HostSockets:
@@ -38,7 +38,7 @@ class HostSockets:
     _engine: EngineInputs | None
     read_budget = READ_BUDGET
     plain_transport: Callable[[int, Address, Tunnel | None], Transport] = Transport
-    """Creates a connection without TLS: a simulation uses other sockets."""
+    """Create a connection without TLS; simulations replace this."""
 
     if TYPE_CHECKING:  # defined in subclasses
 
@@ -47,7 +47,7 @@ class HostSockets:
 
     def _send(self, effect: Send) -> None:
         transport = self._transports.get(effect.connection)
-        if transport is None:  # the connection is lost; the engine will be notified, or was
+        if transport is None:  # the connection was lost
             return
         request, idle = effect.request, not transport.queued
         at_once = idle and transport.established and request.answered and not transport.tls
@@ -59,9 +59,7 @@ class HostSockets:
                 return
         except OSError as error:
             self._broken(transport, error)
-        except (
-            Exception
-        ) as error:  # a request that can't be encoded: its caller must not wait for it
+        except Exception as error:  # the request can't be encoded
             not_from_outside(error)
             self._attached().not_sent(effect.connection, request.correlation_id, error)
             return
@@ -78,7 +76,7 @@ class HostSockets:
             return
         try:
             transport = self._new_transport(effect)
-        except Exception as error:  # a user's context that can't be created
+        except Exception as error:  # a user's function may fail to create a TLS context
             not_from_outside(error)
             self._attached().disconnected(effect.connection, error)
             return
@@ -111,7 +109,7 @@ class HostSockets:
         if transport is None:
             return
         if self._closing and transport.queued and transport.established:
-            self._leaving.append(transport)  # its last requests are still written
+            self._leaving.append(transport)  # write its last requests first
             return
         self._unwatch(transport)
         transport.close()
@@ -135,7 +133,7 @@ class HostSockets:
         if not transport.established:
             self._connecting(transport)
             return
-        if mask == READ and not transport.tls:  # the usual case; it changes no queue
+        if mask == READ and not transport.tls:  # the usual case; nothing is written
             self._receive(transport)
             return
         if mask & WRITE or transport.tls:
@@ -153,7 +151,11 @@ class HostSockets:
             if not transport.handshake():
                 self._watch(transport)
                 return
-        except (OSError, ValueError, KafkaError) as error:  # ValueError: a name that TLS can't have
+        except (
+            OSError,
+            ValueError,
+            KafkaError,
+        ) as error:  # ValueError: a host name that TLS doesn't allow
             not_from_outside(error)
             self._lost(transport, error)
             return
@@ -172,10 +174,10 @@ class HostSockets:
             self._tell_sent(transport)
 
     def _broken(self, transport: Transport, error: OSError) -> None:
-        """Handle a socket that can't be written to any more."""
+        """Read the last bytes of a socket that can't be written to any more, and close it."""
         not_from_outside(error)
         self._tell_sent(transport)
-        self._receive(transport)  # a response may have come before the end
+        self._receive(transport)  # a response may have arrived before
         if transport.sock is not None:
             self._lost(transport, error)
 
@@ -194,7 +196,7 @@ class HostSockets:
                     engine.buffer_updated(transport.connection, count)
             except BlockingIOError:
                 return
-            except (OSError, MemoryError) as error:  # no memory for a response (R-TI-2)
+            except (OSError, MemoryError) as error:  # MemoryError: a large response (R-TI-2)
                 not_from_outside(error)
                 self._lost(transport, error)
                 return
@@ -203,9 +205,9 @@ class HostSockets:
                 return
             budget -= count
             if count < room and count < LARGE_COPY:
-                # Nothing is left, or the stream has ended. The end is read at the next call, when
-                # the engine has processed the last bytes: a broker reports why it refuses a
-                # password, and closes the connection.
+                # Probably nothing is left. If the stream has ended, the next call reads its end,
+                # after the engine has processed the last bytes: a broker reports why it refuses a
+                # password, and then closes the connection.
                 return
 
     def _lost(self, transport: Transport, error: BaseException | None) -> None:

@@ -23,10 +23,10 @@ _sources: list[HostSource] = []
 
 @contextmanager
 def hosts_from(source: HostSource) -> Iterator[None]:
-    """Let clients that are created meanwhile get their hosts from `source`.
+    """Get the hosts of clients that are created within this block from `source`.
 
-    So code that creates clients can be tested in a simulation unchanged, wherever it imports the
-    classes from: `odradek.testing` does so. The latest source is asked first.
+    So `odradek.testing` can run code that creates clients in a simulation, without changes to the
+    code. The latest source is asked first.
     """
     _sources.append(source)
     try:
@@ -36,7 +36,7 @@ def hosts_from(source: HostSource) -> Iterator[None]:
 
 
 def only_here(host: Host) -> HostSource:
-    """Return a source for clients that this thread creates; other threads' use the usual one."""
+    """Return a source of this host for clients that the current thread creates."""
     own = get_ident()
     return lambda config: host if get_ident() == own else None
 
@@ -51,7 +51,7 @@ def host_from_sources(config: Config) -> Host | None:
 
 
 def _tls(config: Config) -> TlsSource | None:
-    """Return the TLS contexts; without TLS `ssl` isn't even imported."""
+    """Return the source of TLS contexts; None without TLS, and then `ssl` isn't imported."""
     if not config["security.protocol"].endswith("SSL"):
         return None
     from odradek.runtime.tls.tls_context import tls_source

@@ -19,13 +19,13 @@ T = TypeVar("T")
 async def in_thread(function: Callable[P, T], *arguments: P.args, **keywords: P.kwargs) -> T:
     """Call a function in a thread of the loop's executor.
 
-    If the wait is cancelled, it continues.
+    If the wait is cancelled, the function continues.
     """
     return await asyncio.to_thread(function, *arguments, **keywords)
 
 
 async def at_hand(call: Callable[[], Awaitable[T]]) -> T:
-    """Await a call; repeat it after each schema that it needed and that a thread has fetched.
+    """Await a call; if it needs a schema, fetch the schema in a thread and repeat the call.
 
     All fetches together share one time limit.
     """

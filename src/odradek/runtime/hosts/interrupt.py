@@ -26,23 +26,24 @@ from functools import partial
 from types import CodeType, FrameType, FunctionType, MethodType
 
 SIGINT = int(signal.SIGINT)
-"""The number as the interpreter uses it.
+"""SIGINT as an int, for the C functions that the enum-based `signal.signal` wraps.
 
-`signal.signal` converts it, and its result, to an enum member in dozens of calls, and this is used
-for each wait.
+They are faster, and are called for each wait.
 """
 
 
 def from_outside(error: BaseException) -> bool:
     """Return whether a signal handler raised this error, and not the interrupted code (R-HO-1).
 
-    The type doesn't show that: programs end calls by a `TimeoutError` of their own. The traceback
-    does: it goes through the handler, which is still installed or knows the frame that it
-    interrupted.
+    The type doesn't show that: a program's handler may raise a `TimeoutError`. The traceback does:
+    it contains a frame of an installed handler, or of one whose local variables contain the frame
+    that it interrupted.
     """
     if not isinstance(error, Exception):
         return True
-    if threading.get_ident() != threading.main_thread().ident:  # no handler runs here
+    if (
+        threading.get_ident() != threading.main_thread().ident
+    ):  # handlers run in the main thread only
         return False
     handlers: set[CodeType] | None = None
     trace, above = error.__traceback__, None
@@ -59,7 +60,7 @@ def from_outside(error: BaseException) -> bool:
 
 
 def not_from_outside(error: BaseException) -> None:
-    """Raise an error of a signal handler again where errors are attributed to a connection."""
+    """Raise an error of a signal handler again, so that it isn't taken for a connection's error."""
     if from_outside(error):
         raise error
 
@@ -73,7 +74,7 @@ def _handlers() -> set[CodeType]:
             handler = handler.func
         if not isinstance(handler, FunctionType | MethodType) and callable(handler):
             handler = type(handler).__call__
-        code = getattr(handler, "__code__", None)  # for a method, its function's
+        code = getattr(handler, "__code__", None)  # a method returns its function's code
         if isinstance(code, CodeType):
             found.add(code)
     return found
@@ -84,9 +85,7 @@ class InterruptGuard:
 
     def __init__(self, amid: Callable[[], bool]) -> None:
         self._amid = amid
-        self._main = (
-            threading.main_thread().ident
-        )  # of this process: a forked child never gets here
+        self._main = threading.main_thread().ident  # a forked child never uses this object
         self.pending = False
         """Whether an interrupt was delayed."""
 

@@ -25,15 +25,15 @@ from odradek.runtime.locks import new_lock
 logger = logging.getLogger("odradek")
 
 LIMIT = 10_000
-"""Maximum number of waiting lines."""
+"""Maximum number of queued log records."""
 IDLE_S = 0.2
-"""Seconds without a line after which the thread ends."""
+"""Seconds without a log record after which the thread ends."""
 DRAIN_S = 1.0
 """Maximum number of seconds that `close()` and the program's end wait for slow handlers."""
 
 
 class IoLog(logging.Filter):
-    """A filter of this package's loggers that moves records of I/O threads to another one."""
+    """A filter of this package's loggers that lets another thread handle I/O threads' records."""
 
     def __init__(self, limit: int = LIMIT, idle: float = IDLE_S) -> None:
         super().__init__()
@@ -44,15 +44,14 @@ class IoLog(logging.Filter):
         self._io_threads: set[int] = set()
         self._waiting: SimpleQueue[logging.LogRecord | threading.Lock] = SimpleQueue()
         self._turn = new_lock()
-        """Held by the thread that passes records on: a second one waits, so that records keep their
-        order."""
+        """Held by the thread that passes records on, so that only one does and order is kept."""
         self._thread = -1
         self._running = False
         self._count = new_lock()
         self._dropped = 0
 
     def abandon(self) -> None:
-        """Forget everything in a forked child: the parent passes its records on."""
+        """Forget all records in a forked child, because the parent passes them on."""
         self._begin()
 
     # I/O threads
@@ -62,8 +61,10 @@ class IoLog(logging.Filter):
         for name in LOGGERS:
             filters = logging.getLogger(name).filters
             if self not in filters:
-                filters.insert(0, self)  # the other filters see a record when it is passed on
-        watch(self)  # a child's threads may have the ids of the parent's
+                filters.insert(
+                    0, self
+                )  # before other filters, which see a record when it is passed on
+        watch(self)  # a child's threads may have the same ids
         self._io_threads.add(threading.get_ident())
 
     def leave(self) -> None:
@@ -95,7 +96,7 @@ class IoLog(logging.Filter):
             threading.Thread(target=self._run, name="odradek-log", daemon=True).start()
         except RuntimeError:
             self._running = False
-        # from outside: the thread may have started or not; a second one would only wait
+        # An exception from outside: if the thread did start, a second one only waits for it.
         except BaseException:
             self._running = False
             raise
@@ -106,7 +107,7 @@ class IoLog(logging.Filter):
     def _run(self) -> None:
         with self._turn:
             self._thread = threading.get_ident()
-            # of an I/O thread that has ended without `leave`
+            # An I/O thread with the same id may have ended without `leave`.
             self._io_threads.discard(self._thread)
             self._running = True
             while True:
@@ -140,14 +141,14 @@ class IoLog(logging.Filter):
                     traceback.print_exc()
 
     def drain(self, timeout: float = DRAIN_S) -> None:
-        """Wait, for `DRAIN_S` seconds at most, until handlers have the records logged before.
+        """Wait, for `DRAIN_S` seconds at most, until handlers have processed all earlier records.
 
-        Later ones aren't lost: the thread continues as long as the program does.
+        The other records aren't lost: the thread continues as long as the program does.
         """
         if not self._running and self._waiting.empty():
             return
         if threading.get_ident() in (self._thread, *self._io_threads):
-            return  # called from a handler or a callback: it can't wait for itself
+            return  # a handler or callback would wait for itself
         done = threading.Lock()
         done.acquire()
         self._waiting.put(done)

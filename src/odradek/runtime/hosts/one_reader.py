@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 A = TypeVar("A")
 T = TypeVar("T")
 NAME = "claim"
-"""Name of the local variable with the claim in a call."""
+"""Name of the local variable in which a call holds its claim."""
 NO_READER = -1
-"""A number that no thread has."""
+"""An id that no thread has."""
 
 
 class ReaderCall:
@@ -36,7 +36,7 @@ class ReaderCall:
     def __init__(self) -> None:
         self.ident = threading.get_ident()
         self.iterates = self.ident
-        """The thread that continues an iteration without another check; NOBODY after a `wake`."""
+        """Id of the thread that may continue without a check; `NO_READER` after a `wake`."""
 
     @property
     def thread(self) -> str:
@@ -46,10 +46,10 @@ class ReaderCall:
 
     @property
     def is_active(self) -> bool:
-        """Whether the call is running: an interrupted one may not have released its claim.
+        """Whether the call is still running; if it was interrupted, its claim may remain.
 
-        Without a GIL, CPython can't inspect a running thread: for another one the result is true
-        until it has ended, or calls again.
+        Without a GIL, CPython can't inspect a running thread. Then a claim of another thread counts
+        as active until that thread has ended or calls again.
         """
         frame: FrameType | None = sys._current_frames().get(self.ident)  # noqa: SLF001
         if FREE_THREADS and frame is not None and self.ident != threading.get_ident():
@@ -62,7 +62,7 @@ class ReaderCall:
 
 
 class OneReader:
-    """Holds the claim of the call that is inside."""
+    """Holds the claim of the call that is running."""
 
     def __init__(self) -> None:
         self._lock = new_lock()
@@ -72,16 +72,16 @@ class OneReader:
         """Whether the current reader, or the next one, must return without a record."""
 
     def wake(self) -> None:
-        """Let iterations end before their next record; callable anywhere, in any thread."""
+        """End iterations before their next record; may be called anywhere, in any thread."""
         self.woken = True
         last = self._last
         if last is not None:
             last.iterates = NO_READER
 
     def claim(self, what: str, callback: Callable[[], str | None] | None = None) -> ReaderCall:
-        """Enter, or raise; the caller keeps the claim in a variable called `claim`.
+        """Claim the consumer, or raise; the caller keeps the claim in a variable called `claim`.
 
-        `callback` returns the user's function that runs at this moment, if one does.
+        `callback` returns the name of the user's function that is running, if any.
         """
         mine = ReaderCall()
         with self._lock:
@@ -106,12 +106,12 @@ class OneReader:
     def inside(
         self, what: str, callback: Callable[[], str | None], run: Callable[[A], T], call: A
     ) -> T:
-        """Run a call while no other call can enter."""
+        """Run a call; other threads' calls raise meanwhile."""
         claim = self.claim(what, callback)
         try:
             return run(call)
         finally:
-            if self._held is claim:  # `leave`
+            if self._held is claim:  # `leave`, inlined
                 self._held = None
 
     def records(
@@ -119,7 +119,7 @@ class OneReader:
     ) -> Iterator[T]:
         """Iterate over records until there are no more.
 
-        A group is given the time after each record, and its callbacks run before the next one.
+        After each record, note the time in the group, and run its callbacks before the next record.
         """
         while found := more():
             calls.engine.delivery.handed_over()
@@ -136,23 +136,22 @@ class OneReader:
 
     @staticmethod
     def batches(more: Callable[[], T | None], calls: ConsumerCalls) -> Iterator[T]:
-        """Iterate over large results: each is released before the next one is requested."""
+        """Iterate over large results; release each before the next one is requested."""
         while (one := more()) is not None:
             calls.engine.delivery.handed_over()
             yield one
             del one
 
     def each(self, found: Iterator[T], what: str) -> Iterator[T]:
-        """Iterate, and enter again for each record; between two records the reader is outside.
+        """Iterate over records; release the claim while the caller processes a record.
 
-        No call happens between an advance of `found` and the `yield`, so no signal is handled
-        there.
+        There is no call between `next(found)` and `yield`, so that no signal handler runs there.
         """
         claim = self.claim(what)
         for one in self._giving_back(found) if FREE_THREADS else found:
             self._held = None
             yield one
-            # With a GIL no other thread runs between the last check and the result.
+            # With a GIL, no other thread runs between this check and the assignment.
             if FREE_THREADS:
                 with self._lock:
                     if back := threading.get_ident() == claim.iterates and self._held is None:
@@ -166,10 +165,10 @@ class OneReader:
         self.leave(claim)
 
     def _giving_back(self, found: Iterator[T]) -> Iterator[T]:
-        """Iterate, and release the claim if the iteration's creation is interrupted.
+        """Iterate, and release the claim if the iteration raises.
 
-        In that case the claim can't detect its end. There is no `finally`: it would also run when a
-        loop is left, could be interrupted there, and its exception would be lost.
+        Without a GIL, `is_active` can't detect that. There is no `finally`: it would also run when
+        a loop is left, could be interrupted there, and its exception would be lost.
         """
         try:
             yield from found

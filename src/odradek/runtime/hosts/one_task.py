@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 STRETCH = 128
-"""Number of records of a loop after which the clock is read."""
+"""Number of records after which the event loop may run other tasks."""
 
 
 class OneTask:
-    """Holds the task that is inside."""
+    """Holds the task whose call is running."""
 
     def __init__(self) -> None:
         self.woken = False
@@ -35,7 +35,7 @@ class OneTask:
         self._wakes = 0
 
     def wake(self) -> None:
-        """End iterations before their next record; possible at any place, in any thread."""
+        """End iterations before their next record; may be called anywhere, in any thread."""
         self.woken = True
         self._wakes += 1
 
@@ -61,7 +61,7 @@ class OneTask:
         run: Callable[[CallerFlow[T]], Awaitable[T]],
         flow: CallerFlow[T],
     ) -> T:
-        """Run a call while no other task can enter."""
+        """Run a call; other tasks' calls raise meanwhile."""
         self._check(what, callback)
         self._held = asyncio.current_task(running_loop())
         try:
@@ -77,7 +77,7 @@ class OneTask:
     ) -> AsyncIterator[T]:
         """Iterate over records until there are no more.
 
-        A group is given the time after each record, and its callbacks run before the next one.
+        After each record, note the time in the group, and run its callbacks before the next record.
         """
         while (found := await more()) is not None:
             calls.engine.delivery.handed_over()
@@ -103,7 +103,7 @@ class OneTask:
     async def batches(
         more: Callable[[], Awaitable[T | None]], calls: ConsumerCalls
     ) -> AsyncIterator[T]:
-        """Iterate over large results: each is released before the next one is requested."""
+        """Iterate over large results; release each before the next one is requested."""
         while (one := await more()) is not None:
             calls.engine.delivery.handed_over()
             yield one

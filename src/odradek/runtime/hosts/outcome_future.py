@@ -33,9 +33,9 @@ NO_LOOP = (
 
 
 def running_loop() -> AbstractEventLoop:
-    """Return the running event loop of asyncio; raise an error with a cure if there is none.
+    """Return the running asyncio event loop; raise an error that says what to do if none runs.
 
-    Coroutines of other frameworks look the same to their callers.
+    That also happens in a coroutine of another framework, such as trio.
     """
     from asyncio import get_running_loop
 
@@ -48,8 +48,8 @@ def running_loop() -> AbstractEventLoop:
 class Watch:
     """Waiters of one future, and the future's lock.
 
-    While the lock is held, the state doesn't change. An outcome that arrives meanwhile is reported
-    by the holder when it releases the lock, so the thread that brings it never waits here.
+    While the lock is held, the state doesn't change. If the outcome arrives meanwhile, the thread
+    that holds the lock reports it on release, so the thread that delivers outcomes never waits.
     """
 
     __slots__ = ("_lock", "_over", "state", "waiters")
@@ -76,7 +76,7 @@ class Watch:
         self.release()
 
     def over(self, future: OutcomeFuture[Any]) -> None:
-        """Note that the outcome is known."""
+        """Report the outcome, now or when the lock is released."""
         self._over = future
         self._tell()
 
@@ -119,9 +119,9 @@ class OutcomeFuture(Future[T], Generic[T]):
         raise NotImplementedError
 
     def _begin_waiting(self) -> float:
-        """Ensure progress for a caller that waits by other means than `result`.
+        """Ensure progress for a caller that waits without calling `result`.
 
-        Returns the seconds after which an `await` ends.
+        Returns the timeout of an `await` in seconds.
         """
         raise NotImplementedError
 
@@ -176,7 +176,7 @@ class OutcomeFuture(Future[T], Generic[T]):
                     arrived.set_exception(error)
 
         def over(_: object) -> None:
-            with suppress(RuntimeError):  # the loop was closed
+            with suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(tell)
 
         timer = loop.call_later(self._begin_waiting(), lambda: tell(self._too_late()))
@@ -189,7 +189,7 @@ class OutcomeFuture(Future[T], Generic[T]):
 
     # Attributes that the standard library uses
 
-    if not TYPE_CHECKING:  # type checkers use the base class's definitions
+    if not TYPE_CHECKING:  # type checkers know them from the base class
 
         @property
         def _condition(self) -> Watch:
@@ -213,14 +213,14 @@ class OutcomeFuture(Future[T], Generic[T]):
     def _watched(self) -> Watch:
         try:
             return self._watch
-        except AttributeError:  # it wasn't used yet
+        except AttributeError:  # first use
             if not self.done():
                 self._begin_waiting()
         watch = Watch()
-        # First, because an exception from outside may interrupt in between, and a watch without
-        # this callback would never get the outcome.
+        # Before the watch is stored: if an exception from outside interrupted in between, a stored
+        # watch without this callback would never get the outcome.
         self.add_done_callback(watch.over)
-        with _making:  # the first of two threads wins
+        with _making:  # if two threads create one, the first is kept
             with suppress(AttributeError):
                 return self._watch
             self._watch = watch

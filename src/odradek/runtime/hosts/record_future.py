@@ -32,16 +32,16 @@ class SendingClient(Protocol):
     """The producer that returned a future."""
 
     def _surface(self, error: BaseException) -> None:
-        """Raise an error of a callback in a call of the program (R-HO-5)."""
+        """Let the program's next or waiting call raise a callback's error (R-HO-5)."""
 
     def _await_outcome(self, find: Callable[[], Found], timeout: float | None) -> None:
-        """Wait for the outcome that `find` returns; raise `KafkaTimeoutError` if it is late."""
+        """Wait for the outcome that `find` returns; raise `KafkaTimeoutError` on a timeout."""
 
     def _too_late(self, of: ProducerBatch | int) -> KafkaTimeoutError:
-        """Return the error of a wait that ended before there was an outcome."""
+        """Return the error of a wait that timed out."""
 
     def _watched(self) -> float:
-        """Return the seconds that a call would wait, for a caller that waits by itself."""
+        """Ensure progress for a caller that waits by itself; return its timeout in seconds."""
 
 
 class RecordFuture(OutcomeFuture[RecordMetadata]):
@@ -57,7 +57,7 @@ class RecordFuture(OutcomeFuture[RecordMetadata]):
 
     __slots__ = ("_batch", "_index", "_producer", "_timestamp_ms")
     _blank = ()
-    """Further attributes of a new future: `OpenBatches` creates it without a call of this class."""
+    """Initial values of further attributes: `OpenBatches` creates futures without `__init__`."""
 
     def __init__(
         self, producer: SendingClient, batch: ProducerBatch, index: int, timestamp_ms: int
@@ -67,7 +67,7 @@ class RecordFuture(OutcomeFuture[RecordMetadata]):
         self._index = index
         self._timestamp_ms = timestamp_ms
 
-    if not TYPE_CHECKING:  # a type checker continues to refuse unknown names
+    if not TYPE_CHECKING:  # type checkers report unknown names
 
         def __getattr__(self, name: str) -> object:
             raise missing_method(self, name)
@@ -95,7 +95,7 @@ class RecordFuture(OutcomeFuture[RecordMetadata]):
         return self._find()[0].error()
 
     def _find(self) -> tuple[ProducerBatch, bool]:
-        """Return the record's batch (another one after a split), and whether it is finished."""
+        """Return the record's batch, or its part after a split, and whether it is finished."""
         batch, _, over = self._batch.find(self._index)
         return batch, over
 
@@ -246,9 +246,9 @@ def report_to(future: RecordFuture, on_delivery: DeliveryCallback) -> None:
 
 
 def called(callback: Callable[[F], object], future: F, producer: SendingClient) -> None:
-    """Call a user's callback in the engine's step, which no error may leave.
+    """Call a user's callback within the engine's step, and raise none of its errors there.
 
-    An error that isn't an `Exception` is raised in the program's next call (R-HO-5).
+    An `Exception` is logged; any other error is raised in the program's next call (R-HO-5).
     """
     try:
         callback(future)

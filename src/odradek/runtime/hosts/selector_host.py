@@ -42,14 +42,14 @@ REFUSED = (
     "limit (ulimit -n); a later call tries again"
 )
 CLOSING_LOOK = 0.05
-"""Seconds between two checks whether the working thread has ended without closing."""
+"""Seconds between two checks whether another thread has stopped working without closing."""
 
 
 class SelectorHost(EngineHost):
     """A host for one thread at a time. `seed` fixes the random generator, for tests.
 
     `tls` returns the context of each connection; None means no TLS. `on_call` receives the calls
-    with `where="caller"`; without it they run inline.
+    with `where="caller"`; by default they run in the thread that steps.
     """
 
     def __init__(
@@ -64,15 +64,15 @@ class SelectorHost(EngineHost):
         self._on_call = on_call or self._run_call
         self._selector: selectors.BaseSelector | None = None
         self._at_work = new_lock()
-        """Held by the working thread: shows whether a call comes from inside of it."""
+        """Held by the thread that works; shows whether the current thread is that thread."""
         self._busy = new_mark()
         """Held together with `_at_work`: shows other threads whether the host is working."""
         self._amid = False
-        """Whether a pass is at a point where no other call may run; remains set after a tear."""
+        """Whether a pass is at a point where no other call may run; remains set if `torn`."""
         self._interrupts = InterruptGuard(lambda: self._amid and self._at_work.is_mine())
         self._wake_up = WakeUp()
         self.nudge = self._wake_up.wake
-        """`wake` without the check for a forked child."""
+        """Like `wake`, without the check for a forked child."""
         self._close_at: float | None = None
         self._quiet = False
         """Whether the last step had no effects."""
@@ -83,13 +83,13 @@ class SelectorHost(EngineHost):
     # Methods for facades
 
     def check(self) -> None:
-        """Raise in a forked child; raise an error of a callback that is for the program."""
+        """Raise in a forked child; raise a callback's error that was passed to `surface`."""
         self.guard.check()
         if self._raised and self.surfacing and not self.interrupted:
             self._raise()
 
     def surface(self, error: BaseException) -> None:
-        """Raise an error of a callback once the step is over (R-HO-5)."""
+        """Let a call of the program raise a callback's error, once the step is over (R-HO-5)."""
         self._raised.append(error)
 
     on_its_own = callers_first = False
@@ -100,17 +100,17 @@ class SelectorHost(EngineHost):
 
     @property
     def interrupted(self) -> bool:
-        """Return whether this thread was interrupted in an atomic operation (R-HO-2)."""
+        """Whether this thread was interrupted in an atomic operation (R-HO-2)."""
         return self.lock.is_mine() or (self._amid and self._at_work.is_mine())
 
     @property
     def inside(self) -> bool:
-        """Return whether a wait would be unsafe here (`interrupted`), and is refused."""
+        """Whether a call can't wait here, because it has interrupted the same client."""
         return self.interrupted
 
     @property
     def torn(self) -> bool:
-        """Whether an exception from outside interrupted a pass; the state is unknown then."""
+        """Whether an exception from outside interrupted a pass, so that the state is unknown."""
         return self._torn or (self._amid and not self._busy.locked())
 
     @property
@@ -119,12 +119,12 @@ class SelectorHost(EngineHost):
         return self._selector is not None
 
     def renew(self, engine: EngineInputs) -> None:
-        """Continue with another engine after `torn`; everything of the old one is closed."""
+        """Close everything of a `torn` engine, and run another engine instead."""
         super().renew(engine)
         self._amid = False
 
     def open(self) -> None:
-        """Open selector and wake-up for the thread that will run this; raise `SystemLimitError`."""
+        """Open the selector before a thread runs this host; may raise `SystemLimitError`."""
         self.guard.check()
         self._opened_selector()
 
@@ -156,15 +156,15 @@ class SelectorHost(EngineHost):
                     soon = wanted
                 if not brought or self._clock() >= soon or self._interrupts.pending:
                     break
-                if self._selector is None:  # a signal handler closed the client during the sleep
+                if self._selector is None:  # a signal handler has closed the client
                     break
                 engine = self._engine
                 if engine is None or engine.inputs or self._deferred or self._close_at is not None:
                     break
-                wanted = soon  # it completes no response: the engine would only note the bytes
+                wanted = soon  # no response is complete: wait for more bytes before the next step
 
     def drive(self) -> None:
-        """Run one pass without sleeping; nothing inside a step (a callback), as one is running."""
+        """Run one pass without sleeping; during a step (in a callback), do nothing."""
         self.guard.check()
         if self.interrupted:
             return
@@ -175,7 +175,7 @@ class SelectorHost(EngineHost):
         wanted = self._advance()
         if self._closed or (self._quiet and (wanted is None or wanted > self._clock())):
             return
-        self._poll(0.0)  # the requests just sent may already have responses
+        self._poll(0.0)  # responses to the requests just sent may have arrived
         self._advance()
 
     def wake(self) -> None:
@@ -184,7 +184,7 @@ class SelectorHost(EngineHost):
         self._wake_up.wake()
 
     def defer(self, action: Callable[[], None]) -> None:
-        """Run an action after the running step, or else at the next one."""
+        """Run an action after the running step, or after the next one if none is running."""
         self.guard.check()
         self._deferred.append(action)
         self._wake_up.wake()
@@ -192,16 +192,16 @@ class SelectorHost(EngineHost):
     def close(self, deadline: float) -> None:
         """Carry out the engine's last effects, write queued bytes, close everything.
 
-        From within a step it happens right after the step. If another thread works, that one
-        closes, and this one waits for it, at most until the deadline. In a forked child only the
-        child's copies of the file descriptors are closed.
+        During a step, do this right after the step. If another thread is working, let that thread
+        close, and wait for it until the deadline. In a forked child, only close the child's copies
+        of the file descriptors.
         """
         if self.guard.forked:
             self.abandon()
             return
         if self._closed:
             if not self._busy.locked():
-                self._release()  # an exception may have left some open the first time
+                self._release()  # an exception may have interrupted the first time
             return
         if self.interrupted:
             self._close_at = deadline
@@ -236,23 +236,23 @@ class SelectorHost(EngineHost):
             self._close_done.set()
 
     def drop(self) -> None:
-        """Close everything silently, because this host isn't referenced any more."""
+        """Close everything without sending, because this host isn't referenced any more."""
         if not self.guard.forked and not self._busy.locked():
             self._closed = True
             self._release()
 
     def abandon(self) -> None:
-        """Close file descriptors in a forked child, and touch nothing that is shared."""
+        """Close the file descriptors in a forked child without affecting the parent."""
         self._wake_up.abandon()
         selector, self._selector = self._selector, None
         if selector is not None:
-            selector.close()  # closes the epoll descriptor without unregistering anything
+            selector.close()  # unregisters nothing from the shared epoll set
         super().abandon()
 
     # The loop
 
     def _work(self, job: Callable[[], T]) -> T:
-        """Run a job as the working thread; at safe points also from inside of it."""
+        """Run a job in this thread; at safe points, a job may run within another one."""
         if self._engine is None:
             self._attached()
         if self._at_work.is_mine():
@@ -267,7 +267,7 @@ class SelectorHost(EngineHost):
                 "works in the caller's thread (an admin client with background=True takes "
                 "several calls)"
             )
-        if self._torn or self._amid:  # `torn`, as no call is working
+        if self._torn or self._amid:  # `_amid` without a working thread: torn
             raise ClientBrokenError(
                 "an exception interrupted this client while it was working, "
                 "so its state is inconsistent"
@@ -286,7 +286,7 @@ class SelectorHost(EngineHost):
             result = job()
             self._amid = False
         except BaseException:
-            if self._amid:  # the host expects no such error here: it came from outside
+            if self._amid:  # the job itself raises nothing here, so it came from outside
                 self._torn = not self._closed
             self._amid = False
             raise
@@ -295,14 +295,14 @@ class SelectorHost(EngineHost):
         return result
 
     def _safe(self, action: Callable[[], T]) -> T:
-        """Run code that may be interrupted, and that may use the client."""
+        """Run code that may be interrupted and may call this client."""
         self._amid = False
-        result = action()  # its errors leave nothing half done
+        result = action()  # if it raises, nothing is half done
         self._amid = True
         return result
 
     def _catch_up(self) -> None:
-        """Read bytes that came while the caller was away, so that their requests aren't overdue."""
+        """Read bytes that arrived between two calls, so that their requests don't time out."""
         if self._transports and not self._closed:
             self._poll(0.0)
 
@@ -327,7 +327,7 @@ class SelectorHost(EngineHost):
         return wanted
 
     def _patience(self, now: float, wanted: float | None, deadline: float | None) -> float | None:
-        """Return how long to sleep; None for no limit."""
+        """Return how long to sleep in seconds; None for no limit."""
         outsiders = self.external_results
         late = outsiders.next_deadline() if outsiders.owed else None
         first = math.inf if wanted is None else wanted
@@ -375,10 +375,10 @@ class SelectorHost(EngineHost):
             self._wake_up.goes_to_sleep()
             if self._interrupts.pending:
                 self._safe(self._interrupts.check)
-            # An input before `sleeping` was set is seen here, a later one wakes the selector.
+            # Inputs recorded before `goes_to_sleep` are seen here, later ones wake the selector.
             engine = self._engine or self._attached()
             early = engine.inputs or self._deferred or self._close_at is not None
-            self._amid = False  # in line, as in `_safe`
+            self._amid = False  # like `_safe`, inlined
             ready = self._select(selector, 0.0 if early or self._wake_up.pending else timeout)
             self._amid = True
             return ready
@@ -391,12 +391,12 @@ class SelectorHost(EngineHost):
         try:
             return selector.select(timeout)
         except (OSError, ValueError):
-            if self._closed:  # a signal handler closed the client meanwhile
+            if self._closed:  # a signal handler has closed the client
                 return []
             raise
 
     def _opened_selector(self) -> selectors.BaseSelector:
-        """Return the selector with the wake-up registered: both exist, or neither.
+        """Return the selector; the first call creates it and registers the wake-up socket.
 
         Raises `SystemLimitError`.
         """

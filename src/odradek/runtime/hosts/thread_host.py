@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 logger = logging.getLogger("odradek")
 
 NO_THREAD = 0
-"""A number that no thread has."""
+"""An id that no thread has."""
 JOIN_GRACE = 0.05
-"""Seconds after the deadline of `close` in which the thread may still notice it."""
+"""Additional seconds to wait for the thread after the deadline of `close`."""
 
 
 class _Waiter:
-    """A thread inside `run`: cheaper than an Event, which creates a lock for each wait."""
+    """A thread that waits in `run`; unlike an Event, it creates no lock for each wait."""
 
     __slots__ = ("_lock",)
 
@@ -47,10 +47,10 @@ class _Waiter:
         self._lock.acquire()
 
     def wake(self, _: object = None) -> None:
-        """End the wait, or the next one."""
+        """End the wait, or the next one if the thread isn't waiting."""
         try:
             self._lock.release()
-        except RuntimeError:  # released already: it is awake
+        except RuntimeError:  # it was woken already
             return
 
     def wait(self, seconds: float) -> None:
@@ -73,14 +73,13 @@ class ThreadHost:
         self.lock: Lock = self._inner.lock
         self._clock = clock
         self.now = clock
-        """Monotonic seconds, without a Python call in between."""
+        """Return monotonic seconds: the clock itself, to save a Python call."""
         self._start_lock = new_lock()
         self._thread: threading.Thread | None = None
         self._runs: dict[str, int] = {}
-        """The only thread that runs the engine: the first one that stored itself here."""
+        """Id of the thread that runs the engine: the first thread that stored its id here."""
         self.raised: deque[BaseException] = deque()
-        """Exceptions of callbacks that are for the program: the next caller raises them.
-        """
+        """Errors of callbacks that the program's next call raises."""
         self._end: Completion[None] = Completion()
         self._close_deadline: float | None = None
         self._ended = False
@@ -93,11 +92,10 @@ class ThreadHost:
         self._inner.attach(engine)
 
     wall_clock = staticmethod(wall_clock())
-    """Seconds since the epoch; without a Python call in between, as a producer needs it for each
-    record."""
+    """Return the seconds since the epoch; called for each record, so without a Python function."""
 
     def _check(self) -> None:
-        # Without another Python function, as this runs three times for a record that is waited for.
+        # Inlined calls, because this runs three times for each record with a waiting caller.
         if os.getpid() != self._guard.pid or sys.is_finalizing():
             self._guard.check()
             raise ClientClosedError(
@@ -106,13 +104,13 @@ class ThreadHost:
             )
 
     def check(self) -> None:
-        """Raise if this is cut off; raise an error of a callback that is for the program."""
+        """Raise if `cut_off`; raise a callback's error that was passed to `surface`."""
         self._check()
         if self.raised and self.surfacing:
             self._raise()
 
     def surface(self, error: BaseException) -> None:
-        """Raise an error of a callback in a call of the program (R-HO-5)."""
+        """Let the program's next or waiting call raise a callback's error (R-HO-5)."""
         self.raised.append(error)
         for waiter in list(self._waiters):
             waiter.wake()
@@ -124,7 +122,7 @@ class ThreadHost:
 
     def _raise(self) -> None:
         if not self.inside:
-            with suppress(IndexError):  # another thread has just taken it
+            with suppress(IndexError):  # another thread has raised it
                 raise self.raised.popleft()
 
     @property
@@ -134,10 +132,10 @@ class ThreadHost:
 
     @property
     def cut_off(self) -> bool:
-        """Whether this is a child of the process that created it, or the interpreter is ending.
+        """Whether this is a forked child, or the interpreter is ending.
 
-        An ending interpreter stops all daemon threads where they are, perhaps with a lock held, so
-        a finalizer that waits for this client would never return.
+        At its end the interpreter stops all daemon threads at any point, perhaps with a lock held,
+        so that a finalizer that waits for this client would never return.
         """
         return self._guard.forked or sys.is_finalizing()
 
@@ -147,14 +145,14 @@ class ThreadHost:
         return self._thread is not None and not self._ended
 
     torn = False
-    """No exception from outside is raised in the thread that steps."""
+    """Always false: signal handlers don't run in the thread that steps."""
 
     def renew(self, engine: EngineInputs) -> None:
         """Raise an error: this host is never torn, so its engine is never replaced."""
         raise IllegalStateError("a client with a background thread can't be recreated")
 
     def rng(self) -> Rng:
-        """Return this client's generator, used by the engine inside the thread."""
+        """Return this client's random generator, which the engine uses in its thread."""
         return self._inner.rng()
 
     def run(self, completion: Completion[Any], deadline: float | None) -> bool:
@@ -202,11 +200,11 @@ class ThreadHost:
                 completion.forget(waiter.wake)
 
     def drive(self) -> None:
-        """Do nothing: the thread does what is due."""
+        """Do nothing, because the thread does everything that is due."""
         self._check()
 
     def wake(self) -> None:
-        """Let the thread check its inputs."""
+        """Let the thread process new inputs; start it if necessary."""
         self._check()
         if not self._runs:
             self._start()
@@ -221,14 +219,13 @@ class ThreadHost:
     def close(self, deadline: float) -> None:
         """End the thread after it wrote the queued bytes; wait for it until the deadline.
 
-        Handlers have its log records then, unless they are slow. If a callback calls this in the
-        thread itself, the thread ends a moment later. If this is cut off, only this process's
-        copies of the file descriptors are closed.
+        Also wait for slow log handlers. If a callback calls this in the thread itself, don't wait.
+        If the host is `cut_off`, only close this process's copies of the file descriptors.
         """
         if self.cut_off:
             self._inner.abandon()
             return
-        if self.interrupted:  # the thread closes, without waiting for it
+        if self.interrupted:  # let the thread close, and don't wait for it
             self._closing(deadline)
             return
         with self._start_lock:
@@ -236,13 +233,13 @@ class ThreadHost:
             thread = self._thread
             dead = thread is not None and not thread.is_alive()
             if dead and self._runs.setdefault("thread", NO_THREAD) == NO_THREAD:
-                thread = None  # its start was interrupted; if it runs nevertheless, it isn't needed
+                thread = None  # its start was interrupted, so it won't work
             if thread is None:
                 self._ended = True
         if thread is None:
             self._inner.close(deadline)
         elif not self.inside:
-            # another thread works: the start of this one was interrupted
+            # RuntimeError: the start of this thread was interrupted; another one works.
             with suppress(RuntimeError):
                 thread.join(max(0.0, deadline - self._clock()) + JOIN_GRACE)
             io_log.drain(deadline - self._clock() + JOIN_GRACE)
@@ -251,10 +248,10 @@ class ThreadHost:
         if self._close_deadline is None:
             self._close_deadline = deadline
         if not self._ended:
-            self._inner.defer(self._finish)  # repeating this does no harm
+            self._inner.defer(self._finish)  # may be repeated
 
     def drop(self) -> None:
-        """Let the thread end by itself, because this client isn't referenced any more (R-HO-4)."""
+        """Let the thread end without waiting: the client isn't referenced any more (R-HO-4)."""
         if self.cut_off or self._ended:
             return
         if self._thread is None:
@@ -267,21 +264,21 @@ class ThreadHost:
 
     @property
     def inside(self) -> bool:
-        """Whether the calling thread is the working one, in a callback."""
+        """Whether the calling thread is the host's thread, which runs a callback."""
         return self._runs.get("thread") == threading.get_ident()
 
     def _start(self) -> bool:
         """Start the thread unless it runs; return False if it has ended for good.
 
-        An exception may interrupt this at any point, `Thread.start` included. So a thread that
-        doesn't seem to run is started once more, and the first that runs is the only one that
-        works. Its wake-up is opened here: if the system refuses that, the caller gets the error
-        (`SystemLimitError`), and no thread has ended for good.
+        An exception may interrupt this at any point, also within `Thread.start`. So if the thread
+        doesn't seem to run, another one is started, and only the first that runs does the work. The
+        selector is opened here, so that the caller gets the error if the system refuses that
+        (`SystemLimitError`), and a later call can try again.
         """
         if self._runs:
             return not self._ended
         if self._start_lock.is_mine():
-            return True  # this call was interrupted, and continues later
+            return True  # this interrupts a call of `_start`, which continues
         with self._start_lock:
             thread = self._thread
             if not self._ended and (thread is None or not (self._runs or thread.is_alive())):
@@ -289,7 +286,7 @@ class ThreadHost:
                 self._thread = threading.Thread(target=self._main, name="odradek-io", daemon=True)
                 try:
                     self._thread.start()
-                except RuntimeError:  # no thread can be started
+                except RuntimeError:  # the system allows no further thread
                     self._thread = None
                     raise
         return not self._ended
@@ -304,7 +301,7 @@ class ThreadHost:
         io_log.enter()
         try:
             self._inner.run(self._end, None)
-        except BaseException as error:  # a bug: waiting callers must be notified
+        except BaseException as error:  # a bug, which waiting callers must learn of
             self._crash = error
             logger.critical("the client's I/O thread ended", exc_info=error)
         try:
@@ -320,7 +317,7 @@ class ThreadHost:
             io_log.leave()
 
     def _run_after_end(self, completion: Completion[Any]) -> bool:
-        """Return whether the engine itself has completed it: without a thread nothing else can."""
+        """Run the engine here, as the thread has ended; return whether the completion is done."""
         if self._crash is not None:
             raise ClientBrokenError(
                 f"the client's I/O thread failed: {self._crash!r}"
@@ -341,7 +338,7 @@ class ThreadHost:
         while self._calls:
             try:
                 call = self._calls.popleft()
-            except IndexError:  # another waiting thread took it
+            except IndexError:  # another waiting thread runs it
                 return
             if outsiders.owes(call.token):
                 outsiders.run(call.token, call.function, call.arguments)

@@ -29,18 +29,18 @@ KEEPALIVE = tuple(
     for name, seconds_or_count in (("TCP_KEEPIDLE", 20), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 4))
     if hasattr(socket, name)
 )
-"""Keepalive options.
+"""Options of TCP keepalive.
 
 A broker may hold a JoinGroup for minutes. If the peer's host vanished, or a firewall dropped the
 connection, the kernel finds out within 40 s, not after its default of two hours.
 """
 SEND_BUDGET = 4 << 20
-"""Bytes that one connection writes before the other connections do."""
+"""Maximum number of bytes written to one connection before other connections are served."""
 HIGH_WATER = 16 << 20
-"""Queued bytes of one connection above which the engine is asked to pause."""
+"""With more queued bytes on one connection, the engine must pause (`writable`)."""
 LOW_WATER = 4 << 20
 FLUSH_PATIENCE = 0.5
-"""Seconds without progress after which `flush_all` gives up what is still queued."""
+"""Seconds without progress after which `flush_all` drops the queued bytes."""
 
 
 class Transport:
@@ -52,16 +52,16 @@ class Transport:
         self.connection = connection
         self.address = address
         self.tunnel = tunnel
-        """The conversation with a proxy, which comes first."""
+        """The conversation with a proxy before the connection can be used; None without a proxy."""
         self.sock: socket.socket | None = None
         self.fd = -1
-        """The descriptor; the selector uses it, as TLS replaces the socket object."""
+        """The file descriptor, for the selector: TLS replaces the socket object, but not this."""
         self.tcp_up = False
         self.established = False
         self.queued = 0
         """Bytes that wait to be written."""
         self.full = False
-        """Whether the engine was asked to pause."""
+        """Whether the engine must pause."""
         self.watched = 0
         """Events that the selector watches; 0: none."""
         self._queue: deque[memoryview] = deque()
@@ -104,7 +104,7 @@ class Transport:
         return error if self.tunnel is None else self.tunnel.unreachable(error)
 
     def handshake(self) -> bool:
-        """Do the steps between TCP and the first byte; return whether they are done.
+        """Do the steps between TCP and the first request; return whether they are done.
 
         Raises `OSError`, or the proxy's error.
         """
@@ -121,7 +121,7 @@ class Transport:
 
     @property
     def wanted(self) -> int:
-        """Return the events that the selector should watch."""
+        """Events that the selector should watch."""
         if not self.established:
             return WRITE if self.tunnel is None else self.tunnel.wanted
         return READ | WRITE if self._queue else READ
@@ -132,11 +132,11 @@ class Transport:
 
     @property
     def pending(self) -> bool:
-        """Return whether there are bytes that no selector reports."""
+        """Whether there are bytes to read that no selector reports."""
         return False
 
     def queue(self, buffers: Sequence[bytes | memoryview]) -> None:
-        """Queue buffers, which are sent without a copy."""
+        """Queue buffers to send, without copying them."""
         for buffer in buffers:
             view = memoryview(buffer)
             if view.nbytes:
@@ -144,7 +144,9 @@ class Transport:
                 self.queued += view.nbytes
 
     def write(self, buffers: list[bytes | memoryview]) -> bool:
-        """Write at once if nothing is queued, and queue the rest; return whether all is written.
+        """Write buffers at once and queue the rest; return whether all bytes were written.
+
+        The queue must be empty.
 
         Raises `OSError`.
         """
@@ -164,7 +166,7 @@ class Transport:
         return False
 
     def turned(self) -> bool:
-        """Return whether `full` has changed, so that the engine must be notified."""
+        """Update `full`; return whether it has changed, so that the engine must be notified."""
         before = self.full
         self.full = self.queued > HIGH_WATER or (before and self.queued >= LOW_WATER)
         return self.full != before
@@ -174,7 +176,7 @@ class Transport:
         self._marks.append((self._written + self.queued, identity))
 
     def marked(self) -> list[int]:
-        """Return the marks that writing has reached, once each."""
+        """Return and remove the marks whose bytes are written."""
         found, marks = [], self._marks
         while marks and marks[0][0] <= self._written:
             found.append(marks.popleft()[1])
@@ -205,7 +207,7 @@ class Transport:
             queue.popleft()
 
     def receive(self, buffer: memoryview) -> int:
-        """Fill a buffer; 0 at the end of the stream. Raises `BlockingIOError`, `OSError`."""
+        """Read into a buffer; return 0 at the end of the stream. May raise `BlockingIOError`."""
         sock = self.sock
         return sock.recv_into(buffer) if sock is not None else self._socket().recv_into(buffer)
 
@@ -233,7 +235,7 @@ class Transport:
 
 def flush_all(transports: Iterable[Transport], deadline: float, clock: Callable[[], float]) -> None:
     """Write queued bytes as long as there is progress and time; used before closing."""
-    with selectors.DefaultSelector() as selector:  # a separate one: nothing is read any more
+    with selectors.DefaultSelector() as selector:  # a separate one, which watches only for writing
         for transport in transports:
             selector.register(transport.fd, WRITE, transport)
         limit = min(deadline, clock() + FLUSH_PATIENCE)

@@ -17,12 +17,12 @@ from odradek.network.proxies import END_OF_HEAD, Exchange, conversation
 
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 LONGEST_HEAD = 16 << 10
-"""Maximum size of a proxy's HTTP response head in bytes; none needs a quarter of it."""
+"""Maximum size of the head of a proxy's HTTP response in bytes."""
 AWAY_CURE = "Check host and port of proxy.url, and whether the proxy is running."
 
 
 class Tunnel:
-    """One conversation with a proxy, from TCP to the broker's first byte."""
+    """One conversation with a proxy, until its connection leads to the broker."""
 
     def __init__(self, hop: Hop) -> None:
         self._proxy = hop.proxy
@@ -40,7 +40,7 @@ class Tunnel:
         return ProxyError(f"the proxy {self._proxy} can't be reached: {why}", cure=AWAY_CURE)
 
     def advance(self, sock: socket.socket) -> bool:
-        """Continue; return whether the connection leads to the broker now.
+        """Continue the conversation; return whether the connection leads to the broker now.
 
         Raises `ProxyError` and `ValueError`.
         """
@@ -58,10 +58,7 @@ class Tunnel:
         return True
 
     def _next(self) -> None:
-        """Pass the response to the conversation, and get the next exchange.
-
-        At first there is no response.
-        """
+        """Pass the proxy's response to the conversation, which returns the next exchange."""
         try:
             if self._now is None:
                 self._now = next(self._conversation)
@@ -79,7 +76,7 @@ class Tunnel:
         return True
 
     def _heard(self, sock: socket.socket) -> bool:
-        """Read the bytes of the response, and none after it; return whether it is complete."""
+        """Read the proxy's response, but no byte after it; return whether it is complete."""
         if self._now is None:
             return True
         self.wanted = READ
@@ -90,7 +87,7 @@ class Tunnel:
         return True
 
     def _heard_head(self, sock: socket.socket) -> bool:
-        """Search for an empty line before reading, as the bytes after it are the broker's."""
+        """Read up to an empty line (found by MSG_PEEK): later bytes are the broker's."""
         while not self._got.endswith(END_OF_HEAD):
             seen = sock.recv(LONGEST_HEAD, socket.MSG_PEEK)
             before = len(self._got)
@@ -98,7 +95,7 @@ class Tunnel:
             end = place + len(END_OF_HEAD) - min(before, 3) if place >= 0 else len(seen)
             self._take(sock, max(end, 1))
             if not b"HTTP/".startswith(self._got[:5]) and not self._got.startswith(b"HTTP/"):
-                return True  # not an HTTP response, which may not have an end
+                return True  # not HTTP: don't wait for an empty line
             if len(self._got) > LONGEST_HEAD:
                 raise NotAProxyError(
                     f"{self._proxy} isn't an HTTP proxy: the end of its response is missing"

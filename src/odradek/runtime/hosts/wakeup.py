@@ -17,29 +17,28 @@ class WakeUp:
 
     def __init__(self) -> None:
         self.sleeping = False
-        """Whether the sleeper is checking its inputs for the last time, or sleeps."""
+        """Whether the host's thread sleeps, or is about to: it checks its inputs once more."""
         self.pending = False
-        """Whether it was woken since the last step began: the engine's queue may lack inputs.
-        """
+        """Whether `wake` was called since the last step began."""
         self._pair: tuple[socket.socket, socket.socket] | None = None
         self._sleep = 0
         """The number of the last sleep."""
         self._told = -1
-        """The newest sleep for which a byte was written: one byte is enough."""
+        """The last sleep for which a byte was written; one byte per sleep is enough."""
 
     def open(self, selector: selectors.BaseSelector) -> None:
-        """Create the pair; if that fails, `close` and the selector's end leave nothing open."""
+        """Create the socket pair; after a failure, call `close` and close the selector."""
         ours, theirs = self._pair = socket.socketpair()
         ours.setblocking(False)
         theirs.setblocking(False)
         selector.register(ours.fileno(), selectors.EVENT_READ, None)
 
     def step_begins(self) -> None:
-        """Note that from here on a wake-up requires another step."""
+        """Note that a step begins, so that a later `wake` requires another step."""
         self.pending = False
 
     def goes_to_sleep(self) -> None:
-        """Note that the sleeper checks its inputs for the last time after this."""
+        """Note that the thread will sleep after it has checked its inputs once more."""
         self._sleep += 1
         self.sleeping = True
 
@@ -48,17 +47,19 @@ class WakeUp:
         self.sleeping = False
 
     def wake(self) -> None:
-        """End the sleep. The input must have been recorded before: no wake-up is lost then."""
+        """End the sleep. Record the input before this call, so that it can't be missed."""
         self.pending = True
-        sleep = self._sleep  # read first: a byte for an earlier sleep only ends the next one
+        sleep = (
+            self._sleep
+        )  # read first: if this is outdated, the byte only ends the next sleep early
         if not self.sleeping or self._told == sleep:
             return
-        # `sleeping` isn't cleared here: an exception before the byte would then lose a wake-up.
+        # Don't clear `sleeping` here: an exception before `send` would then lose this wake-up.
         pair = self._pair
         if pair is not None:
             try:
                 pair[1].send(b"w")
-            except OSError:  # full: a byte is pending already; closed: there is no sleeper
+            except OSError:  # full: a byte is pending already; closed: no thread sleeps
                 return
             self._told = sleep
 
@@ -71,7 +72,7 @@ class WakeUp:
                 return
 
     def close(self) -> None:
-        """Close the pair; calling it again after an interruption does no harm."""
+        """Close the pair; this can be repeated if it was interrupted."""
         for end in self._pair or ():
             end.close()
         self._pair = None

@@ -47,15 +47,15 @@ class WorkerTasks:
         self._came: list[Outcome] = []
         self._event = asyncio.Event()
         self._owner: asyncio.Task[Any] | None = None
-        """The task that runs the loop: the first that requests results, before there are any."""
+        """The task of the run itself: the first that requests results."""
 
     @property
     def arrived(self) -> bool:
-        """Return whether there are results."""
+        """Whether there are results."""
         return bool(self._came)
 
     def start(self, item: WorkItem) -> None:
-        """Begin a task."""
+        """Start a task for a record."""
         where = f"{item.tp} offset {item.record.offset}"
         task = asyncio.get_running_loop().create_task(self._attempt(item), name=where)
         self.busy[item] = task
@@ -96,7 +96,7 @@ class WorkerTasks:
         return came
 
     async def done(self, seconds: float) -> list[Outcome]:
-        """Return results; wait at most this many seconds for a first one."""
+        """Return results; wait at most this many seconds for the first result."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._event.wait()
@@ -130,9 +130,9 @@ class WorkerTasks:
 
 
 async def carried_out(flow: WorkFlow[T], now: Callable[[], float]) -> T:
-    """Call the functions that the flow yields and await their results, until the flow ends.
+    """Call the functions that a flow yields and await their results, until the flow ends.
 
-    An error between two of its steps, a cancellation too, is raised in it.
+    An error in between, also a cancellation, is raised in the flow.
     """
     resume: Callable[[Any], Callable[[], Any]] = flow.send
     given: Any = None
@@ -148,9 +148,9 @@ async def carried_out(flow: WorkFlow[T], now: Callable[[], float]) -> T:
                 raise
             except BaseException as error:
                 resume, given = flow.throw, error
-    except StopIteration as end:  # of the flow itself: an action's was raised in the flow
+    except StopIteration as end:  # the flow's result; an action's error was raised in the flow
         result: T = end.value
         return result
     finally:
-        given = came = None  # otherwise an error's frames would refer to it
+        given = came = None  # so that an error's traceback doesn't refer to it
         flow.close()

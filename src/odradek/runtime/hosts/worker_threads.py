@@ -39,10 +39,10 @@ class WorkerThreads:
         outcome: Callable[[], None],
         traces: Traces | None = None,
     ) -> None:
-        """Set the clients.
+        """Set the functions and clients of the run.
 
-        `producer` sends dead letters; `outcome` is called after each result; `traces` are those of
-        the consumer, if it is traced.
+        `producer` sends dead letters, `outcome` is called after each result, and `traces` is set if
+        the consumer is traced.
         """
         self._work, self._producer, self._now = work, producer, now
         self._convert, self._outcome, self._traces = convert, outcome, traces
@@ -55,7 +55,7 @@ class WorkerThreads:
 
     @property
     def arrived(self) -> bool:
-        """Return whether there are results."""
+        """Whether there are results."""
         return not self._came.empty()
 
     def start(self, item: WorkItem) -> None:
@@ -72,10 +72,10 @@ class WorkerThreads:
         while (job := self._jobs.get()) is not None:
             context, item = job
             self._came.put((item, context.run(self._attempted, item)))
-            # Done here, so that the loop doesn't wait for a result that a Ctrl-C has lost; and
-            # after the result, so that a reader that sees no busy thread finds all results.
+            # Here and not when the result is taken, as a Ctrl-C may lose a result there. After
+            # `put`, so that a reader that sees no busy thread finds all results.
             self.busy.pop(item, None)
-            del job, context, item  # don't keep them alive while waiting
+            del job, context, item  # release them before waiting
             self._outcome()
 
     def _attempted(self, item: WorkItem) -> BaseException | None:
@@ -107,7 +107,7 @@ class WorkerThreads:
         return came
 
     def done(self, seconds: float) -> list[Outcome]:
-        """Return results; wait at most this many seconds for a first one."""
+        """Return results; wait at most this many seconds for the first result."""
         try:
             first = self._came.get(timeout=seconds)
         except Empty:
@@ -140,9 +140,9 @@ class WorkerThreads:
 
 
 def carried_out(flow: WorkFlow[T], now: Callable[[], float]) -> T:
-    """Call the functions that the flow yields until it ends.
+    """Call the functions that a flow yields until the flow ends.
 
-    An error between two of its steps, a Ctrl-C too, is raised in it.
+    An error in between, also a Ctrl-C, is raised in the flow.
     """
     resume: Callable[[Any], Callable[[], Any]] = flow.send
     given: Any = None
@@ -159,7 +159,7 @@ def carried_out(flow: WorkFlow[T], now: Callable[[], float]) -> T:
                 else:
                     raise
     finally:
-        given = None  # otherwise an error's frames would refer to it
+        given = None  # so that an error's traceback doesn't refer to it
         flow.close()
 
 
@@ -169,14 +169,13 @@ def _do_steps(
     resume: Callable[[Any], Callable[[], Any]],
     given: Any,
 ) -> Never:
-    """Call the functions that the flow yields until it ends, or another error is raised.
+    """Call the functions that a flow yields until the flow ends, or another error is raised.
 
-    It is written like the loop in `caller`, so that no signal is handled between this loop and the
-    flow.
+    This is a separate function for the same reason as `_do_steps` in `caller`.
     """
     try:
         while True:
             came = resume(given)()
             resume, given = flow.send, (now(), came)
     finally:
-        given = came = None  # otherwise an error's frames would refer to it
+        given = came = None  # so that an error's traceback doesn't refer to it

@@ -24,7 +24,7 @@ NOT_SUITES = frozenset(("TLS_EMPTY_RENEGOTIATION_INFO_SCSV", "TLS_FALLBACK_SCSV"
 
 
 def openssl_name(name: str) -> str | None:
-    """Return OpenSSL's name of a TLS 1.2 suite for either kind of name; None if it isn't known."""
+    """Return OpenSSL's name of a TLS 1.2 suite, given either name; None if it is unknown."""
     match = _NAME.fullmatch(name)
     if match is None:
         return name if re.fullmatch(r"[A-Z0-9-]+", name) and "-" in name else None
@@ -40,10 +40,10 @@ def openssl_name(name: str) -> str | None:
     middle = "" if mode == "CBC" else f"-{mode.replace('_', '')}"
     prefix = _EXCHANGES[exchange]
     if family == "ARIA" and exchange == "ECDHE_RSA":
-        prefix = "ECDHE-"  # OpenSSL's only exception
+        prefix = "ECDHE-"  # OpenSSL omits "RSA" here
     return f"{prefix}{family}{bits}{middle}{f'-{mac}' if mac else ''}"
 
 
 def is_tls13(name: str) -> bool:
-    """Return whether it is a suite of TLS 1.3: their names contain no key exchange."""
+    """Return whether a suite is of TLS 1.3, whose names contain no key exchange."""
     return name.startswith("TLS_") and "_WITH_" not in name and name not in NOT_SUITES

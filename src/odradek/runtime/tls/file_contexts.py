@@ -30,15 +30,15 @@ class FileContexts:
         """Set `given`, a context from the user, which is never replaced."""
         self._files = () if given is not None else tuple(files)
         self._build = build
-        # One value, so that threads that read it at once never pair a context with other files.
+        # One tuple, so that all threads see a context together with the state of its files.
         self._now: tuple[ssl.SSLContext, Signature] | None = None
         if given is not None:
             self._now = given, ()
         self._told: Signature | None = None
-        """Files that were warned of."""
+        """State of the files for which a warning was logged."""
 
     def context(self) -> ssl.SSLContext:
-        """Return the context for a connection. Raises only before the first success."""
+        """Return the context for a connection; raise only if there was no valid one yet."""
         if self._now is None:
             signature = self._look()
             self._now = self._build(), signature
@@ -49,12 +49,12 @@ class FileContexts:
     def _renew(self, found: Signature) -> None:
         """Read changed files; retry a failure at each connection, and report it once.
 
-        `found` was taken before the files are read: a change in between is seen at the next
-        connection.
+        `found` is the state before the files are read, so that a change in between is noticed at
+        the next connection.
         """
         try:
             self._now = self._build(), found
-        # Descriptors may be exhausted, or a mount missing, for a moment.
+        # The error may be temporary, such as a missing mount.
         except Exception as error:
             if found != self._told:
                 self._told = found
@@ -73,7 +73,7 @@ class FileContexts:
 
 
 def _signature(path: str) -> tuple[int, ...] | None:
-    """Return values that change with a file, or with any file of a folder."""
+    """Return numbers that change if a file, or any file of a folder, changes."""
     found = _of_file(Path(path))
     if found is None or not Path(path).is_dir():
         return found

@@ -34,7 +34,7 @@ SEQUENCE, OBJECT_IDENTIFIER, OCTETS = 0x30, 0x06, 0x04
 
 
 class _Reader:
-    """Reads big-endian values from bytes; a missing one is a `StoreError`."""
+    """Reads big-endian values from bytes; raises `StoreError` if bytes are missing."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -52,7 +52,7 @@ class _Reader:
         return int.from_bytes(self.take(size))
 
     def text(self) -> str:
-        """Return a text that follows its length."""
+        """Return a string that follows its length."""
         return self.take(self.number(2)).decode("utf-8", "replace")
 
     def der(self, tag: int) -> bytes:
@@ -66,7 +66,7 @@ class _Reader:
 
     @property
     def left(self) -> int:
-        """Return the number of unread bytes."""
+        """Number of unread bytes."""
         return len(self._data) - self._at
 
 
@@ -75,8 +75,8 @@ def read_jks(
 ) -> Store:
     """Read a store. Without a password its digest isn't checked, and keys can't be read.
 
-    For trust no key is decrypted; as in Java the key's own certificate is trusted, and not the
-    authorities that signed it.
+    With `for_trust`, no key is decrypted. As in Java, the certificate of a key is trusted, but not
+    the authorities that signed it.
     """
     if password is not None and not _intact(data, password):
         raise WrongPasswordError("the store's password is wrong, or the file was modified")
@@ -90,7 +90,7 @@ def read_jks(
     for _ in range(reader.number(4)):
         tag = reader.number(4)
         alias = reader.text()
-        reader.take(8)  # time at which it was added
+        reader.take(8)  # creation time
         if tag == CERTIFICATE:
             certificates.append(_certificate(reader, version))
         elif tag == KEY:
@@ -127,7 +127,7 @@ def _intact(data: bytes, password: Secret) -> bool:
 
 
 def _key(protected: bytes, password: Secret | None) -> Secret:
-    """Decrypt a key; the result is PEM, readable for OpenSSL."""
+    """Decrypt a private key and return it as PEM."""
     if password is None:
         raise WrongPasswordError("it contains a private key, but no password was set")
     info = _Reader(_Reader(protected).der(SEQUENCE))

@@ -20,10 +20,10 @@ from odradek.runtime.tls.store_contents import KeyEntry, Store, StoreError, Wron
 
 
 def read_pkcs12(data: bytes, password: Secret | None, *, for_trust: bool = False) -> Store:
-    """Read a store; its only key, if it has one, with the certificates that belong to it.
+    """Read a store: its certificates, and its key with the key's certificates.
 
-    For trust there is no key in the result: its certificates are among the others. Then the key may
-    have a separate password, which isn't needed.
+    With `for_trust`, only certificates are returned, and a separate password of the key isn't
+    needed.
     """
     try:
         return _read(data, password, for_trust=for_trust)

@@ -16,10 +16,10 @@ LIST = "X509 CRL"
 
 
 def take_revoked(context: ssl.SSLContext, path: str) -> ssl.VerifyFlags:
-    """Load the lists of a file, and return the flag that checks a broker's own certificate.
+    """Load the lists of a file; return the flag that checks only a broker's own certificate.
 
-    OpenSSL refuses a certificate whose issuer has no list: with a check of the whole chain, a file
-    that has no list of an offline root, or a partial chain, would refuse all brokers.
+    OpenSSL refuses a certificate if its issuer's list is missing. If the whole chain were checked,
+    all brokers would be refused without the list of an offline root.
     """
     blocks = [*pem_blocks(read_file(StoreSource(OPTION, path, None)).decode("latin-1"))]
     if any(kind in CERTIFICATES for kind, _ in blocks):

@@ -12,11 +12,11 @@ from odradek.common.secret import Secret
 
 
 class StoreError(Exception):
-    """A fault of a key or trust store; its text is the end of a sentence."""
+    """An error in a key or trust store; its text completes an error message."""
 
 
 class WrongPasswordError(StoreError):
-    """A password doesn't open the store, or its key."""
+    """The password of a store or of its key is wrong."""
 
     def __init__(self, what: str, *, of_key: bool = False) -> None:
         super().__init__(what)
@@ -24,7 +24,7 @@ class WrongPasswordError(StoreError):
 
 
 class KeyEntry(NamedTuple):
-    """A private key with its certificates, its own first."""
+    """A private key with its certificate chain, in PEM."""
 
     alias: str
     key: Secret

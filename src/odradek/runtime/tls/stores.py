@@ -28,7 +28,7 @@ from odradek.runtime.tls.store_contents import Store, StoreError, WrongPasswordE
 logger = logging.getLogger("odradek")
 
 LARGEST = 16 << 20
-"""Maximum size of a store in bytes: a log named by mistake isn't read."""
+"""Maximum size of a store in bytes, in case a wrong file is configured."""
 OTHERS_MAGIC = {b"\xce\xce\xce\xce": "JCEKS"}
 _EDGE = re.compile(r"-----(BEGIN|END) ([A-Z0-9 ]+)-----")
 CERTIFICATES = frozenset(("CERTIFICATE", "X509 CERTIFICATE", "TRUSTED CERTIFICATE"))
@@ -36,7 +36,7 @@ CERTIFICATES = frozenset(("CERTIFICATE", "X509 CERTIFICATE", "TRUSTED CERTIFICAT
 _HEADERS = re.compile(r"\s*Proc-Type:\s*(\S+)\s+DEK-Info:\s*(\S+)\s")
 _KEY_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]*)PRIVATE KEY-----")
 _told: set[str] = set()
-"""Key files that were warned of in this process; one warning is enough."""
+"""Key files for which this process has logged a warning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class StoreSource:
     """A store in the configuration: options and their values."""
 
     option: str
-    """Such as `ssl.truststore.location`; messages name it."""
+    """Name of the option, such as `ssl.truststore.location`, for messages."""
     path: str
     password: Secret | None = None
     key_password: Secret | None = None
@@ -60,18 +60,17 @@ class StoreSource:
 
 
 def tidy_pem(text: Secret) -> Secret:
-    """Return PEM with the line breaks that OpenSSL needs; text outside of a block is left out.
+    """Return PEM with the line breaks that OpenSSL needs, without text between blocks.
 
-    Java accepts blocks on one line, with spaces or nothing in between: properties files and
-    environment variables contain them like that.
+    Java accepts blocks in one line, as in properties files and environment variables.
     """
     return Secret("".join(_tidy_block(what, body) for what, body in pem_blocks(text.reveal())))
 
 
 def pem_blocks(text: str) -> Iterator[tuple[str, str]]:
-    """Yield kinds and bodies of the blocks, in one pass over the boundaries.
+    """Yield kind and body of each block, in one pass over all boundaries.
 
-    A search for the end of each beginning would take quadratic time if ends are missing.
+    Searching the end of each block separately would take quadratic time if ends are missing.
     """
     kind, start = "", 0
     for edge in _EDGE.finditer(text):
@@ -83,7 +82,7 @@ def pem_blocks(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _tidy_block(what: str, body: str) -> str:
-    """Rebuild a block; its headers, if there are any, must have the usual form."""
+    """Rebuild a block, unless it has unusual headers."""
     headers = _HEADERS.match(body)
     if headers is not None:
         body = body[headers.end() :]
@@ -110,7 +109,7 @@ def certificates_of(text: str, where: str) -> list[bytes]:
 
 
 def read_file(source: StoreSource) -> bytes:
-    """Read a whole file; raise a `ConfigurationError` with option and name if that fails."""
+    """Read a whole file; raise a `ConfigurationError` with option and path if that fails."""
     try:
         path = Path(source.path)
         if not stat.S_ISREG(path.stat().st_mode):
@@ -140,7 +139,7 @@ def is_pem(source: StoreSource, data: bytes) -> bool:
 
 
 def read_store(source: StoreSource, data: bytes, *, for_trust: bool = False) -> Store:
-    """Read the bytes of a PKCS12 or JKS store; for trust its certificates only."""
+    """Parse a PKCS12 or JKS store; with `for_trust`, only its certificates."""
     problem: str
     try:
         return _read(source, data, for_trust=for_trust)
@@ -172,8 +171,7 @@ def trusted(source: StoreSource) -> list[bytes]:
     data = read_file(source)
     if is_pem(source, data):
         return certificates_of(_pem_text(data), f"{source.option}: {source.path}")
-    # Java, too, trusts the certificate of a key in the store, and needs no password of
-    # the key for that.
+    # As in Java, a key's certificate is trusted, and the key's password isn't needed.
     found = read_store(source, data, for_trust=True).certificates
     if not found:
         raise source.problem("it contains no certificate")
@@ -207,7 +205,7 @@ def own_key(source: StoreSource) -> Secret:
 
 
 def checked_key(source: StoreSource, data: bytes) -> Secret:
-    """Return a PEM file with a key as a secret; warn once if all users can read it."""
+    """Check that a PEM file contains a key; warn once if all users can read it."""
     text = Secret(_pem_text(data))
     kind = _KEY_BLOCK.search(text.reveal())
     if kind is None:

@@ -65,7 +65,7 @@ def tls_source(config: Config) -> TlsSource | None:
 
 
 def https_source(config: Config) -> TlsSource:
-    """Return the source of contexts for HTTPS to a token endpoint, which follows its file.
+    """Return the source of contexts for HTTPS to a token endpoint.
 
     The system's trust store is read for each use, because its changes can't be noticed.
     """
@@ -91,19 +91,19 @@ class TlsContexts(FileContexts):
 
 
 def build(config: Config) -> ssl.SSLContext:
-    """Create a context; raise every problem as `ConfigurationError`."""
+    """Create a context; raise `ConfigurationError` for invalid options or files."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version, context.maximum_version = _versions(context, config)
     context.check_hostname = bool(config["ssl.endpoint.identification.algorithm"])
-    # RFC 9525: a name counts as subjectAltName only. An authority's limits on names (name
-    # constraints) don't bind the common name.
+    # RFC 9525: only names in subjectAltName count. An authority's name constraints don't apply to
+    # the common name.
     context.hostname_checks_common_name = False
     if not config["enable.ssl.certificate.verification"]:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     if _trust(context, config, "ssl.truststore.location", "ssl.truststore.certificates"):
-        # As in Java, all certificates in the store are trusted: also a broker's own, or an issuer
-        # that another one has certified.
+        # As in Java, each certificate in the store is trusted, also a broker's own certificate or
+        # an intermediate authority.
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     if (path := config["ssl.crl.location"]) is not None:
         context.verify_flags |= take_revoked(context, path)
@@ -118,7 +118,7 @@ def build(config: Config) -> ssl.SSLContext:
 
 
 def _versions(context: ssl.SSLContext, config: Config) -> tuple[ssl.TLSVersion, ssl.TLSVersion]:
-    """Return the lowest and highest version; set the cipher suites, which allow some only."""
+    """Set the cipher suites; return the lowest and highest TLS version that they allow."""
     enabled = [name.upper() for name in config["ssl.enabled.protocols"]]
     unknown = [name for name in enabled if name not in VERSIONS and name not in OLD_VERSIONS]
     if unknown:
@@ -153,7 +153,7 @@ def _versions(context: ssl.SSLContext, config: Config) -> tuple[ssl.TLSVersion, 
 def _set_ciphers(context: ssl.SSLContext, suites: tuple[str, ...] | str) -> tuple[bool, bool]:
     """Set the suites; return whether some are of TLS 1.2, and whether some are of TLS 1.3.
 
-    Python's `ssl` can't choose among the three of TLS 1.3, of which none is weak.
+    Python's `ssl` can't select suites of TLS 1.3; all three are strong.
     """
     if isinstance(suites, str):
         _hand_over(context, suites)
@@ -189,7 +189,7 @@ def _hand_over(context: ssl.SSLContext, text: str) -> None:
 
 
 def _trust(context: ssl.SSLContext, config: Config, location: str, inline: str) -> bool:
-    """Load the trusted certificates; return whether a store names them."""
+    """Load the trusted certificates; return whether options name them."""
     path, text = config[location], config[inline]
     if path is None and text is None:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
@@ -225,7 +225,7 @@ def _take_key(context: ssl.SSLContext, config: Config) -> None:
     def reveal() -> str:
         nonlocal asked
         asked = True
-        if password is None:  # without a callback here, OpenSSL would ask the terminal
+        if password is None:  # without this callback OpenSSL would prompt on the terminal
             raise ConfigurationError(
                 f"{_place(config, where)}: the private key is encrypted: set ssl.key.password"
             )
@@ -263,7 +263,7 @@ _KEY_PLACES = (
 
 
 def _place(config: Config, option: str) -> str:
-    """Return the option, with its file if it names one."""
+    """Return the option's name, with the path if it is a file option."""
     return f"{option}: {config[option]}" if option.endswith(".location") else option
 
 
@@ -299,7 +299,7 @@ def _key_and_chain(config: Config) -> Secret:
 
 @contextmanager
 def _readable(both: Secret) -> Iterator[str]:
-    """Yield a path that OpenSSL can read a key from: in memory if the system supports that.
+    """Yield a path from which OpenSSL can read a key: of a file in memory if possible.
 
     Python's `ssl` only reads keys from files.
     """

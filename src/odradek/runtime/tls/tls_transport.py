@@ -25,7 +25,7 @@ JOIN = 8 << 10
 
 
 class TlsTransport(Transport):
-    """TCP, then a handshake with the broker's name, then encrypted bytes."""
+    """A TCP connection with TLS."""
 
     tls = True
 
@@ -55,12 +55,12 @@ class TlsTransport(Transport):
                 self._wanted = super().wanted
                 return False
             sock = self._socket()
-            # When these two fail inside `wrap_socket`, Python 3.11 loses the descriptor.
+            # If these fail inside `wrap_socket`, Python 3.11 leaks the descriptor.
             self.address.host.encode("idna")
             sock.getpeername()
             self.sock = self._tls = self._context.wrap_socket(
                 sock,
-                # A dot at the end makes a name absolute for DNS; certificates have none.
+                # DNS names may end with a dot, names in certificates don't.
                 server_hostname=self.address.host.removesuffix("."),
                 do_handshake_on_connect=False,
             )
@@ -81,7 +81,7 @@ class TlsTransport(Transport):
 
     @property
     def wanted(self) -> int:
-        """Events to watch: with key updates, reading may have to write, and the other way round."""
+        """Events to watch: with TLS, reading may require writing, and vice versa."""
         if not self.established:
             return self._wanted
         write = self._read_wants_write or (self._queue and not self._write_wants_read)
@@ -89,7 +89,7 @@ class TlsTransport(Transport):
 
     @property
     def pending(self) -> bool:
-        """Return whether there are decrypted bytes or an error that the socket won't report."""
+        """Whether there are decrypted bytes, an end or an error that no selector reports."""
         if self._tls is None:
             return False
         return self._broken is not None or self._ended or self._tls.pending() > 0
@@ -106,7 +106,7 @@ class TlsTransport(Transport):
         super().queue([b"".join(small)])
 
     def flush(self) -> None:
-        """Write as much as OpenSSL accepts. After a "want" it must get the same bytes again."""
+        """Write as much as OpenSSL accepts; after SSLWant…Error, it needs the same bytes again."""
         tls, queue, budget = self._encrypted(), self._queue, SEND_BUDGET
         self._write_wants_read = False
         while queue and budget > 0:
@@ -123,9 +123,9 @@ class TlsTransport(Transport):
     def receive(self, buffer: memoryview) -> int:
         """Decrypt into a buffer until it is full or nothing is left; return 0 at the end.
 
-        OpenSSL returns a record of 16 KiB at a time: continuing here saves engine steps in between.
-        An end without close_notify is accepted: Kafka frames carry their length, so a cut stream
-        can't pass for a complete response. An error after bytes is raised by the next call.
+        OpenSSL returns one TLS record of 16 KiB at a time; reading several saves engine steps. An
+        end without close_notify is accepted: Kafka frames carry their length, so a cut stream can't
+        pass for a complete response. An error after bytes is raised by the next call.
         """
         self._read_wants_write = False
         if self._broken is not None:

@@ -19,7 +19,7 @@ I = TypeVar("I")  # noqa: E741  # an item
 R = TypeVar("R")
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
-"""Kafka's numbers for resources that have a configuration."""
+"""Kafka's numbers of the resource types that have a configuration."""
 LEVELS = ("FATAL", "ERROR", "WARN", "INFO", "DEBUG", "TRACE")
 DEFAULTS: dict[int, dict[str, tuple[str, int]]] = {
     TOPIC: TOPIC_OPTIONS,
@@ -32,13 +32,12 @@ DEFAULTS: dict[int, dict[str, tuple[str, int]]] = {
     CLIENT_METRICS: {"interval.ms": ("300000", 3), "match": ("", 7), "metrics": ("", 7)},
     GROUP: {"consumer.heartbeat.interval.ms": ("5000", 3)},
 }
-"""The options of each kind: default, and Kafka's number for its type."""
+"""Options of each resource type, with their default and Kafka's number for their type."""
 BOOLEAN, DOUBLE, LIST, WHOLE_NUMBERS = 1, 6, 7, (3, 4, 5)
 FEATURES = {"group.version": (0, 1), "share.version": (0, 1), "transaction.version": (0, 2)}
 LOG_DIRS = ("/simulated/d1", "/simulated/d2")
 TOKEN_LIFE = 7 * 86400.0
-"""Seconds, as `delegation.token.max.lifetime.ms`; a token is valid for a day unless it is
-renewed."""
+"""Maximum lifetime of a token in seconds; a token that isn't renewed is valid for a day."""
 
 
 @dataclass(slots=True)
@@ -82,14 +81,14 @@ class AdminState:
         self.features_epoch += 1
 
     def copied(self, resource: tuple[int, str]) -> dict[str, str]:
-        """Return a copy of the options that were set, which the caller changes and checks."""
+        """Return a copy of the resource's changed options; callers may modify it."""
         return dict(self.configs.get(resource, {}))
 
 
 def each(
     items: Iterable[I], do: Callable[[I], Any], result: Callable[[I, int, str | None, Any], R]
 ) -> list[R]:
-    """Return one result for each item: for the value that `do` returns, or its error."""
+    """Call `do` for each item, and return one result per item: from the value or the error."""
     made = []
     for item in items:
         try:

@@ -1,9 +1,8 @@
 """Simulate a broker: accept connections, answer requests in order, and fail on request.
 
 In: connections and requests from links (or from real sockets, see `odradek.testing`). Out: real
-protocol messages in the version of the request, after a short processing time. Each API has a
-handler in `broker_handlers`, which answers from `cluster_state`. Must not know bytes, or who the
-client is.
+protocol messages after a short processing time. Each API has a handler in `broker_handlers`, which
+answers from `cluster_state`. Must not know bytes, or who the client is.
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ from odradek.simulation.brokers.zombie_leader import ZombieCluster, is_answered,
 from odradek.simulation.world.environment import Peer, ReceivedRequest, Session, Verdict
 
 NAMES_WHO_IS_MEANT = 5
-"""From this version on, ApiVersions requests name the cluster and the broker they are meant for."""
+"""First version of ApiVersions whose requests name the intended cluster and broker."""
 REFUSALS = {
     **dict.fromkeys((22, 25, 82, 110, 113), "member refused as fenced or unknown"),
     **dict.fromkeys((47, 90), "producer refused as fenced"),
     27: "member told to rejoin",
 }
-"""Counts by the error code of a whole answer."""
+"""Names of counters (`hits`), by the error code of a response."""
 
 
 class BrokerSession:
@@ -69,7 +68,7 @@ class BrokerSession:
         self._stranded = False
 
     def strand(self, seconds: float, arrived: ReceivedRequest | None = None) -> None:
-        """Deliver this connection's requests after those of the next connection (late packets)."""
+        """Delay this connection's requests until after those of the next one (late packets)."""
         if not self._stranded and not self.ended:
             self._stranded = True
             self.peer.strand(seconds, arrived)
@@ -77,7 +76,7 @@ class BrokerSession:
     def receive(self, request: ReceivedRequest) -> None:
         """Queue a request."""
         if self.forgotten:
-            self.peer.close(reset=True)  # as a host does with bytes for a connection that it lost
+            self.peer.close(reset=True)  # as a host does for a lost connection
         if self.broker.fault is Misbehaviour.SILENT:
             self.swallowed = True
         elif not self.ended:
@@ -90,13 +89,13 @@ class BrokerSession:
             self.go_on()
 
     def admits(self, sasl: SaslListener, request: ReceivedRequest) -> bool:
-        """Return whether a request may be handled; answer it if not."""
+        """Return whether a request may be handled; respond to it if not."""
         if self.door is None:
             self.door = Door(sasl, self.broker.id, self.broker.time, self.answer, self.end)
         return self.door.admits(request)
 
     def go_on(self) -> None:
-        """Start with the next request unless one is being handled."""
+        """Handle the next request unless another one is being handled."""
         if self._busy or self.ended or not self._inbox or self.broker.fault is Misbehaviour.PAUSED:
             return
         self._busy = True
@@ -105,7 +104,7 @@ class BrokerSession:
     def _work(self) -> None:
         if self.ended:
             return
-        # stopped meanwhile; `resume` handles the request
+        # The broker was stopped meanwhile; `resume` handles the request.
         if self.broker.fault is Misbehaviour.PAUSED:
             self._busy = False
             return
@@ -121,7 +120,7 @@ class BrokerSession:
         return self.ended or not (self._busy or self._inbox)
 
     def answer(self, request: ReceivedRequest, response: Message | None, version: int) -> None:
-        """Send the response (None: the request wants none) and start with the next request."""
+        """Send the response unless it is None, and handle the next request."""
         hits = self.broker.cluster.hits
         if self.ended or not self._busy:
             hits["answer lost with its connection"] += response is not None
@@ -145,22 +144,21 @@ class BrokerSession:
         self._close_when_idle()
 
     def end(self, *, reset: bool = False) -> None:
-        """End the connection from the broker's side."""
+        """Close the connection from the broker's side."""
         if not self.ended:
             self.closed()
             self.peer.close(reset=reset)
 
     def forget(self) -> None:
-        """Forget the connection silently (half-open); the broker answers later bytes by a reset."""
+        """Forget the connection silently (half-open); later bytes are answered with a reset."""
         if not self.ended:
             self.forgotten = True
             self.closed()
 
     def left(self) -> None:
-        """Close the connection, which the client has closed, after the requests that had arrived.
+        """Close the connection, which the client has closed, after handling all received requests.
 
-        Kafka's `Selector` does the same: it closes a channel after it has handled all received
-        requests.
+        Kafka's `Selector` also handles all received requests before it closes the channel.
         """
         self._left = True
         self._close_when_idle()
@@ -202,8 +200,8 @@ class SimulatedBroker(BrokerState):
         self.throttle = 0.0
         """The `throttle_time_ms` of each response, in seconds."""
         self.quota = 0.0
-        """Seconds for which a connection isn't read after each response, which reports this
-        time."""
+        """Seconds for which a connection isn't read after each response (reported as its throttle
+        time)."""
         self.delays: dict[int, float] = {}
         """Delay of responses by API key, in seconds. A request takes effect at once; later requests
         on the same connection wait."""
@@ -212,10 +210,10 @@ class SimulatedBroker(BrokerState):
         self.late: list[LateRequests] = []
         """Requests that are to arrive after their connection has ended."""
         self.closes_on_unknown = False
-        """Whether it closes the connection on an unknown version of ApiVersions, as Azure Event
-        Hubs does."""
+        """Whether the broker closes the connection on an unknown version of ApiVersions, as Azure
+        Event Hubs does."""
         self.trickling: tuple[float, bool] | None = None
-        """Seconds for each byte that it sends, and whether it receives no request meanwhile."""
+        """Seconds per byte that the broker sends, and whether it also stops receiving requests."""
         self.cut_from: dict[str, None] = {}
         """Clients that can't exchange bytes with this broker."""
         self.held: list[tuple[BrokerSession, ReceivedRequest]] = []
@@ -276,17 +274,17 @@ class SimulatedBroker(BrokerState):
     def speak(
         self, versions: Mapping[int, tuple[int, int]] | None, *, closes_on_unknown: bool = False
     ) -> None:
-        """Restart with other versions of APIs, None for the cluster's: connections end."""
+        """Close all connections, and support these API versions now (None: the cluster's)."""
         self.versions = versions
         self.closes_on_unknown |= closes_on_unknown
         self.disconnect_all()
 
     def freeze_metadata(self, on: bool) -> None:
-        """Answer metadata requests with the present state from now on, or end that."""
+        """Freeze the content of metadata responses in its present state, or unfreeze it."""
         self.picture = picture(self) if on else None
 
     def trickle(self, seconds: float, *, both: bool = False) -> None:
-        """Send one byte each `seconds`, with `both` read nothing; 0 ends it."""
+        """Send one byte every `seconds` and, with `both`, read nothing; 0 ends the fault."""
         self.trickling = (seconds, both) if seconds else None
         for session in list(self.sessions):
             session.peer.trickle(seconds, both=both)
@@ -307,7 +305,7 @@ class SimulatedBroker(BrokerState):
         return self.zombie
 
     def is_back(self) -> None:
-        """Stop being a zombie: the broker sees all changes since it was cut off."""
+        """Stop being a zombie: from now on, the broker sees the present state of the cluster."""
         zombie, self.zombie = self.zombie, None
         held, self.held = self.held, []
         if zombie is None or not self.alive:
@@ -324,7 +322,7 @@ class SimulatedBroker(BrokerState):
         return self.processing * (0.5 + self._rng.random())
 
     def late_by(self, request: ReceivedRequest) -> float:
-        """Return by how many seconds a request's connection is delayed, 0.0 for none."""
+        """Return the seconds by which to delay this request's connection; 0.0 for none."""
         for late in self.late:
             if late.left and late.api_key == request.api_key:
                 late.left -= 1
@@ -419,7 +417,7 @@ class SimulatedBroker(BrokerState):
             reply(response)
 
     def _would_lie(self, injected: Injection, request: ReceivedRequest) -> bool:
-        """Return whether an out-of-order error would be false, because the log has the batch."""
+        """Return whether an out-of-order error would be wrong: the log contains the batch."""
         body = request.body
         return (
             injected.code in OUT_OF_ORDER
@@ -441,7 +439,8 @@ class SimulatedBroker(BrokerState):
             if quiet and response is not None and hasattr(response, "throttle_time_ms"):
                 response.throttle_time_ms = round(quiet * 1000)
             if self.versions is not None and response is not None:
-                # Objects have fields that an older version doesn't have.
+                # Encode and decode the response, to drop fields that the request's version doesn't
+                # have.
                 data = b"".join(response.encode(request.version))
                 response = type(response).decode(memoryview(data), request.version, 0)
             late = self.delays.get(request.api_key, 0.0)
@@ -462,7 +461,7 @@ class SimulatedBroker(BrokerState):
         self, session: BrokerSession, request: ReceivedRequest, *, known: bool
     ) -> None:
         asked = cast("ApiVersionsRequest | None", request.body)
-        # KIP-1242: objects have the fields of newer versions.
+        # KIP-1242: decoded objects of older versions have these fields, too.
         told = known and request.version >= NAMES_WHO_IS_MEANT
         if told and asked is not None and self.misled(asked):
             response, version = ApiVersionsResponse(RebootstrapRequiredError.code), request.version
@@ -471,7 +470,7 @@ class SimulatedBroker(BrokerState):
         elif self.closes_on_unknown:
             session.end()
             return
-        else:  # KIP-511: in the oldest layout, with the supported versions
+        else:  # KIP-511: in version 0, with the supported versions of ApiVersions
             low, high = self.spoken[ApiVersionsRequest.API_KEY]
             response, version = api_versions(self, only=(low, high)), 0
 

@@ -19,9 +19,9 @@ from odradek.simulation.logs.topics import SimulatedPartition, SimulatedTopic
 
 KEYS = {name: key for key, name in API_NAMES.items()}
 EVERYBODY = 0
-"""Value of `i` for a fault of all brokers."""
+"""Value of `i` for a fault that affects all brokers."""
 END_TXN, WITH_EPOCHS = 26, 5
-"""From this version on, EndTxn returns the next epoch (KIP-890)."""
+"""API key of EndTxn, and its first version that returns the next epoch (KIP-890)."""
 RELEASES = {
     "2.4": {
         0: 8, 1: 11, 2: 5, 3: 9, 8: 8, 9: 6, 10: 3, 11: 6, 12: 4, 13: 4, 14: 4, 18: 3, 19: 5, 20: 4,
@@ -37,10 +37,10 @@ RELEASES = {
     },
     "newest": {},
 }  # fmt: skip
-"""The newest API versions of Kafka releases; -1: unsupported."""
+"""Newest supported version of each API, by Kafka release; -1: unsupported."""
 _NO_TRANSACTIONS = dict.fromkeys((22, 24, 25, 26, 28), -1)
 LIMITED: dict[str, dict[int, int]] = {
-    # As observed (Sarama 2470), and without idempotence, as in its lower tiers.
+    # As observed in Sarama's issue 2470; without idempotence, as in the lower tiers.
     "Azure Event Hubs": {0: 7, 1: 6, 3: 5, 18: 3, 60: -1, 68: -1, **_NO_TRANSACTIONS},
     "no idempotence": _NO_TRANSACTIONS,
     "no KIP-848": {68: -1},
@@ -51,7 +51,7 @@ LIMITED: dict[str, dict[int, int]] = {
         22: 0, 24: 0, 25: 0, 26: 0, 28: 0, 60: -1, 68: -1,
     },
 }  # fmt: skip
-"""The same for brokers that aren't Kafka, or lack one feature."""
+"""Like `RELEASES`, for brokers that aren't Kafka or lack a feature."""
 
 
 def brokers(cluster: SimulatedCluster, i: int) -> Iterable[SimulatedBroker]:
@@ -63,7 +63,7 @@ def brokers(cluster: SimulatedCluster, i: int) -> Iterable[SimulatedBroker]:
 
 
 def slow_api(cluster: SimulatedCluster, api: str, seconds: float, i: int = EVERYBODY) -> None:
-    """Delay the responses of one API; 0 ends it."""
+    """Delay the responses of one API by some seconds; 0 ends the fault."""
     for broker in brokers(cluster, i):
         broker.delay(KEYS[api], seconds)
 
@@ -77,7 +77,7 @@ def answer_error(
     same: bool = False,
     i: int = EVERYBODY,
 ) -> None:
-    """Let the next responses of an API be errors; with `done` the request still takes effect."""
+    """Replace the next responses of an API by errors; with `done`, requests still take effect."""
     made = Injection(api, code, count, done, same)
     cluster.injected.add(code)
     for broker in brokers(cluster, i):
@@ -92,7 +92,7 @@ def append_but_refuse(
 
 
 def quota(cluster: SimulatedCluster, seconds: float, i: int = EVERYBODY) -> None:
-    """Throttle clients in each response, and don't read for this time (KIP-219)."""
+    """Report a throttle time in each response, and read no requests during it (KIP-219)."""
     for broker in brokers(cluster, i):
         broker.quota = seconds
 
@@ -100,13 +100,13 @@ def quota(cluster: SimulatedCluster, seconds: float, i: int = EVERYBODY) -> None
 def trickle(
     cluster: SimulatedCluster, seconds: float, both: bool = False, i: int = EVERYBODY
 ) -> None:
-    """Let responses arrive byte by byte and never whole; 0 ends it."""
+    """Send responses byte by byte, and never completely; 0 ends the fault."""
     for broker in brokers(cluster, i):
         broker.trickle(seconds, both=both)
 
 
 def late_packets(cluster: SimulatedCluster, i: int, seconds: float) -> None:
-    """Delay a broker's connections: their requests arrive after those of the next ones."""
+    """Delay a broker's connections: their requests arrive after those of the next connections."""
     for session in list(cluster.brokers[i].sessions):
         session.strand(seconds)
 
@@ -114,7 +114,7 @@ def late_packets(cluster: SimulatedCluster, i: int, seconds: float) -> None:
 def late_requests(
     cluster: SimulatedCluster, api: str, seconds: float, count: int = 1, i: int = EVERYBODY
 ) -> None:
-    """Delay the connections of the next requests of an API: each arrives after its retry."""
+    """Delay the connections of an API's next requests: each request arrives after its retry."""
     for broker in brokers(cluster, i):
         broker.late.append(LateRequests(KEYS[api], seconds, count))
 
@@ -125,7 +125,7 @@ def release(cluster: SimulatedCluster, i: int, name: str) -> None:
 
 
 def release_of_all(cluster: SimulatedCluster, name: str) -> None:
-    """Set the release of all brokers of a cluster, from the beginning."""
+    """Set the release of all brokers of a cluster before a run."""
     spoken = _spoken(cluster.versions, RELEASES[name])
     cluster.versions.clear()
     cluster.versions.update(spoken)
@@ -133,7 +133,7 @@ def release_of_all(cluster: SimulatedCluster, name: str) -> None:
 
 
 def limit(cluster: SimulatedCluster, name: str) -> None:
-    """Limit all brokers to the APIs of another kind of broker.
+    """Limit all brokers to the APIs of another product, or to those without a feature.
 
     Like Event Hubs, they close the connection on an ApiVersions request that they can't read.
     """
@@ -223,14 +223,14 @@ def delete_records(cluster: SimulatedCluster, topic: str, partition: int, share:
 
 
 def max_message_bytes(cluster: SimulatedCluster, topic: str, size: int) -> None:
-    """Let the leaders of a topic refuse batches above this size."""
+    """Refuse batches above this size on a topic's leaders."""
     if topic in cluster.topics:
         for partition in cluster.topics[topic].partitions:
             partition.log.limit_batches(size)
 
 
 def min_insync(cluster: SimulatedCluster, replicas: int) -> None:
-    """Let leaders accept batches only while this number of replicas is alive."""
+    """Accept batches only while this number of replicas is alive."""
     cluster.require_in_sync(replicas)
 
 
@@ -248,7 +248,7 @@ def size(cluster: SimulatedCluster, topic: str) -> int:
 
 
 def mend(cluster: SimulatedCluster) -> None:
-    """Restore the initial state except for lost records; topics have their partitions again."""
+    """Undo the faults of topics, logs and API versions, except for lost records."""
     cluster.require_in_sync()
     for broker in cluster.brokers.values():
         if broker.versions is not None:

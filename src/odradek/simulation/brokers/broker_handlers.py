@@ -70,7 +70,7 @@ _ALLOWED = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012345
 def api_versions(
     broker: BrokerState, *, only: tuple[int, int] | None = None
 ) -> ApiVersionsResponse:
-    """Return the versions that this broker supports, or an error with `only` ApiVersions'."""
+    """Return the versions of all APIs, or an error with only those of ApiVersions (`only`)."""
     if only is not None:
         return ApiVersionsResponse(
             errors.UnsupportedVersionError.code, [ApiVersion(ApiVersionsRequest.API_KEY, *only)]
@@ -315,4 +315,5 @@ HANDLERS: dict[type[Message], Handler] = {
     **TRANSACTION_HANDLERS,
 }
 BY_KEY = {kind.API_KEY: handler for kind, handler in HANDLERS.items()}
-"""By API key and not by class: a client may send a subclass that omits the latest versions."""
+"""Handlers by API key instead of class: a client may send a subclass without the latest
+versions."""

@@ -55,10 +55,10 @@ class SimulatedCluster(ClusterState):
         self.offsets_unavailable = 0.2
         """Seconds for which a new leader answers OFFSET_NOT_AVAILABLE after an outage."""
         self.retired = False
-        """Whether another cluster has replaced it: its brokers don't start again."""
+        """Whether another cluster has replaced this one, so that its brokers don't start again."""
         self.observers: list[Observer] = []
         """Called for every request that is handled, except ApiVersions."""
-        self.deleted: list[SimulatedTopic] = []  # by faults; see `broker_faults`
+        self.deleted: list[SimulatedTopic] = []  # deleted by faults; see `broker_faults`
         self.injected: set[int] = set()  # error codes that a schedule injected
         self._black_holes: list[Address] = []
         ids = range(first_id, first_id + brokers)
@@ -131,7 +131,7 @@ class SimulatedCluster(ClusterState):
 
         def start() -> None:
             if not broker.alive and not self.retired:
-                if broker.registered:  # its restart ends the leaderships from before
+                if broker.registered:  # the restart ends its earlier leaderships
                     self._fence(broker)
                 if new_address:
                     broker.move()
@@ -160,8 +160,9 @@ class SimulatedCluster(ClusterState):
     ) -> None:
         """Cut a broker off from the other brokers but not from clients, which it still answers.
 
-        It answers nothing for the first `frozen` seconds, as after SIGSTOP; `seconds` later it is
-        back. After `fenced` seconds, by default the session timeout, other leaders are elected.
+        It answers no request for the first `frozen` seconds, as after SIGSTOP; `seconds` later it
+        is connected again. After `fenced` seconds, by default the session timeout, other leaders
+        are elected.
         """
         broker = self.brokers[i]
         if not broker.reachable:
@@ -184,7 +185,7 @@ class SimulatedCluster(ClusterState):
             self.environment.time.after(frozen + seconds, back)
 
     def blackhole(self, i: int) -> None:
-        """Disconnect a broker from the network, so that packets vanish."""
+        """Disconnect a broker from the network, so that packets are lost."""
         self._misbehave(i, Misbehaviour.BLACK_HOLE)
 
     def accept_then_reset(self, i: int) -> None:
@@ -224,7 +225,7 @@ class SimulatedCluster(ClusterState):
             session.forget()
 
     def repair(self, i: int) -> None:
-        """End a broker's faults; requests that it had received are handled now."""
+        """End a broker's faults; it handles the requests that it has received."""
         broker = self.brokers[i]
         broker.behave()
         for client in list(broker.cut_from):
@@ -237,14 +238,14 @@ class SimulatedCluster(ClusterState):
         """Resume a paused broker; its other faults remain."""
         broker = self.brokers[i]
         if broker.zombie is not None and broker.registered:
-            self._fence(broker)  # records that it appended meanwhile exist nowhere else
+            self._fence(broker)  # the records that it appended meanwhile are lost
         broker.set_fault(Misbehaviour.NONE)
         if broker.alive:
             if not broker.registered:
                 self.environment.time.after(self.startup, lambda: self._register(broker))
             else:
                 self._commit_led_by(broker)
-                if self._elect_missing():  # created while no broker could lead them
+                if self._elect_missing():  # no broker could lead them
                     self.changed()
 
     def heal(self) -> None:
@@ -259,17 +260,17 @@ class SimulatedCluster(ClusterState):
         self.lift_black_holes()
 
     def lift_black_holes(self) -> None:
-        """Let the addresses before `move` refuse connections instead of dropping packets."""
+        """Refuse connections at the addresses from before `move` instead of dropping packets."""
         for address in self._black_holes:
             self.environment.black_hole(address, False)
         self._black_holes.clear()
 
     def answer_empty_brokers(self, on: bool = True) -> None:
-        """Answer metadata requests without any broker."""
+        """Answer metadata requests with an empty list of brokers."""
         self.answers_empty_brokers = on
 
     def close_front_door(self, on: bool = True) -> None:
-        """Let the bootstrap address refuse connections; the brokers themselves continue."""
+        """Refuse connections at the bootstrap address; the brokers aren't affected."""
         self.front_door.close(on)
 
     def answer_129(self, on: bool = True) -> None:
@@ -279,8 +280,8 @@ class SimulatedCluster(ClusterState):
     def move(self, *, after: float = 5.0, old: OldAddresses = "refused") -> None:
         """Stop all brokers and start them at other addresses, with the same data and cluster id.
 
-        `old` is the behaviour of the old addresses from now on; with black holes, established
-        connections don't end.
+        `old` is the behaviour of the old addresses from now on. If they are black holes,
+        established connections aren't closed.
         """
         self._leave(old)
         for i in self.brokers:

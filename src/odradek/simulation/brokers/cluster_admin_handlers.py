@@ -1,8 +1,8 @@
 """Handle admin requests for replicas, leaders, log directories, features and controllers.
 
 In: a broker, a decoded request, its version, and a callback for a later response. Out: the
-response. Simplified: replicas move by themselves a moment later; the brokers are the controllers,
-too. Must not know connections.
+response. Simplified: replicas move by themselves a moment later; the brokers are also the
+controllers. Must not know connections.
 """
 
 from __future__ import annotations
@@ -231,7 +231,7 @@ def alter_replica_log_dirs(
 def update_features(
     broker: BrokerState, request: uf.UpdateFeaturesRequest, version: int, reply: Reply
 ) -> uf.UpdateFeaturesResponse:
-    """Change feature levels: all, or none."""
+    """Change feature levels: all of them, or none."""
     state, topic = broker.cluster.admin, broker.cluster.transactions
 
     def check(asked: uf.FeatureUpdateKey) -> None:
@@ -262,7 +262,7 @@ def update_features(
 def describe_quorum(
     broker: BrokerState, request: dq.DescribeQuorumRequest, version: int, reply: Reply
 ) -> dq.DescribeQuorumResponse:
-    """Return the voters: the brokers, which are the controllers, too, and those that were added."""
+    """Return all brokers (which are also the controllers) and the added voters."""
     cluster = broker.cluster
     now = int(cluster.environment.epoch_time() * 1000)
     voters = [
@@ -301,7 +301,7 @@ def unregister_broker(
 def unregister_controller(
     broker: BrokerState, request: uc.UnregisterControllerRequest, version: int, reply: Reply
 ) -> uc.UnregisterControllerResponse:
-    """Refuse to unregister a controller: the brokers are the only ones, and remain."""
+    """Refuse to unregister a controller: only brokers are controllers here."""
     why = f"Controller {request.controller_id} is not registered."
     code = errors.ControllerIdNotRegisteredError.code
     return uc.UnregisterControllerResponse(0, code, why)
@@ -359,4 +359,4 @@ CLUSTER_ADMIN_REFUSALS: dict[str, Any] = {
         ]
     )
 }
-"""Refusals of requests for which an error has to be repeated for each item."""
+"""Refusals of requests, with the error repeated for each item of the request."""

@@ -3,8 +3,8 @@
 In: an environment, brokers that are registered or fenced. Out: topics with elected leaders and
 replicated batches, coordinators, and each broker as the others see it; request handlers read and
 change them. Simplified: one shared log for each partition; every live replica may lead; the
-controller is never lost; all brokers but zombies see changes at the same time. Must not know
-connections, or the content of requests.
+controller is never lost; all brokers except zombies see changes at once. Must not know connections,
+or the content of requests.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from odradek.simulation.world.environment import Environment
 
 FIRST_PRODUCER_ID = 1000
 HELD_LOOK = 0.01
-"""Seconds between two checks whether a replica that delays a batch is back or fenced."""
+"""Interval in seconds for checking whether a replica that delays a batch is back or fenced."""
 
 
 class Misbehaviour(Enum):
-    """Fault of a broker that runs."""
+    """Fault of a running broker."""
 
     NONE = "none"
     PAUSED = "paused"
     """Stopped by a signal: the kernel accepts connections, and all answers wait until it
     resumes."""
     BLACK_HOLE = "black_hole"
-    """Its network is gone: connection attempts and bytes vanish."""
+    """Disconnected from the network: connection attempts and bytes are lost."""
     ACCEPT_RESET = "accept_reset"
     """Accepts each connection and resets it at once."""
     READY_CLOSE = "ready_close"
@@ -52,8 +52,7 @@ class Misbehaviour(Enum):
     SILENT = "silent"
     """Accepts connections and reads requests, but never answers."""
     ZOMBIE = "zombie"
-    """Cut off from the other brokers but not from clients, which get answers from the state at that
-    time."""
+    """Cut off from the other brokers but not from clients: answers them from its old state."""
 
 
 CUT_OFF = (Misbehaviour.PAUSED, Misbehaviour.BLACK_HOLE, Misbehaviour.ZOMBIE)
@@ -70,7 +69,7 @@ class ClusterPicture:
 
 
 class BrokerState:
-    """A broker as the others see it, and as it answers requests."""
+    """A broker's state that the cluster shares and that its responses use."""
 
     def __init__(self, cluster: ClusterState, node_id: int, address: Address) -> None:
         self.cluster = cluster
@@ -85,17 +84,17 @@ class BrokerState:
             cluster.environment.rng(f"{cluster.name}/broker/{node_id}/fetch sessions")
         )
         self.rack: str | None = None
-        """With a rack, it serves fetches as a follower, and redirects clients to followers
+        """With a rack, the broker serves fetches as a follower, and redirects clients to followers
         (KIP-392)."""
         self.behind = 0
-        """Number of offsets at the end of each log that it doesn't have as a follower."""
+        """Number of offsets that it lacks at the end of each log that it replicates as a
+        follower."""
         self.versions: Mapping[int, tuple[int, int]] | None = None
         """Its own API versions in a rolling upgrade, None for those of its cluster."""
         self.picture: ClusterPicture | None = None
-        """Returned in metadata responses instead of the present state (`stale_metadata`)."""
+        """State for metadata responses instead of the present one (`stale_metadata`)."""
         self.zombie: BrokerState | None = None
-        """A copy of the broker from the time when it was cut off from the others
-        (`zombie_leader`)."""
+        """A copy of the broker as it was when it was cut off from the others (`zombie_leader`)."""
 
     @property
     def spoken(self) -> Mapping[int, tuple[int, int]]:
@@ -114,17 +113,17 @@ class BrokerState:
 
     @property
     def view(self) -> BrokerState:
-        """The state that it answers from: its own, or its copy from when it was cut off."""
+        """The state for its responses: its own, or the copy from when it was cut off."""
         return self if self.zombie is None else self.zombie
 
     def copied(self, cluster: ClusterState) -> BrokerState:
-        """Return the broker as it is now, in a copy of its cluster."""
+        """Return a copy of the broker's present state, in a copied cluster."""
         made = copy.copy(self)
         made.cluster, made.zombie = cluster, None
         return made
 
     def known_leader(self, topic: str, index: int) -> int | None:
-        """Return the leader of a partition as far as this broker knows, if it is registered."""
+        """Return a partition's leader if this broker knows it and it is registered, else None."""
         leader = self.cluster.topics[topic].partitions[index].leader
         if self.picture is not None and topic in self.picture.topics:
             leader = self.picture.topics[topic].partitions[index].leader_id
@@ -167,10 +166,10 @@ class ClusterState:
         self.sasl: SaslListener | None = None
         self.topics: dict[str, SimulatedTopic] = {}
         self.on_change: dict[Callable[[], None], None] = {}
-        """Called when a leader or a topic has changed."""
+        """Callbacks for changes of a leader or a topic."""
         self.duplicates_refused = 0
         self.late: Counter[str] = Counter()
-        """Number of requests that arrived after the end of their connection, by API."""
+        """Number of requests that arrived after their connection had ended, by API."""
         self.hits: Counter[str] = Counter()
         """How often faults had an effect, by effect."""
         self.group_settings = GroupSettings()
@@ -180,7 +179,7 @@ class ClusterState:
             GROUP: self.groups,
             TRANSACTION: self.transactions,
         }
-        """By FindCoordinator's key type."""
+        """Coordinators by FindCoordinator's key type."""
         self.admin = AdminState()
         self._topics_by_id: dict[bytes, SimulatedTopic] = {}
         self._next_producer_id = FIRST_PRODUCER_ID
@@ -204,17 +203,18 @@ class ClusterState:
     # Replication
 
     def require_in_sync(self, replicas: int = 1) -> None:
-        """Let leaders take batches with acks=all only while this number of replicas lives."""
+        """Accept batches with acks=all only while this number of replicas is alive."""
         self.min_insync_replicas = replicas
 
     def in_sync(self, partition: SimulatedPartition) -> int:
-        """Return how many replicas of a partition could take a batch now."""
+        """Return how many replicas of a partition are in sync."""
         return sum(self.brokers[r].reachable for r in partition.replicas)
 
     def replicate(self, partition: SimulatedPartition, batch: StoredBatch) -> None:
         """Commit a batch a moment later, unless its leader is lost before.
 
-        An unreachable replica delays the commit until the controller has fenced that broker.
+        An unreachable replica delays the commit until the controller has fenced that replica's
+        broker.
         """
         leader = self.brokers[partition.leader]
 

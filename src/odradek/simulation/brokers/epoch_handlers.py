@@ -27,7 +27,7 @@ def offset_for_leader_epoch(
     version: int,
     reply: Reply,
 ) -> OffsetForLeaderEpochResponse:
-    """Answer for each partition, from its leader's log alone."""
+    """Return the end offset of an epoch for each partition that this broker leads."""
     response = OffsetForLeaderEpochResponse()
     for asked in request.topics:
         of_topic = OffsetForLeaderTopicResult(asked.topic)

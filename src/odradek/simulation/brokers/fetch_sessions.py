@@ -13,8 +13,7 @@ from odradek.common.errors import kafka as errors
 from odradek.protocol.messages import fetch as f
 
 LARGEST_CACHE = 50
-"""Maximum number of sessions of one broker (Kafka: 1000), so that simulations have evicted
-sessions."""
+"""Maximum number of sessions of one broker (1000 in Kafka); low, so that runs evict sessions."""
 
 MAX_ID = 2**31 - 1
 
@@ -22,7 +21,7 @@ Key = tuple[str, bytes, int]
 
 
 class BrokerFetchSession:
-    """One session, or a single fetch without one (`id` 0)."""
+    """A fetch session; `id` is 0 for a fetch without a session."""
 
     def __init__(self, number: int) -> None:
         self.id = number
@@ -98,7 +97,7 @@ class FetchSessions:
     """All sessions of one broker's process."""
 
     def __init__(self, rng: random.Random) -> None:
-        """`rng` draws the ids, so that no two brokers use the same ones."""
+        """Set `rng`, which draws ids that no other broker uses."""
         self._sessions: dict[int, BrokerFetchSession] = {}
         self._rng = rng
 
@@ -110,7 +109,7 @@ class FetchSessions:
         self._sessions.clear()
 
     def session(self, request: f.FetchRequest) -> BrokerFetchSession:
-        """Return the updated session of a request. Raises the error that Kafka returns."""
+        """Return the session of a request, updated by it; raise the error that Kafka returns."""
         if request.session_epoch <= 0:
             self._sessions.pop(request.session_id, None)
             single = request.session_epoch < 0

@@ -72,13 +72,13 @@ PERHAPS_DONE = (-1, 3, 6, 7, 13, 20, 56, 100)
 that the batch wasn't appended: a broker that has appended it and returns such a code misleads every
 client."""
 OUT_OF_ORDER = (45, 59)
-"""Errors with which leaders refuse a batch, but never one that they have."""
+"""Errors by which leaders refuse a batch, but never a batch that their log already contains."""
 LIES = {"Produce": {46}, "Fetch": {1}}
-"""Errors that mean that a request was handled before, or that an existing offset doesn't exist; no
-client can know better."""
+"""Errors that claim that a request was handled before, or that an existing offset doesn't exist; a
+client can't detect that the claim is false."""
 NOTHING_KNOWN = {"EndTxn": {49, 59}}
-"""Errors that mean that a producer is unknown. If a coordinator has ended the transaction and
-returns such a code, it misleads the client, which assumes that the transaction never ends."""
+"""Errors that claim that a producer is unknown. If a coordinator has ended the transaction and
+returns such a code, the client assumes that the transaction never ends."""
 
 MARKED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "Metadata": (("topics",), {"partitions": []}),
@@ -88,9 +88,10 @@ MARKED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "ListOffsets": (("topics", "partitions"), {"offset": -1, "timestamp": -1}),
     "OffsetForLeaderEpoch": (("topics", "partitions"), {"end_offset": -1}),
 }
-"""For responses with several places for an error: the path of the items, and their other fields."""
+"""Of responses with an error for each item: the path to the items, and values of their other
+fields."""
 ONE_IN_OLD_VERSIONS = ("FindCoordinator", "OffsetFetch")
-"""Before versions 4 and 8, these responses have no items and one error for all."""
+"""APIs whose responses before version 4 or 8 have one error instead of an error for each item."""
 
 Batch = tuple[TopicPartition | bytes, int, int, int]
 """Partition of the batch, its producer's id and epoch, and its sequence."""
@@ -98,7 +99,7 @@ Batch = tuple[TopicPartition | bytes, int, int, int]
 
 @dataclass(slots=True, eq=False)
 class Injection:
-    """A number of responses of one API that are errors."""
+    """Errors in the next `left` responses of one API."""
 
     api: str
     code: int
@@ -106,7 +107,7 @@ class Injection:
     done: bool = False
     """Whether the request takes effect although it is refused."""
     same: bool = False
-    """For Produce: refuse the same batch each time, so that others overtake it."""
+    """For Produce: refuse the same batch each time, so that later batches overtake it."""
     _batch: Batch | None = field(default=None, init=False)
 
     def takes(self, body: Message) -> bool:
@@ -121,7 +122,7 @@ class Injection:
         return True
 
     def does(self, body: Message) -> bool:
-        """Return whether the handler is called."""
+        """Return whether the request's handler is called although the response is an error."""
         return self.done or body.API_NAME in READS | ADMIN_READS
 
     def answering(self, body: Any, reply: Reply) -> Reply:
@@ -141,7 +142,7 @@ class Injection:
         return refused
 
     def _refused_once(self, response: p.ProduceResponse, batches: list[Batch]) -> p.ProduceResponse:
-        """Return an answer in which the same batch as before is refused."""
+        """Return a response in which only the batch that was refused before is refused again."""
         left = iter(batches)
         return p.ProduceResponse(
             responses=[

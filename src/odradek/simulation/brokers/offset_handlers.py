@@ -41,7 +41,7 @@ def shard_of_consumers(broker: BrokerState, group_id: str) -> GroupShard:
     """Return the shard with the offsets of a group of consumers.
 
     Raises `GroupIdNotFoundError` for a share group, because consumers can't commit or delete its
-    offsets: Kafka's coordinator doesn't know it then (`ShareGroup.validateOffsetCommit`). A request
+    offsets: Kafka's coordinator treats it as unknown (`ShareGroup.validateOffsetCommit`). A request
     that fetches offsets of a share group is answered without offsets.
     """
     found = _shard(broker, group_id)

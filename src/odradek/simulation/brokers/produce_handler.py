@@ -29,16 +29,16 @@ from odradek.simulation.logs.partition_log import (
 from odradek.simulation.logs.topics import SimulatedPartition, SimulatedTopic
 
 IMPLICIT = 12
-"""From this version on, a batch adds its partition to the transaction."""
+"""First version of Produce in which a batch adds its partition to the transaction."""
 ABORTABLE = 11
-"""From this version on, clients know TRANSACTION_ABORTABLE."""
+"""First version of Produce whose clients know TRANSACTION_ABORTABLE."""
 _SAID_BY_COORDINATORS = (
     errors.ConcurrentTransactionsError,
     errors.CoordinatorNotAvailableError,
     errors.CoordinatorLoadInProgressError,
     errors.NotCoordinatorError,
 )
-"""Errors that old producers don't expect from a leader: they get NOT_ENOUGH_REPLICAS and retry."""
+"""Errors that old producers don't expect from a leader: they get NOT_ENOUGH_REPLICAS instead."""
 
 Then = Callable[[StoredBatch | BrokerError], None]
 Answer = Callable[[p.PartitionProduceResponse], None]
@@ -52,7 +52,7 @@ def produce(
 
 
 def written_before(broker: BrokerState, request: p.ProduceRequest, version: int) -> bool:
-    """Return whether the log has a batch of the request already."""
+    """Return whether the log already contains a batch of the request."""
     for asked in request.topic_data:
         try:
             topic = find_topic(broker, asked.name, asked.topic_id, by_id=version >= 13)

@@ -52,7 +52,7 @@ def _check_epoch(partition: SimulatedPartition, leader_epoch: int) -> None:
 def _fetched_partition(
     broker: BrokerState, topic: SimulatedTopic, asked: f.FetchPartition, version: int
 ) -> SimulatedPartition:
-    """Return the partition as `led_partition`, or from a follower with a rack (version 11)."""
+    """Return a partition that this broker leads or, from version 11 on, follows with a rack."""
     if version >= 11 and broker.rack is not None and asked.partition < len(topic.partitions):
         found = topic.partitions[asked.partition]
         if broker.registered and broker.id in found.replicas and found.leader != NO_LEADER:
@@ -113,7 +113,7 @@ def fetch(
 
 
 class _LongPoll:
-    """A fetch that waits until there are enough bytes, an error, or its time is over."""
+    """A fetch that waits until there are enough bytes, an error occurs, or its time is over."""
 
     def __init__(
         self,
@@ -157,7 +157,7 @@ def _read_all(
     broker: BrokerState, request: f.FetchRequest, version: int
 ) -> tuple[f.FetchResponse, int, bool]:
     """Return the current response, its size in bytes, and whether it must be sent now."""
-    broker = broker.view  # it may have been cut off since the fetch arrived
+    broker = broker.view  # the broker may have been cut off since the fetch arrived
     response = f.FetchResponse()
     left, failed = request.max_bytes, False
     size = 0

@@ -80,7 +80,7 @@ class Door:
         if self._open:
             early = self._time.now - self._began_again < REAUTH_INTERVAL
             if self._ends_at is None or early:
-                return True  # answered as on a port without SASL
+                return True  # The other handlers refuse it, as without SASL.
             self._began_again = self._time.now
             self._open = False
         elif self._server is not None:
@@ -174,7 +174,7 @@ _TOKENS = {
 def _illegal_handshake(
     broker: BrokerState, request: SaslHandshakeRequest, version: int, reply: Reply
 ) -> Message:
-    """Refuse a handshake without SASL, or of a client that has no reason to authenticate again."""
+    """Refuse a handshake on a port without SASL, or of a client that needn't authenticate again."""
     listener = broker.cluster.sasl
     names = list(listener.mechanisms) if listener is not None else []
     return SaslHandshakeResponse(errors.IllegalSaslStateError.code, names)

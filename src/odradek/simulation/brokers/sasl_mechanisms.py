@@ -81,7 +81,7 @@ def scram(listener: SaslListener, name: str) -> Server:
 
 
 def oauthbearer(listener: SaslListener, name: str) -> Server:
-    """Implement RFC 7628, in which a client answers a refusal, a challenge, with one byte."""
+    """Implement RFC 7628: a refusal is a challenge, which the client answers with one byte."""
     message = (yield b"").decode()
     token = message.split("\x01auth=Bearer ")[1].split("\x01")[0]
     end = listener.tokens.get(token)

@@ -22,7 +22,7 @@ NO_ID = bytes(16)
 def get_telemetry_subscriptions(
     broker: BrokerState, request: GetTelemetrySubscriptionsRequest, version: int, reply: Reply
 ) -> GetTelemetrySubscriptionsResponse:
-    """Return the metrics that a client shall push, and its id."""
+    """Return the metrics that a client is to push, and the client's id."""
     receiver = _receiver(broker)
     receiver.asked.append(request.client_instance_id)
     known = request.client_instance_id

@@ -26,7 +26,7 @@ class TelemetryReceiver:
     requested_metrics: tuple[str, ...] = ("",)
     """Prefixes of names; an empty prefix means all, an empty tuple no metrics."""
     interval: float = 10.0
-    """Seconds."""
+    """Interval of pushes in seconds."""
     compression_types: tuple[int, ...] = ()
     delta: bool = True
     max_bytes: int = 1 << 20

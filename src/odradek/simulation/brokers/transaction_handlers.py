@@ -186,7 +186,7 @@ def txn_offset_commit(
 ) -> None:
     """Store offsets until the transaction ends, after adding the group to the transaction."""
     names = [topic.name for topic in request.topics]
-    if version >= TOPIC_IDS:  # as a broker does: ids are converted into names first
+    if version >= TOPIC_IDS:  # convert ids into names first, as a broker does
         known = [broker.cluster.topic_by_id(topic.topic_id) for topic in request.topics]
         names = [found.name if found is not None else "" for found in known]
     offsets = _offsets_of_existing(broker, names, request)

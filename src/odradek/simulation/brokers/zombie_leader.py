@@ -39,15 +39,15 @@ ANSWERED = frozenset(
         ProduceRequest,
     )
 )  # fmt: skip
-"""APIs that a broker answers from its own state. All others wait for the controller or for other
-replicas, and so until the broker is back."""
+"""APIs that a broker answers from its own state. All others need the controller or other replicas,
+so their requests wait until the broker is back."""
 
 
 def is_answered(request: Message) -> bool:
     """Return whether a zombie answers this request."""
     if isinstance(request, InitProducerIdRequest | ProduceRequest):
-        # Without a transactional id: producer ids come from a block that the broker has reserved,
-        # and batches go to its own log.
+        # without a transactional id, producer ids come from a block that the broker has reserved,
+        # and batches go to the broker's own log
         return request.transactional_id is None
     return request.API_KEY in ANSWERED
 
@@ -129,7 +129,7 @@ class ZombieCluster(ClusterState):
         return self._present.new_producer_id()
 
     def in_sync(self, partition: SimulatedPartition) -> int:
-        """Return the number of all replicas: only the controller could report a lost one."""
+        """Return the number of all replicas: only the controller could report a lost replica."""
         return len(partition.replicas)
 
     def replicate(self, partition: SimulatedPartition, batch: StoredBatch) -> None:

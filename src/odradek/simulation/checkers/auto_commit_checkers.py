@@ -34,11 +34,12 @@ class OwnCommits:
         self._ledger = ledger
         self._budget = budget
         self._begun: dict[TopicPartition, Begun] = {}
-        """The last commit of each partition that the group may have."""
+        """The last commit of each partition, which the group may have stored."""
         self._replaced: dict[TopicPartition, tuple[AskedCommit, Begun | None]] = {}
-        """The last commit of each partition, and the one before it."""
+        """The last commit of each partition, and the commit before it."""
         self._due: dict[TopicPartition, int] | None = None
-        """While the member closes: the offsets after its last records, by the topic's life."""
+        """While the member closes: the offset after its last record, by partition of a topic's
+        incarnation."""
         self._closing_since = 0.0
         self._warnings = 0
 
@@ -74,7 +75,7 @@ class OwnCommits:
         return found
 
     def not_stored(self, commit: AskedCommit, accepted: Container[TopicPartition]) -> None:
-        """Note that the group has certainly stored nothing of a commit but what it accepted."""
+        """Note that the group has stored only the accepted partitions of a commit."""
         for partition in commit.offsets:
             last, before = self._replaced.get(partition, (None, None))
             if last is not commit or partition in accepted:
@@ -85,9 +86,9 @@ class OwnCommits:
                 self._begun[partition] = before
 
     def closes(self, member: MemberView) -> None:
-        """Note the offsets that an orderly close must commit.
+        """Note the offsets that an orderly close must commit: those after all returned records.
 
-        Of all returned records that aren't lost.
+        Records of partitions that the client has lost don't count.
         """
         ledger = self._ledger
         self._closing_since, self._warnings = ledger.now, ledger.warnings()
@@ -108,12 +109,12 @@ class OwnCommits:
     def goes_on(self) -> None:
         """Note that `unsubscribe()` has returned before LeaveGroup, as with refused credentials.
 
-        The leaving member may still commit, or warn at its end.
+        The member, which is still leaving, may commit or log a warning later.
         """
         self._due = None
 
     def closed(self, member: MemberView) -> Violation | None:
-        """Return a violation if an orderly close has left out records that weren't fenced.
+        """Return a violation if an orderly close of an unfenced member misses returned records.
 
         If the schedule has no faults that refuse commits, neither a WARNING nor a timeout is an
         excuse.

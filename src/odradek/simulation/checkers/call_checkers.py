@@ -1,4 +1,4 @@
-"""Check promises to callers: each call ends once and in time, and memory stays within limits.
+"""Check that each call ends once and in time, and that memory stays within limits.
 
 In: calls of a workload, an engine to look at, the project's error log. Out: violations. Must not
 make calls itself.
@@ -23,10 +23,9 @@ from odradek.simulation.world.virtual_time import VirtualTime
 GRACE = 0.1
 """R-RT-2: the longest time by which a call may exceed its timeout."""
 SPARE_TASKS = 32
-"""Allowed flows of a client besides those of callers and connections.
+"""Maximum number of a client's flows, in addition to one for each caller and each connection.
 
-Resets, lookups, the updater.
-"""
+These are resets, lookups and the metadata updater."""
 
 
 class CallsEnd:
@@ -58,7 +57,7 @@ class CallsEnd:
             self._late(what, deadline, "ended")
 
     def look(self, *, closed: bool = False) -> None:
-        """Find overdue calls; after the client was closed, all open calls are overdue."""
+        """Report overdue calls; after the client was closed, all open calls are overdue."""
         for what, deadline in self._open.values():
             if closed:
                 self.violations.append(Violation(f"{what} has no end, though its client has"))
@@ -84,7 +83,7 @@ def check_limits(engine: ClientEngine, calls: int) -> None:
         entries = [*waiting.fetched, *chain.from_iterable(waiting.paused.values())]
         buffered = sum(entry.size for entry in entries)
         config = engine.config
-        # A first batch is sent whole even if it is larger (KIP-74): one for each leader.
+        # Each leader sends its first batch whole, even if that exceeds the limit (KIP-74).
         spare = max((e.size for e in entries), default=0) * len({e.address for e in entries})
         if buffered > config["fetch.max.bytes"] + spare:
             raise Violation(f"{engine.now}: {buffered} bytes wait for the consumer's caller")
@@ -99,20 +98,20 @@ def check_limits(engine: ClientEngine, calls: int) -> None:
 
 
 def check_sound(engine: ClientEngine) -> None:
-    """Raise a `Violation` if a bug ended the client: a second completion, an unknown transition."""
+    """Raise a `Violation` if the client ended because of a bug, such as an unknown transition."""
     ended = engine.ended
     if isinstance(ended, ClientBrokenError):
         raise Violation(f"{engine.now}: the client broke: {ended}") from ended.__cause__
 
 
 class Complaints(logging.Handler):
-    """Collects exceptions that a client survived but logged: each is a bug, also at its end."""
+    """Collects exceptions that a client logged and survived; each of them is a bug."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self.violations: list[Violation] = []
         self.repeats = 0
-        """Warnings that records will be read again."""
+        """Number of warnings that records will be read again."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Keep a log record with a traceback, and count warnings of repeated records."""

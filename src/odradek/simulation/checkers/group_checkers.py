@@ -15,6 +15,7 @@ from typing import Protocol
 from odradek.clients.consumer.group.group_commits import RENEW_AFTER
 from odradek.common.errors import BrokerError
 from odradek.common.types import TopicPartition
+from odradek.simulation.brokers.broker_faults import disturbed
 from odradek.simulation.brokers.cluster import SimulatedCluster
 from odradek.simulation.brokers.zombie_leader import committed_to_zombies
 from odradek.simulation.checkers.invariants import Violation
@@ -25,7 +26,7 @@ from odradek.simulation.coordinators.group_coordinator import GROUP_TOPIC, Group
 from odradek.simulation.logs.topics import NO_LEADER, SimulatedTopic
 
 RENEWED_WITHIN = 120.0
-"""Seconds by which faults may delay the renewal of a committed offset."""
+"""Maximum delay in seconds that faults may cause for the renewal of a committed offset."""
 
 
 class MemberView(Protocol):
@@ -44,7 +45,7 @@ class MemberView(Protocol):
         """Whether it has an instance id (KIP-345)."""
 
     def lost(self, partition: TopicPartition) -> bool:
-        """Return whether the client lost the partition and the application doesn't know."""
+        """Return whether the client lost the partition but the application doesn't know it yet."""
 
     @property
     def auto_commits(self) -> bool:
@@ -54,7 +55,7 @@ class MemberView(Protocol):
         """Return the client's position; None if it has none."""
 
     def former_id(self, partition: TopicPartition) -> bytes:
-        """Return the topic's id before the one that the client reads; `NO_ID` if there was none."""
+        """Return the id of the topic's previous incarnation for the client, or `NO_ID`."""
 
 
 @dataclass(slots=True)
@@ -65,12 +66,12 @@ class Stint:
     next_offset: int | None = None
     since: float = 0.0
     life: str = ""
-    """Name of the topic's life (`GroupLedger.life`) that the member reads."""
+    """Name of the topic's incarnation (`GroupLedger.life`) that the member reads."""
     born: str = ""
-    """Life of the topic at the time of on_assigned."""
+    """The topic's incarnation at the time of on_assigned."""
     floor: int | None = None
     """The group's committed offset when the member was assigned the partition: the member may not
-    begin before it. None: there was none, or the application has sought another offset."""
+    begin before it. None: the group had none, or the application has sought another offset."""
 
 
 @dataclass(slots=True)
@@ -82,44 +83,47 @@ class GroupLedger:
     members: dict[str, MemberView] = field(default_factory=dict)
     stints: dict[str, dict[TopicPartition, Stint]] = field(default_factory=dict)
     ends: dict[TopicPartition, int] = field(default_factory=dict)
-    """The offset after the last one that any member returned, by partition."""
+    """The offset after the last record that any member returned, by partition."""
     values: dict[tuple[TopicPartition, int], bytes | None] = field(default_factory=dict)
     in_hand: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
-    """Records that members process and that their clients may commit: first offset by partition."""
+    """First offset, by partition, of the records that a member processes and that its client must
+    not commit before the next poll."""
     hands: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
-    """Number of times that these records had been returned by then, this time included."""
+    """How often the first of these records has been returned so far, by partition."""
     owed: list[tuple[TopicPartition, int, int]] = field(default_factory=list)
-    """Records that dead members had processed: another member must get them again."""
+    """Partition, offset and number of returns of records that dead members were processing: another
+    member must return them again."""
     times: Counter[tuple[TopicPartition, int]] = field(default_factory=Counter)
     """How often each record was returned."""
     handed: int = 0
     again: int = 0
-    """Number of records that were returned before, which at-least-once allows."""
+    """Number of repeatedly returned records, which at-least-once delivery allows."""
     by_id: bool = False
     """Whether the group identifies topics by ids (KIP-848): then a recreated topic is assigned
     without waiting for the owners of the deleted one."""
     latest: bool = False
     """Whether the members have auto.offset.reset=latest."""
     births: dict[bytes, TopicPartition] = field(default_factory=dict)
-    """Partition and life in which a value was written; values are unique."""
+    """Partition and incarnation of the topic to which a value was written; values are unique."""
     processes: dict[str, str] = field(default_factory=dict)
-    """Name of the member that has had a member id."""
+    """Name of the member by member id."""
     taken: dict[TopicPartition, tuple[int, str | None]] = field(default_factory=dict)
     """The last committed offset that the coordinator accepted, and the member id of the sender;
     None if it was committed by a transaction."""
     committers: dict[TopicPartition, dict[str, float]] = field(default_factory=dict)
     """Time of the last commit by member id."""
     given_back: dict[tuple[str, TopicPartition], float] = field(default_factory=dict)
-    """When a member last lost a partition or revoked it."""
+    """Time when a member last lost or revoked a partition."""
     born: dict[tuple[str, TopicPartition], str] = field(default_factory=dict)
-    """Life of the topic when a member was last told that it owns a partition."""
+    """The topic's incarnation when a member was last assigned a partition."""
     set_back: dict[TopicPartition, int] = field(default_factory=dict)
-    """Partitions whose committed offset a late commit has moved back, with the offset before. Until
-    a commit reaches that offset again, the records in between are returned twice, and none is lost:
-    the client's later commit was acknowledged, so the client considers it the last one."""
+    """Partitions whose committed offset a late commit has set back, with the offset before it.
+    Until a commit reaches that offset again, the records in between may be returned twice, and none
+    is lost: the client's later commit was acknowledged, so the client considers it the last one."""
     owed_from: dict[TopicPartition, int] = field(default_factory=dict)
-    """With `latest`: the first offset that the group has committed. From there on every record must
-    be returned; a position that was lost before it was committed is looked up again."""
+    """With `latest`: the first offset that the group has committed. Every record from there on must
+    be returned; before the first commit, a member that has lost its position looks up the end
+    again."""
     hits: Counter[str] = field(default_factory=Counter)
     violations: list[Violation] = field(default_factory=list)
     gentle: bool = False
@@ -135,15 +139,15 @@ class GroupLedger:
     # Topics that are deleted and recreated
 
     def life(self, topic: str) -> str:
-        """Return a name for the topic's current life, with a number if it was recreated.
+        """Return a name for the topic's current incarnation, with a number if it was recreated.
 
-        All accounting is by life, since offsets begin at 0 in each.
+        All accounting is by incarnation, because the offsets of each one begin at 0.
         """
         before = sum(old.name == topic for old in self.cluster.deleted)
         return f"{topic}#{before + 1}" if before else topic
 
     def lives(self, topic: str) -> dict[str, SimulatedTopic]:
-        """Return a topic by the names of its lives, the present one last."""
+        """Return all incarnations of a topic by name, the present one last."""
         found = [old for old in self.cluster.deleted if old.name == topic]
         if topic in self.cluster.topics:
             found.append(self.cluster.topics[topic])
@@ -157,9 +161,19 @@ class GroupLedger:
         return topic.partitions[place.partition].log.start_offset
 
     def place(self, partition: TopicPartition, value: bytes | None = None) -> TopicPartition:
-        """Return the partition in the life in which a value was written, or in the current one."""
+        """Return the partition in the incarnation that contains a value, or in the current one."""
         born = self.births.get(value) if value is not None else None
         return born or TopicPartition(self.life(partition.topic), partition.partition)
+
+    def _read_up_to(self, place: TopicPartition) -> int:
+        """Return the offset after all returned records and the markers that follow them."""
+        return self._after_markers(place, self.ends.get(place, 0))
+
+    def _after_markers(self, place: TopicPartition, offset: int) -> int:
+        topic = self.lives(place.topic.partition("#")[0]).get(place.topic)
+        if topic is None or place.partition >= len(topic.partitions):
+            return offset
+        return topic.partitions[place.partition].log.after_markers(offset)
 
     # Callbacks of members
 
@@ -188,8 +202,8 @@ class GroupLedger:
     def _floor(self, member: MemberView, partition: TopicPartition) -> int | None:
         """Return the offset before which a member may not begin.
 
-        If the member itself has committed records of its last ownership since that was revoked, its
-        client may have looked the position up before.
+        There is none if the member itself has committed since its last ownership was revoked: its
+        client may have looked up its position before that commit.
         """
         mine = self.committers.get(self.place(partition), {}).get(member.identity[0], -math.inf)
         revoked = self.given_back.get((member.name, partition), math.inf)
@@ -214,15 +228,15 @@ class GroupLedger:
     def _check_shared(
         self, member: MemberView, other: MemberView, stint: Stint, partition: TopicPartition
     ) -> None:
-        """Check that another member with the same partition couldn't know yet that it lost it."""
+        """Check that the partition's other owner couldn't know yet that it lost the partition."""
         if member.identity[1] < 0:
             raise self._wrong(member, f"is assigned {partition}, though it isn't a member")
         if other.lost(partition):
             return
         if self.by_id and stint.born != self.life(partition.topic):
-            return  # it owns the deleted topic's partition, and learns that with its next heartbeat
+            return  # the other member learns with its next heartbeat that the topic was recreated
         if other.static and other.identity[1] < member.identity[1]:
-            return  # a late static member keeps its assignment without a part in the rebalance
+            return  # a static member that was stopped keeps its assignment
         if other.identity[1] == member.identity[1]:
             raise self._wrong(
                 member, f"is assigned {partition}, which {other.name} has in this generation"
@@ -230,7 +244,7 @@ class GroupLedger:
         shard = self.shard()
         group = shard.groups.get(self.group_id) if shard is not None else None
         if group is None or member.identity[0] not in group.members:
-            return  # the member was removed; the response to its next request says so
+            return  # the member was removed, and learns it from its next response
         if group.members.keys() & {stint.member_id, other.identity[0]}:
             raise self._wrong(
                 member, f"is assigned {partition}, which {other.name} has, a member like it"
@@ -268,18 +282,19 @@ class GroupLedger:
         place = self.place(partition, value)
         if place.topic != stint.life:
             self._check_next_life(member, stint, place)
-        end = self.ends.get(place, 0)
+        end = self._read_up_to(place)
         start = self.start(place)
         if stint.next_offset is None and stint.floor is not None:
-            floor = min(stint.floor, self._committed(partition) or 0)  # a late commit moves it back
+            floor = min(stint.floor, self._committed(partition) or 0)  # set back by late commits
             # A member that was removed may have records from before the new owner's commits.
             if offset < floor and self.is_member(member.identity[0]):
                 raise self._wrong(member, f"begins {place} at {offset}; {floor} is committed")
-        deleted = stint.next_offset is not None and stint.next_offset < offset <= start
-        if stint.next_offset not in (None, offset) and not deleted:
-            raise self._wrong(
-                member, f"gets {place} at {offset}, though {stint.next_offset} was next"
-            )
+        wanted = stint.next_offset
+        if wanted is not None:
+            wanted = self._after_markers(place, wanted)
+        deleted = wanted is not None and wanted < offset <= start
+        if wanted not in (None, offset) and not deleted:
+            raise self._wrong(member, f"gets {place} at {offset}, though {wanted} was next")
         if offset > max(end, start):
             self._check_begins(member, stint, place, offset)
         stint.next_offset = offset + 1
@@ -290,7 +305,7 @@ class GroupLedger:
         self.values[place, offset] = value
 
     def _check_next_life(self, member: MemberView, stint: Stint, place: TopicPartition) -> None:
-        """Check that records of a recreated topic only follow those of the deleted one."""
+        """Check that no record of a deleted topic follows a record of the recreated topic."""
         if _number(place.topic) < _number(stint.life) and stint.next_offset is not None:
             raise self._wrong(member, f"gets {place} after records of {stint.life}")
         stint.life, stint.next_offset, stint.floor = place.topic, None, None
@@ -298,16 +313,18 @@ class GroupLedger:
     def _check_begins(
         self, member: MemberView, stint: Stint, place: TopicPartition, offset: int
     ) -> None:
-        """Refuse a record after an unread one; with `latest` a member may begin at the end.
+        """Check that no unread record was skipped; with `latest` a member may begin at the end.
 
-        A member that was removed while it was stopped, and doesn't know yet, may look up the end of
-        the log later than the new owner, which returns the records before it.
+        A member that was removed while its process was stopped, and doesn't know it yet, may look
+        up the end of the log later than the new owner, which returns the records before it.
         """
         owed = self.owed_from.get(place)
         removed = not self.is_member(member.identity[0])
         begins = self.latest and stint.next_offset is None
+        if owed is not None:
+            owed = self._after_markers(place, owed)
         if not begins or (owed is not None and offset > owed and not removed):
-            end = self.ends.get(place, 0)
+            end = self._read_up_to(place)
             raise self._wrong(
                 member, f"gets {place} at {offset}: {end} was never returned to a caller"
             )
@@ -321,7 +338,7 @@ class GroupLedger:
     def broken(self, member: MemberView, partition: TopicPartition) -> str | None:
         """Return another member that has committed for a partition since `on_assigned`.
 
-        The ownership that was announced to this member has ended then (R-ID-1).
+        Its commit means that this member's ownership has ended (R-ID-1).
         """
         stint = self.stints.get(member.name, {}).get(partition)
         if stint is None or (self.by_id and stint.born != self.life(partition.topic)):
@@ -333,7 +350,7 @@ class GroupLedger:
         return None
 
     def process(self, member_id: str) -> str | None:
-        """Return the name of the member that has or had this member id, None if it isn't known."""
+        """Return the name of the member that has or had this member id; None if it is unknown."""
         for name, member in self.members.items():
             if member.identity[0] == member_id:
                 self.processes[member_id] = name
@@ -345,10 +362,10 @@ class GroupLedger:
         return self.cluster.environment.time.now
 
     def _committed(self, partition: TopicPartition) -> int | None:
-        """Return the lowest offset that a coordinator may answer.
+        """Return the lowest committed offset that a coordinator may return.
 
-        Returns None if any offset has a leader epoch, which an older leader can check. A zombie has
-        the offsets that were committed before it was cut off.
+        Returns None if any of the possible offsets has no leader epoch, or if one coordinator has
+        no offset. A zombie has the offsets that were committed before it was cut off.
         """
         shard = self.shard()
         if shard is None:
@@ -369,10 +386,10 @@ class GroupLedger:
     def commits(
         self, group_id: str, member_id: str | None, offsets: Mapping[TopicPartition, Committed]
     ) -> None:
-        """Check offsets that the coordinator commits. They never go back in one life of a topic.
+        """Check offsets that the coordinator commits: they don't go back in one topic incarnation.
 
-        Only the last committing member may move them back with a plain commit: requests of its
-        earlier connections may arrive late, and Kafka has no fence against them.
+        Only the last committing member may set them back with a plain commit: requests of its
+        earlier connections may arrive late, and Kafka can't fence them.
         """
         for partition, committed in offsets.items() if group_id == self.group_id else ():
             if not self._of_this_life(partition, committed):
@@ -380,6 +397,7 @@ class GroupLedger:
             self._check_expiry(partition)
             place = self.place(partition)
             self._check_read(place, committed.offset)
+            self._check_epoch(partition, committed)
             before, last = self.taken.get(place, (0, None))
             if committed.offset >= self.set_back.get(place, 0):
                 self.set_back.pop(place, None)
@@ -401,7 +419,7 @@ class GroupLedger:
             self.owed_from.setdefault(place, committed.offset)
 
     def reached(self, place: TopicPartition) -> int:
-        """Return the highest committed offset, before late commits have set it back."""
+        """Return the highest committed offset, ignoring late commits that have set it back."""
         return max(self.taken.get(place, (0, None))[0], self.set_back.get(place, 0))
 
     def shard(self) -> GroupShard | None:
@@ -420,7 +438,7 @@ class GroupLedger:
             return None
 
     def is_member(self, member_id: str) -> bool:
-        """Return whether the coordinator has this member, or can't be asked now."""
+        """Return whether the coordinator has this member, or there is no coordinator now."""
         shard = self.shard()
         group = shard.groups.get(self.group_id) if shard is not None else None
         return group is None or member_id in group.members
@@ -450,7 +468,7 @@ class GroupLedger:
         self._check_kept()
         for partition, committed in shard.committed(self.group_id).stable.items():
             if not self._of_this_life(partition, committed):
-                continue  # its topic was deleted, and the offsets will be deleted soon
+                continue  # the topic was deleted, and its offsets will be
             place = self.place(partition)
             if place.topic != partition.topic and place not in self.taken:
                 continue  # a commit for the deleted topic that is being replicated
@@ -458,6 +476,22 @@ class GroupLedger:
             self._check_in_hand(partition, committed.offset, shard)
         if self.violations:
             raise self.violations[0]
+
+    def _check_epoch(self, partition: TopicPartition, committed: Committed) -> None:
+        """Check that a committed leader epoch doesn't make the offset look lost (KIP-320)."""
+        topic = self.cluster.topics.get(partition.topic)
+        if topic is None or partition.partition >= len(topic.partitions):
+            return
+        log = topic.partitions[partition.partition].log
+        if not log.ends_before(committed.leader_epoch, committed.offset):
+            return
+        if not disturbed(self.cluster, *partition):
+            self.violations.append(
+                Violation(
+                    f"{self.now}: {committed.offset} of {partition} was committed with the leader "
+                    f"epoch {committed.leader_epoch}, which ends before"
+                )
+            )
 
     def _check_kept(self) -> None:
         """Check that no committed offset expires while an auto-committing member owns it."""
@@ -472,11 +506,11 @@ class GroupLedger:
                 self.kept |= {self.place(p): self.now for p in stints if not member.lost(p)}
 
     def _check_expiry(self, partition: TopicPartition) -> None:
-        """Check that an offset that expired wasn't an auto-committing member's until recently.
+        """Check that no recently renewed offset of an auto-committing member has expired.
 
-        Its age is at most that of its last renewal (R-GR-3). Applications that commit by themselves
-        renew their commits themselves: then the group has no committed offset, and begins again
-        where `auto.offset.reset` says.
+        An offset may only expire a retention time after its last renewal (R-GR-3). Applications
+        that commit explicitly must renew their commits themselves; otherwise the committed offset
+        expires, and the group begins again where `auto.offset.reset` says.
         """
         retention = self.cluster.group_settings.offsets_retention
         shard = self.shard() if retention < math.inf else None
@@ -497,8 +531,8 @@ class GroupLedger:
         self.set_back.pop(place, None)
 
     def _check_read(self, place: TopicPartition, offset: int) -> None:
-        """Check that a commit doesn't exceed the records read from this life (R-ID-3)."""
-        end = max(self.ends.get(place, 0), self.start(place))
+        """Check that a commit doesn't exceed the records read from this incarnation (R-ID-3)."""
+        end = max(self._read_up_to(place), self.start(place))
         if offset > end and not self.latest:
             text = f"{place} is committed at {offset}, but returned records end at {end}"
             self.violations.append(Violation(f"{self.now}: {text}"))
@@ -532,9 +566,10 @@ class GroupLedger:
                     return f"{place} is read up to {position} of {end} by {owners[0]}"
                 continue
             start = partition.log.start_offset
-            if max(self.ends.get(place, 0), start) != end:
-                return f"{place} is read up to {self.ends.get(place, 0)} of {end}"
-            behind = max(stint.next_offset or end, start) != end
+            read = self._read_up_to(place)
+            if max(read, start) != end:
+                return f"{place} is read up to {read} of {end}"
+            behind = max(self._after_markers(place, stint.next_offset or end), start) != end
             if behind and stint.life == place.topic:
                 return f"{place} is read up to {stint.next_offset} of {end} by {owners[0]}"
         lives = {self.life(name) for name in self.cluster.topics}
@@ -566,7 +601,7 @@ class GroupLedger:
         return dict.fromkeys((p for p in places if p not in owned), generation)
 
     def verify(self, topic: str) -> None:
-        """Check that every record of the log was returned, unchanged."""
+        """Check that every record of the log was returned with the right value."""
         for index in range(len(self.cluster.topics[topic].partitions)):
             place = self.place(TopicPartition(topic, index))
             for row in self.cluster.records(topic, index):
@@ -590,7 +625,7 @@ class GroupLedger:
         }
 
     def _of_this_life(self, partition: TopicPartition, committed: Committed) -> bool:
-        """Return whether a client that uses the present topic's id gets this offset."""
+        """Return whether OffsetFetch with the present topic's id returns this offset."""
         topic = self.cluster.topics.get(partition.topic)
         return topic is not None and committed.belongs_to(topic.id)
 

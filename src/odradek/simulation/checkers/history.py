@@ -1,9 +1,9 @@
 """Record the calls and results of clients with their times, on simulated clusters or on real ones.
 
-In: calls of a driver of clients, a clock. Out: a `History` that `history_check` judges, that can be
-stored as JSON lines and read back, and that `history_edn` writes in Jepsen's form. Each line is one
-`Operation`. Times are seconds on one clock for the whole history. Values of records must be unique
-in the whole history. Must not judge, or know clients or clusters.
+In: the calls that a test makes with clients, a clock. Out: a `History`, which `history_check`
+judges and `history_edn` writes in Jepsen's form. It can be stored as JSON lines, one for each
+`Operation`, and read back. Times are seconds on one clock for the whole history. Values of records
+must be unique in the whole history. Must not judge, or know clients or clusters.
 """
 
 from __future__ import annotations
@@ -22,18 +22,19 @@ Place = tuple[TopicPartition, int]
 """A partition and an offset."""
 NO_OFFSET = -1
 NEXT = 1e-9
-"""Least seconds between two times of a history: they define an order."""
+"""Minimum difference in seconds between two times of a history, so that times define an order."""
 
 
 class CallResult(StrEnum):
-    """Result of an operation, in Jepsen's words."""
+    """Result of an operation, with Jepsen's names."""
 
     OK = "ok"
-    """It took effect, and the caller was told so."""
+    """The operation took effect, and the caller was told so."""
     FAIL = "fail"
-    """It certainly took no effect, as an aborted transaction."""
+    """The operation certainly took no effect, for example an aborted transaction."""
     INFO = "info"
-    """Unknown (killed, timed out, or still open): readers decide it."""
+    """Unknown, because the client was killed, timed out or is still waiting; later reads may decide
+    it."""
 
 
 class CallKind(StrEnum):
@@ -45,7 +46,7 @@ class CallKind(StrEnum):
     """A transaction: records and consumed offsets that are committed together or not at all."""
     POLL = "poll"
     ASSIGN = "assign"
-    """The application sets the partitions."""
+    """The application assigns partitions to its consumer."""
     SUBSCRIBE = "subscribe"
     """The application subscribes; the positions of its partitions may change."""
     ASSIGNED = "assigned"
@@ -53,11 +54,11 @@ class CallKind(StrEnum):
     REVOKED = "revoked"
     """A rebalance removed partitions, or they were lost."""
     SEEK = "seek"
-    """New positions: of the application, or because the old ones didn't exist any more."""
+    """The application seeks, or the old positions don't exist any more."""
     COMMIT = "commit"
     """Offsets that a consumer commits."""
     OFFSETS = "offsets"
-    """A group's committed offsets, as an observer reads them at the end."""
+    """A group's committed offsets at the end, as an observer reads them."""
     CLOSE = "close"
     CRASH = "crash"
     """The process ended without a close."""
@@ -80,35 +81,34 @@ class Write:
 
 @dataclass(slots=True)
 class Operation:
-    """One call of a client. Its process is `client` and `incarnation`, which is one instance."""
+    """One call of one instance of a client; `client` and `incarnation` identify the instance."""
 
     history: History = field(repr=False, compare=False)
     number: int
     """Position in the history."""
     call: CallKind
     client: str
-    """A transactional id for writes, or the name of an idempotent producer."""
+    """The transactional id of a producer, or else the client's name."""
     incarnation: int
-    """Counts the instances; of a transactional producer its `init_transactions`: a higher one has
-    fenced the lower ones."""
+    """Number of the client's instance. For transactional producers, it counts calls of
+    `init_transactions`: a higher one has fenced the lower ones."""
     invoked: float
     returned: float | None = None
     result: CallResult = CallResult.INFO
     group: str | None = None
-    """The group of a consumer, or whose offsets a transaction commits."""
+    """The consumer's group, or the group whose offsets a transaction commits."""
     writes: list[Write] = field(default_factory=list)
     seen: dict[TopicPartition, list[tuple[int, str]]] = field(default_factory=dict)
     """Offsets and values that a poll returned, in order."""
     places: list[Place] = field(default_factory=list)
-    """Of a transaction: the consumed records whose positions it commits. Of other calls: partitions
-    with their new positions or committed offsets (`NO_OFFSET` if there are none)."""
+    """For a transaction, the consumed records whose positions it commits; for other calls,
+    partitions with their new positions or committed offsets (`NO_OFFSET` if there are none)."""
     committing: float | None = None
     """When the commit of a transaction was invoked; before that it can't be committed."""
     transaction: int | None = None
     """Number of the transaction in which a poll took place."""
     complete: bool = False
-    """Whether a poll has all records from the partitions' beginnings to their ends, after
-    the run."""
+    """Whether a poll after the run has returned all records of its partitions."""
     uncommitted: bool = False
     """Whether a poll also returns records of open and aborted transactions."""
 
@@ -130,7 +130,7 @@ class Operation:
 
     @property
     def writing(self) -> bool:
-        """Whether it is a send or a transaction."""
+        """Whether the operation is a send or a transaction."""
         return self.call in (CallKind.SEND, CallKind.TXN)
 
     def wrote(self, partition: TopicPartition, value: str) -> Write:
@@ -140,7 +140,7 @@ class Operation:
         return write
 
     def acknowledged(self, offset: int | None = None, write: Write | None = None) -> None:
-        """Note that a record is acknowledged now; without `write`, the only record of a send."""
+        """Note that a record is acknowledged now: `write`, or the only record of a send."""
         write = write or self.writes[0]
         write.offset = None if offset is None or offset < 0 else offset
         write.returned = self.history.now()
@@ -148,7 +148,7 @@ class Operation:
             self.ended(CallResult.OK)
 
     def consumed(self, partition: TopicPartition, offset: int) -> None:
-        """Add a consumed record, whose position the transaction commits."""
+        """Add a consumed record whose offset the transaction commits."""
         self.places.append((partition, offset))
 
     def saw(self, partition: TopicPartition, offset: int, value: bytes | str | None) -> None:
@@ -182,14 +182,14 @@ class History:
         self._last = -math.inf
 
     def now(self) -> float:
-        """Return the time; each one is later than the one before, so that it defines an order."""
-        # (A float above 10⁷ can't tell apart times that differ by NEXT.)
+        """Return the time, which is later than any time before, so that times define an order."""
+        # A float above 10⁷ can't represent a difference of NEXT.
         after = math.nextafter(self._last, math.inf)
         self._last = max(self._clock(), self._last + NEXT, after)
         return self._last
 
     def instance(self, client: str) -> int:
-        """Return the number of a new instance of a client, from 1."""
+        """Return the number of a client's next instance; the first one is 1."""
         self._instances[client] += 1
         return self._instances[client]
 
@@ -209,7 +209,7 @@ class History:
 
     @property
     def polls(self) -> list[Operation]:
-        """Polls, and the complete readings at the end."""
+        """Polls, including those that read all records after the run."""
         return [one for one in self.operations if one.call is CallKind.POLL]
 
     def partitions(self) -> dict[TopicPartition, None]:
@@ -262,7 +262,7 @@ class History:
         *,
         incarnation: int = 0,
     ) -> Operation:
-        """Add one record of an idempotent producer; with its offset if it is acknowledged."""
+        """Add one record of an idempotent producer, with its offset if it was acknowledged."""
         made = self.invoke(CallKind.SEND, producer, incarnation)
         made.wrote(partition, value)
         if offset is not None:
@@ -327,7 +327,7 @@ class History:
 
     @classmethod
     def of_lines(cls, lines: Iterable[str]) -> History:
-        """Read what `lines` yielded; the last time is the history's present."""
+        """Read a history that `lines` has written; its last time becomes the present."""
         history = cls(lambda: -math.inf)
         for line in lines:
             row = json.loads(line)

@@ -30,9 +30,9 @@ class Kind(StrEnum):
     """Kind of anomaly."""
 
     LOST_WRITE = "lost write"
-    """Committed (or seen by one reader), but missing where another reader has read everything."""
+    """Committed, or seen by a reader, but not seen by another one that has read all records."""
     DUPLICATE = "duplicate"
-    """One record has two offsets."""
+    """One record is in the log at two offsets."""
     ABORTED_READ = "aborted read"
     """A reader saw a record of a transaction that was aborted (G1a)."""
     UNWRITTEN_READ = "unwritten read"
@@ -40,19 +40,19 @@ class Kind(StrEnum):
     PRECOMMITTED_READ = "precommitted read"
     """A poll returned a record before its send or the commit of its transaction was invoked."""
     PARTIAL = "intermediate read"
-    """A part of a transaction is visible, another part isn't (G1b)."""
+    """Some records of a transaction are visible and others aren't (G1b)."""
     NONMONOTONIC_SEND = "nonmonotonic send"
     """Records of two operations of one producer aren't in the order in which they were sent."""
     INTERNAL_NONMONOTONIC_SEND = "internal nonmonotonic send"
     """Records of one transaction aren't in the order in which they were sent."""
     ZOMBIE_WRITE = "zombie write"
-    """A record of a fenced producer follows one of the producer that has fenced it."""
+    """A record of a fenced producer follows a record of the producer that fenced it."""
     REAL_TIME = "real-time order"
     """A record has a lower offset than one that was acknowledged or read before it was sent."""
     WRONG_PLACE = "wrong place"
     """A record doesn't have the acknowledged offset."""
     READERS_DISAGREE = "readers disagree"
-    """Two readers saw different records at one offset, or a complete reading lacks some."""
+    """Two readers saw different records at one offset, or a reader of all records missed some."""
     NONMONOTONIC_POLL = "nonmonotonic poll"
     """A poll returned a record at or before the last one of an earlier poll of the process."""
     INTERNAL_NONMONOTONIC_POLL = "internal nonmonotonic poll"
@@ -64,7 +64,7 @@ class Kind(StrEnum):
     UNOWNED_READ = "unowned read"
     """A poll returned a record of a partition that the process had not been assigned."""
     UNSEEN = "unseen"
-    """No poll has returned a record for too long after the last fault."""
+    """No poll returned a record within `seen_within`."""
     CYCLE = "cycle"
     """Transactions that read each other's records, in a cycle (G1c)."""
     INPUT_TWICE = "input twice"
@@ -102,7 +102,7 @@ def check(
 
 
 class _Judge:
-    """The history, indexed."""
+    """Index of a history, and all checks of it."""
 
     def __init__(
         self,
@@ -206,7 +206,7 @@ class _Judge:
         rows: list[tuple[int, str]],
         before: int | None,
     ) -> Iterator[Anomaly]:
-        """Compare one partition's records of a poll with the log; `before`: the last one's."""
+        """Compare a poll's records of one partition with the log, after the offset `before`."""
         log, who = self._logs[partition], f"{poll.process} at {partition}"
         inside = False
         for offset, value in rows:
@@ -264,7 +264,7 @@ class _Judge:
                         yield Anomaly(Kind.PRECOMMITTED_READ, text)
 
     def _unseen(self) -> Iterator[Anomaly]:
-        """Yield acknowledged records that no poll returned in time, while polls continue."""
+        """Yield acknowledged records that no poll returned in time, although polls continued."""
         healed = [one.invoked for one in self._history.operations if one.call is CallKind.HEAL]
         if self._seen_within is None or not healed:
             return
@@ -327,7 +327,7 @@ class _Judge:
                 for partition, offset in self._places.get(write.value, ()):
                     if partition != write.partition:
                         continue
-                    # (Only transactional producers fence each other.)
+                    # Only transactional producers fence each other.
                     txn = made.call is CallKind.TXN
                     place = (made.client if txn else made.process, partition)
                     before = last.get(place)
@@ -346,7 +346,7 @@ class _Judge:
                         last[place] = (offset, made, write.value)
 
     def _real_time(self) -> Iterator[Anomaly]:
-        """Yield records that were sent after a later one of the log was known to exist."""
+        """Yield records sent after a record with a higher offset was known to exist."""
         known: dict[TopicPartition, list[tuple[float, int, str]]] = {}
         sent: dict[TopicPartition, list[tuple[float, int, str]]] = {}
         for poll in self._history.polls:
@@ -397,7 +397,7 @@ class _Judge:
                         yield Anomaly(Kind.INPUT_LOST, text)
 
     def _perhaps_taken(self) -> set[tuple[str, TopicPartition, int]]:
-        """Return inputs of transactions with an unknown outcome that no read can decide."""
+        """Return inputs of unknown transactions that have no records to decide the outcome."""
         return {
             (made.group, partition, offset)
             for made in self._all
@@ -411,7 +411,7 @@ class _Judge:
     # Cycles
 
     def _edges(self) -> dict[str, set[str]]:
-        """Return for each transaction those that must be before it.
+        """Return, for each transaction, the transactions that must precede it.
 
         These are the transactions whose records it read, and the previous one of the same producer.
         """
@@ -463,7 +463,7 @@ def _owned(one: Operation, before: set[TopicPartition] | None) -> set[TopicParti
 
 
 def _reset(one: Operation, known: Collection[TopicPartition]) -> set[TopicPartition]:
-    """Return the partitions whose reading ends with an event: the next one may be any record."""
+    """Return the partitions that an event repositions: their next record may have any offset."""
     partitions = {partition for partition, _ in one.places}
     match one.call:
         case CallKind.ASSIGN:
@@ -481,7 +481,7 @@ def _overtaken(
     known: list[tuple[float, int, str]],
     sent: list[tuple[float, int, str]],
 ) -> Iterator[Anomaly]:
-    """Yield records whose offset is lower than one known before their send; `known` is sorted."""
+    """Yield records sent after a higher offset was known; `known` is in the order of time."""
     highest, why, at = -1, "", 0
     for invoked, offset, what in sorted(sent):
         while at < len(known) and known[at][0] < invoked:
@@ -494,7 +494,7 @@ def _overtaken(
 
 
 def _circle(after: dict[str, set[str]], left: set[str]) -> list[str]:
-    """Return one cycle of the remaining transactions, of which each has a remaining predecessor."""
+    """Return a cycle among the remaining transactions, each of which follows another one."""
     before = {name: other for other in sorted(left) for name in after[other] if name in left}
     path = [min(left)]
     while before[path[-1]] not in path:

@@ -1,10 +1,10 @@
 """Write a history in the form of Jepsen's Kafka workload (`jepsen.tests.kafka`), as EDN.
 
-In: a `History`. Out: lines of EDN, one map each, in the order of time. The form has less than a
-history: integers are processes and keys (a comment at the beginning names the keys), a process has
-one operation at a time, and a process with an unknown result is not used again; so sends of one
-client that overlap belong to several processes. Offsets that are committed without a transaction
-aren't written. Must not judge.
+In: a `History`. Out: lines of EDN, one map each, in the order of time. The form has restrictions:
+processes and keys are integers (a comment at the beginning names the keys), a process has one
+operation at a time, and it ends with an unknown result. So overlapping sends of one client belong
+to several processes. Offsets that are committed without a transaction aren't written. Must not
+judge.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ASSIGNING = frozenset(
 
 @dataclass(slots=True)
 class _Row:
-    """An operation in Jepsen's form."""
+    """One operation in Jepsen's form."""
 
     process: str
     f: str
@@ -32,9 +32,9 @@ class _Row:
     end: float
     result: CallResult
     invoked: str
-    """Its value when it is invoked."""
+    """Value of the operation in the line of its invocation."""
     value: str
-    """Its value when it is completed."""
+    """Value of the operation in the line of its completion."""
     rebalanced: dict[TopicPartition, None] = field(default_factory=dict)
 
 
@@ -44,7 +44,7 @@ def edn_lines(history: History) -> Iterator[str]:
 
 
 class _Export:
-    """One history."""
+    """Conversion of one history."""
 
     def __init__(self, history: History) -> None:
         self._history = history
@@ -52,7 +52,7 @@ class _Export:
         self._end = history.now()
         self._rows: list[_Row] = []
         self._inner: dict[int, list[Operation]] = {}
-        """Polls by transaction."""
+        """Polls by the number of their transaction."""
         self._transactional = {
             write.value
             for one in history.operations
@@ -64,7 +64,7 @@ class _Export:
                 self._inner.setdefault(one.transaction, []).append(one)
 
     def lines(self) -> Iterator[str]:
-        """Yield the keys and the operations."""
+        """Yield a comment with the keys, and then the operations."""
         for one in self._history.operations:
             if one.writing or one.call is CallKind.CRASH:
                 self._add(one, self._inner.get(one.number, ()))
@@ -76,7 +76,7 @@ class _Export:
         self._assignments()
         names = " ".join(f"{key} {name}" for name, key in self._keys.items())
         yield f"; keys: {names}"
-        # (Assignments that were moved to the start of a poll stay before it.)
+        # Assignments that were moved to the start of a poll remain before it.
         rows = sorted(self._rows, key=lambda row: (row.start, row.f != "assign"))
         entries: list[tuple[float, int, str]] = []
         for number, (row, process) in enumerate(zip(rows, _processes(rows), strict=True)):
@@ -114,7 +114,7 @@ class _Export:
         invoked = " ".join(part for _, part, _ in parts)
         value = " ".join(part for _, _, part in parts)
         crash, result = one.call is CallKind.CRASH, one.result
-        if one.call is CallKind.TXN and one.aborted:  # perhaps its commit was never invoked
+        if one.call is CallKind.TXN and one.aborted:  # its commit may never have been invoked
             result = CallResult.FAIL
         elif crash or one.returned is None:
             result = CallResult.INFO
@@ -138,7 +138,7 @@ class _Export:
                 for offset, value in rows
                 if not (poll.uncommitted and value in self._transactional)
             )
-            # (Jepsen's check for lost writes fails on a key without records.)
+            # Jepsen's check for lost writes fails on a key without records.
             if pairs:
                 found.append(f"{self._key(partition)} [{pairs}]")
         return ", ".join(found)
@@ -146,8 +146,9 @@ class _Export:
     def _assignments(self) -> None:
         """Add an assignment with the owned partitions after each change.
 
-        Jepsen forgets the position of a key that isn't in an assignment: a seek is one without its
-        key and another one. Changes during a poll are written before it, and in its rebalance log.
+        Jepsen forgets the position of a key that isn't assigned, so a seek is written as one
+        assignment without the key and one with it. Changes during a poll are written before the
+        poll, and in its rebalance log.
         """
         spans: dict[str, list[_Row]] = {}
         for row in sorted(self._rows, key=lambda row: row.start):
@@ -164,7 +165,7 @@ class _Export:
                     now.clear()
                 for partition in partitions:
                     now.pop(partition, None)
-                # (The analysis also forgets the partitions that are assigned again.)
+                # Jepsen also forgets the positions of partitions that are assigned again.
                 if partitions or one.call is CallKind.SUBSCRIBE:
                     self._assign(one, now, spans.get(one.process, []))
                 if kept and one.call is not CallKind.REVOKED:

@@ -1,8 +1,8 @@
 """Check invariants of every simulated run, with one small class or function for each.
 
 In: a client's events, results of calls, a cluster's logs. Out: nothing, or a `Violation` with the
-reason and the time. `wire_checkers` checks what is visible on the wire, `call_checkers` what
-callers are promised. Must not change the observed objects.
+reason and the time. `wire_checkers` checks requests and responses, `call_checkers` the promises to
+callers. Must not change the observed objects.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from odradek.simulation.checkers.history import History
 from odradek.simulation.world.world import World
 
 SLACK = 1e-6
-"""Events round their times to microseconds."""
+"""Tolerance in seconds: events round their times to microseconds."""
 CONSTANT = ("JoinGroup", "SyncGroup", "Heartbeat")
-"""Requests that a classic group's members repeat at a constant interval at first (KIP-580)."""
+"""Requests of classic group members whose first retries have a constant interval (KIP-580)."""
 
 
 class Violation(AssertionError):  # noqa: N818  # reads better where it is raised
@@ -35,7 +35,7 @@ class Violation(AssertionError):  # noqa: N818  # reads better where it is raise
 
 
 class EventChecker(Protocol):
-    """Checks one client's events of some kinds."""
+    """Checker of some kinds of events of one client."""
 
     @property
     def KINDS(self) -> tuple[str, ...]:  # noqa: N802  # a constant of each
@@ -48,9 +48,9 @@ class EventChecker(Protocol):
 class OneMetadataRequest:
     """R-MD-4: a client has at most one metadata refresh in flight.
 
-    If a request waits for a blocked write (`excused` knows that from the wire), the client drops it
-    without an event and may send another one: see `metadata.candidates`. After the suspicion time
-    it may ask another broker as well (R-TI-1).
+    If a request has to wait for a blocked write (`excused` tells that from the traffic), the client
+    drops it without an event and may send another one: see `metadata.candidates`. After the
+    suspicion time, the client may also ask another broker (R-TI-1).
     """
 
     KINDS = ("metadata_request", "metadata", "metadata_failed", "disconnected", "broken", "closed")
@@ -72,7 +72,7 @@ class OneMetadataRequest:
             self._open, self._sent_at = address, event.at
         elif (
             event.kind in ("broken", "closed", "metadata")
-            # A connection attempt of the same round may fail, too: only the request's address
+            # A connection attempt of the same round may fail, too: only the address of the request
             # counts.
             or (event.kind in ("metadata_failed", "disconnected") and address == self._open)
         ):
@@ -87,7 +87,7 @@ class _Dialled:
 
 
 def bounds(policy: ExponentialBackoff, failures: int) -> tuple[float, float]:
-    """Return the shortest and the longest wait after this number of earlier failures (R-BO-1)."""
+    """Return the minimum and maximum wait after this number of earlier failures (R-BO-1)."""
     if policy.constant:
         return policy.maximum, policy.maximum
     if policy.base == 0:
@@ -100,8 +100,8 @@ def bounds(policy: ExponentialBackoff, failures: int) -> tuple[float, float]:
 class BackoffInBounds:
     """R-BO-1, R-CS-3: connection attempts to an address wait for the backoff of its failures.
 
-    The checker counts failures itself: a refused, broken or unproved connection adds one, a
-    connection that proves itself resets them, unless another cluster answered (R-RB-5).
+    The checker counts failures itself: a refused, broken or unproved connection is a failure; a
+    proved one resets the count, unless a different cluster answered (R-RB-5).
     """
 
     KINDS = ("dial", "proved", "foreign_cluster", "dial_failed", "disconnected")
@@ -126,7 +126,7 @@ class BackoffInBounds:
         elif event.kind == "foreign_cluster":
             state.failures = max(state.failures, state.before_proof)
         elif event.kind != "dial" and event.fields.get("purpose") not in SECONDARY:
-            self._ended(event, str(address), state)  # (secondary connections count for nothing)
+            self._ended(event, str(address), state)  # secondary connections don't count
 
     def _ended(self, event: Event, address: str, state: _Dialled) -> None:
         failure = bool(event.fields["failure"])
@@ -143,7 +143,7 @@ class BackoffInBounds:
 
 
 class RetriesInBounds:
-    """R-BO-1, R-RT-1: metadata rounds and retries of calls and batches wait as KIP-580 says."""
+    """R-BO-1, R-RT-1: metadata rounds and retries of calls and batches wait as KIP-580 defines."""
 
     KINDS = ("metadata", "round_failed", "retry")
 
@@ -158,12 +158,12 @@ class RetriesInBounds:
             self._rounds += 1
             self._check(event, "a round of metadata", self._rounds)
         elif event.kind == "retry" and event.fields.get("backoff"):
-            # (A batch whose leader changed doesn't wait; a new epoch isn't a retry.)
+            # A batch whose leader has changed doesn't wait, and a new epoch isn't a retry.
             self._check(event, str(event.fields["what"]), int(event.fields["attempt"]))
 
     def _check(self, event: Event, what: str, attempt: int) -> None:
         if "ConcurrentTransactions" in str(event.fields.get("error")):
-            return  # it ends in a moment, so Java also waits 20 ms at first (KIP-890)
+            return  # the transaction is about to end: like Java, wait 20 ms at first (KIP-890)
         steady = STEADY if what in CONSTANT else 0
         low, high = bounds(self._policy, max(0, attempt - 1 - steady))
         backoff = float(event.fields["backoff"])
@@ -175,7 +175,7 @@ class RetriesInBounds:
 
 
 class RebootstrapsCounted:
-    """R-RB-4: an outage counts one rebootstrap, and there is at most one per backoff step."""
+    """R-RB-4: a rebootstrap is counted once per outage, and never twice within a backoff step."""
 
     KINDS = ("rebootstrap", "rebootstrapped")
 
@@ -199,10 +199,9 @@ class RebootstrapsCounted:
 
 PENDING_DIALS = 6
 DIAL_SPACING = 0.04
-"""R-MD-3: 50 ms less jitter."""
+"""R-MD-3: 50 ms minus jitter."""
 NAME_DELAY = 0.005
-"""Maximum time from the decision for a connection attempt to the attempt, in which a name is
-resolved."""
+"""Maximum time in seconds from the decision to connect until the attempt, with the name lookup."""
 
 
 class DialsLimited:
@@ -243,7 +242,8 @@ class DialsLimited:
         while recent and now - recent[0] >= 1.0 - NAME_DELAY:
             recent.popleft()
         if self._engaged or address in self._failing:
-            # A proof allows other attempts while this one's name is resolved: those don't count.
+            # The limit may be lifted while an attempt's name is resolved: such attempts don't
+            # count.
             if sum(now - at >= NAME_DELAY for at in recent) >= self._most:
                 raise Violation(
                     f"{now}: more than {self._most} connection attempts within a second "
@@ -269,7 +269,7 @@ class _Sent:
 
 @dataclass(slots=True)
 class RecordLedger:
-    """Sent and acknowledged records, which are compared with the cluster's logs at the end.
+    """Ledger of sent and acknowledged records, which is compared with the logs at the end.
 
     Values must be unique. Sends to one partition are added in order.
     """
@@ -286,7 +286,7 @@ class RecordLedger:
             if record.value == value:
                 record.acknowledged, record.offset = True, offset
                 return
-        self._sent[partition].append(_Sent(value, True, offset))  # its partition was chosen late
+        self._sent[partition].append(_Sent(value, True, offset))  # its partition was chosen later
 
     def verify(self, cluster: SimulatedCluster) -> None:
         """Check that no acknowledged record is lost or duplicated, and that order holds."""
@@ -356,7 +356,7 @@ class PositionsGoForward:
 
 
 class RecordsOnce:
-    """A consumer returns each offset of a partition once, in order, and leaves none out.
+    """A consumer returns each offset of a partition once, in order, without skipping any.
 
     Simulated logs have no gaps except markers and aborted records: nothing is compacted.
     """
@@ -401,7 +401,7 @@ def no_hot_loop(world: World) -> None:
 
 
 class Checkers:
-    """All checkers that only need a client's events, and the history of all clients' calls."""
+    """All checkers that need only a client's events, and the history of all clients' calls."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -414,7 +414,7 @@ class Checkers:
     ) -> None:
         """Check a client from now on; `verify` raises the violations.
 
-        `held` returns whether a connection to an address has a write that its broker blocks.
+        `held` returns whether a write that its broker blocks is in flight to an address.
         """
         checkers: list[EventChecker] = [
             OneMetadataRequest(held),
@@ -432,7 +432,7 @@ class Checkers:
             for checker in by_kind.get(event.kind, ()):
                 try:
                     checker(event)
-                except Violation as violation:  # raised in a step, it would only break the client
+                except Violation as violation:  # raised here, it would break the client
                     self.violations.append(violation)
 
         events.listen(listen)

@@ -1,8 +1,7 @@
 """Check invariants on the wire, between one client and its brokers.
 
 In: connection attempts, requests and responses as a host's links see them, and the client's
-rebootstraps to compare with them. Out: violations. Must not ask the client for the state of its
-connections.
+rebootstraps. Out: violations. Must not ask the client for the state of its connections.
 """
 
 from __future__ import annotations
@@ -30,26 +29,26 @@ from odradek.simulation.checkers.invariants import SLACK, Violation
 from odradek.simulation.world.virtual_time import VirtualTime
 
 FRESH = 0.2
-"""Seconds for which a response proves that a connection answers. It is shorter than the time after
-which a write counts as blocked, so the checker never contradicts the client."""
+"""Seconds for which a response proves that a connection works. The time is shorter than `HELD`, so
+that the checker never contradicts the client."""
 HELD = 0.25
 """Seconds after which a write counts as blocked by its broker."""
 TOLERANCE = 0.1
-"""Seconds by which a client's decisions about time may differ from the checker's."""
+"""Seconds by which a client may decide later or earlier than the checker."""
 BY_TIMER = ("REBOOTSTRAP_REQUIRED", "no metadata for")
-"""Reasons of rebootstraps that don't depend on the number of brokers."""
+"""Reasons of rebootstraps that don't depend on failures of brokers."""
 SETUP = frozenset(
     kind.API_KEY for kind in (ApiVersionsRequest, SaslHandshakeRequest, SaslAuthenticateRequest)
 )
-"""APIs that are answered before a connection can be used, even by half-dead brokers and those that
-refuse a client."""
+"""APIs that are answered before a connection can be used, even by brokers that are failing or that
+refuse the client."""
 REBALANCES = frozenset((JoinGroupRequest.API_KEY, SyncGroupRequest.API_KEY))
 PIPELINED = SETUP | {ProduceRequest.API_KEY, FetchRequest.API_KEY}
 """APIs that are requested again without waiting for the previous response."""
 QUESTIONS = {"Metadata": 8, "FindCoordinator": 4, "Heartbeat": 40, "ConsumerGroupHeartbeat": 40}
-"""How often a client with slow brokers (`patient`) may send these requests on its own; others:
-twice, as to two leaders. A transactional client with a group has two coordinators, and the first
-response for each is that its topic is being created."""
+"""Maximum number of these requests from a client whose brokers are slow (`patient`); 2 for other
+APIs, as to two leaders. A transactional client with a group has two coordinators, and the first
+response for each says that its topic is being created."""
 SPARE_REQUESTS = 16
 """Maximum number of requests in flight on one connection, in addition to one for each caller."""
 
@@ -61,8 +60,8 @@ class _Open:
     key: int
     sent: float
     deadline: float
-    """When the client should give up, if no bytes come. `math.inf` for requests with timeouts of
-    their own: during setup, and in rebalances."""
+    """Time when the client should give up if it receives no bytes. `math.inf` for requests with
+    timeouts of their own: during setup, and in rebalances."""
 
 
 @dataclass(slots=True)
@@ -70,7 +69,7 @@ class _Line:
     address: Address
     connected: bool = False
     over: bool = False
-    """Whether the client has closed it; it may still send what it had decided to send before."""
+    """Whether the client has closed it; requests sent before that may still follow."""
     open: dict[int, _Open] = field(default_factory=dict)
     """Requests without a response, by correlation id."""
     answers: int = 0
@@ -81,13 +80,13 @@ class _Line:
     throttled: float = -math.inf
     """End of the throttle that the broker has announced."""
     heard: float = -math.inf
-    """Time of the last response, or of enough bytes of one, or the end of a throttle."""
+    """Time of the last response, of enough bytes of a response, or of the end of a throttle."""
     window: tuple[float, int] = (-math.inf, 0)
-    """Begin of a window of time, and the bytes of an unfinished response that came in it."""
+    """Start of a time window, and the bytes of an unfinished response that arrived in it."""
 
     @property
     def first(self) -> _Open | None:
-        """The request whose response comes next."""
+        """The request that the broker answers next."""
         return next(iter(self.open.values()), None)
 
 
@@ -111,7 +110,8 @@ class Wire:
         self._calls = calls
         self._lines: dict[int, _Line] = {}
         self._asides: set[int] = set()
-        """Numbers of secondary connections, from whose responses clients conclude nothing."""
+        """Numbers of secondary connections, whose responses don't count as signs of a working
+        broker."""
         self._timeout: float = config["request.timeout.ms"]
         self._stopped_until = -math.inf
         produce = "max.in.flight.requests.per.connection"
@@ -128,7 +128,7 @@ class Wire:
         self.patient = False
 
     def excuse(self, until: float) -> None:
-        """Allow requests without a response until this time: the client's process is stopped."""
+        """Allow late responses until this time: the client's process is stopped."""
         self._stopped_until = until
 
     # Callbacks of a host
@@ -172,7 +172,7 @@ class Wire:
             self._found(f"a request to {line.address}, which isn't connected")
 
     def _asked(self, request: OutgoingRequest) -> None:
-        """Check R-RB-9: a request is sent once, and once more to another broker."""
+        """Check R-RB-9: a client with slow brokers doesn't repeat its requests."""
         name = request.body.API_NAME
         self.asked[name] += 1
         limit = QUESTIONS.get(name, 2) * 2
@@ -228,7 +228,7 @@ class Wire:
     # The client's events, compared with the traffic
 
     def is_held(self, address: str) -> bool:
-        """Return whether a broker blocks an acks=all write, so that later requests wait."""
+        """Return whether an acks=all write is blocked, so that later requests wait."""
         return any(
             self._held(line) or self._was_given_up(line)
             for line in self._lines.values()
@@ -236,7 +236,7 @@ class Wire:
         )
 
     def _was_given_up(self, line: _Line) -> bool:
-        """Return whether a metadata request waited for a blocked write."""
+        """Return whether a metadata request has waited for a blocked write."""
         asked = [o.sent for o in line.open.values() if o.key == MetadataRequest.API_KEY]
         return any(sent <= line.was_held for sent in asked)
 
@@ -247,12 +247,12 @@ class Wire:
         return self._time.now - max(first.sent, line.last_answer) >= HELD - SLACK
 
     def __call__(self, event: Event) -> None:
-        """Check R-RB-3: while a known broker answers, no count causes a rebootstrap."""
+        """Check R-RB-3: while a known broker answers, failures don't cause a rebootstrap."""
         if event.kind == "silent" and event.fields["ready"]:
             self._check_silence(event)
         if event.kind in ("dial_failed", "disconnected"):
             line = self._lines.get(event.fields["connection"])
-            if line is not None:  # the client may have closed it itself; the effect comes later
+            if line is not None:  # the client closed it before
                 self._check_deadline(line, event)
                 line.over = True
         if event.kind == "dial" and event.fields.get("purpose") in SECONDARY:
@@ -273,14 +273,14 @@ class Wire:
                 )
 
     def _check_deadline(self, line: _Line, event: Event) -> None:
-        """Check R-TI-1: the time of a throttle doesn't count towards `request.timeout.ms`."""
+        """Check R-TI-1: a throttle extends the deadline of requests (`request.timeout.ms`)."""
         least = min((one.deadline for one in line.open.values()), default=math.inf)
         late = str(event.fields.get("error")).startswith("ResponseTimeoutError")
         if late and event.at < least - TOLERANCE:
             self._found(f"{line.address} has until {least} for a response: {event}")
 
     def _check_silence(self, event: Event) -> None:
-        """Check R-TI-1: the time of a throttle is no silence."""
+        """Check R-TI-1: a throttled connection doesn't count as silent."""
         for line in self._lines.values():
             first = line.first
             if str(line.address) != event.fields["address"] or first is None or line.over:

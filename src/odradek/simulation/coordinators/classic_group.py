@@ -1,9 +1,9 @@
 """Coordinate a classic group: Kafka's state machine of joins, syncs and heartbeats.
 
 In: JoinGroup, SyncGroup, Heartbeat and LeaveGroup, each with a callback for its later response, and
-services of the shard (time, entries). Out: responses; the group's state as an entry whenever an
-assignment is complete or the group becomes empty, as in Kafka: changes in between are lost with the
-coordinator. Must not know versions, except where the meaning of a response depends on them.
+services of the shard (time, entries). Out: responses, and an entry with the group's state whenever
+an assignment is complete or the group becomes empty. As in Kafka, changes in between are lost with
+the coordinator. Must not know versions, except where the meaning of a response depends on them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from odradek.simulation.coordinators.shards import ShardTimer
 
 @dataclass(slots=True)
 class ClassicGroup:
-    """One group. `members` are in the order of joining."""
+    """A classic group; `members` are in the order of joining."""
 
     id: str
     lender: Lender
@@ -46,18 +46,19 @@ class ClassicGroup:
     static: dict[str, str] = field(default_factory=dict)
     """Member ids by instance ids."""
     pending: dict[str, ShardTimer] = field(default_factory=dict)
-    """Ids that were assigned to new members, which join again with them."""
+    """Timers by member id: ids that were returned to new members, which must join again with
+    them."""
     unsynced: dict[str, None] = field(default_factory=dict)
     rebalances: int = 0
     empty_since: float = -math.inf
-    """Time at which the last member left; minus infinity if there was none."""
+    """Time when the last member left; minus infinity if there was none."""
     _rebalance: JoinPhase = field(default_factory=JoinPhase)
     _sync_timer: ShardTimer | None = None
 
     # Joining
 
     def join(self, join: Join, answer: AnswerJoin) -> None:
-        """Let a member take part in the next generation."""
+        """Handle JoinGroup: the member takes part in the next generation."""
         try:
             self._check_protocols(join)
             if join.member_id:
@@ -106,7 +107,7 @@ class ClassicGroup:
             self._update(member, join, answer)
             self._complete_if_all_joined()
         elif self.state is ClassicState.COMPLETING_REBALANCE:
-            if member.protocols == join.protocols:  # the previous response was lost
+            if member.protocols == join.protocols:  # the previous response may have been lost
                 answer(self._joined(member))
             else:
                 self._update(member, join, answer)
@@ -165,7 +166,7 @@ class ClassicGroup:
         reply = self._joined(member)
         if was_leader and join.may_skip_assignment:
             reply = self._joined(member, skip_assignment=True)
-        # it learns that another member leads, so it doesn't compute an assignment in vain
+        # With another id as the leader, the member doesn't compute an assignment in vain.
         elif was_leader:
             reply = Joined(
                 None, member_id, self.generation, self.protocol_type, self.protocol, old.id
@@ -218,7 +219,7 @@ class ClassicGroup:
         self._complete_if_all_joined()
 
     def _wait_for_more(self, phase: JoinPhase) -> None:
-        """Let a new group wait for other members, and again while they arrive."""
+        """Wait for other members before the first generation, and longer while members arrive."""
         left = self._rebalance_timeout() - phase.waited
         delay = min(self.lender.initial_rebalance_delay, left)
         phase.wait(delay)
@@ -352,7 +353,7 @@ class ClassicGroup:
     # Membership
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int) -> None:
-        """Note that a member is alive; raises an error that it must know."""
+        """Note that a member is alive; raise an error that the member must handle."""
         member = self._member(member_id, instance_id)
         if self.state is ClassicState.EMPTY:
             raise errors.UnknownMemberIdError(member_id)
@@ -377,7 +378,7 @@ class ClassicGroup:
     ) -> None:
         """Raise an error if a member with this identity may not commit offsets."""
         if generation < 0 and self.state is ClassicState.EMPTY:
-            return  # a commit from outside while the group has no members
+            return  # a commit without a member id, while the group has no members
         if generation >= 0 or member_id or instance_id is not None:
             member = self._member(member_id, instance_id)
             self._check_generation(generation)
@@ -447,7 +448,7 @@ class ClassicGroup:
     # Entries
 
     def stored(self, assignments: dict[str, bytes] | None = None) -> StoredGroup:
-        """Return the group's entry; with the new assignments, if given."""
+        """Return the group's entry, with new assignments if they are given."""
         members = tuple(
             StoredMember(
                 m.id, m.instance_id, m.session_timeout, m.rebalance_timeout,
@@ -482,7 +483,7 @@ class ClassicGroup:
             self.heard(member)
 
     def moved(self) -> None:
-        """Tell waiting members that this broker isn't the coordinator any more."""
+        """Answer waiting members that this broker isn't the coordinator any more."""
         for member in self.members.values():
             member.answer_join(Joined(_moved(), member.id))
             member.answer_sync(Synced(_moved()))

@@ -20,7 +20,7 @@ NO_GENERATION = -1
 
 
 class ClassicState(Enum):
-    """Kafka's states of a group; a DEAD group is deleted here."""
+    """Kafka's states of a group, except DEAD: dead groups are deleted."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -38,7 +38,7 @@ MOVES: dict[ClassicState, frozenset[ClassicState]] = {
     ),
     ClassicState.STABLE: frozenset({ClassicState.PREPARING_REBALANCE}),
 }
-"""Allowed transitions; a leader's sync that is being written changes nothing yet."""
+"""Allowed transitions; an assignment from the leader takes effect only when it is stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +77,9 @@ class Join:
     protocol_type: str
     protocols: tuple[tuple[str, bytes], ...]
     id_required: bool
-    """Whether the version makes a new member join again with the id that it gets (KIP-394)."""
+    """Whether a new member gets an id and must join again with it (KIP-394)."""
     may_skip_assignment: bool
-    """Whether the version can tell a leader that the assignment doesn't change (KIP-814)."""
+    """Whether the response can tell a leader to skip the assignment (KIP-814)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,7 @@ class Member:
             answer(synced)
 
     def assign(self, assignment: bytes) -> None:
-        """Set the leader's assignment for this member; b"" for none."""
+        """Set the assignment from the leader for this member; b"" if the leader sent none."""
         self.assignment = assignment
 
 
@@ -181,15 +181,15 @@ class JoinPhase:
     timer: ShardTimer | None = None
     initial: bool = False
     grown: bool = False
-    """Whether new members came since the last initial delay."""
+    """Whether a member has joined since the current initial delay began."""
     waited: float = 0.0
 
     def grow(self) -> None:
-        """Note that a member came."""
+        """Note that a member has joined."""
         self.grown = True
 
     def wait(self, seconds: float) -> None:
-        """Begin another delay, in which no member has come yet."""
+        """Begin another initial delay."""
         self.grown, self.waited = False, self.waited + seconds
 
 

@@ -21,9 +21,10 @@ class Committed:
     leader_epoch: int = -1
     metadata: str | None = ""
     topic_id: bytes = field(default=NO_ID, compare=False)
-    """The topic's id if it was committed by id. Kafka 4.4 stores it and only compares it when
-    offsets are fetched by id. A commit may be written after its topic was deleted, for example in a
-    transaction that was being verified: its offset isn't returned for a new topic of that name."""
+    """The topic's id if the offset was committed by id. Kafka 4.4 stores the id and compares it
+    only when offsets are fetched by id. A commit may be written after its topic was deleted, for
+    example in a transaction that is being verified: then it isn't returned for a new topic of that
+    name."""
 
     at: float = field(default=0.0, compare=False)
     """Time of the commit."""
@@ -55,7 +56,7 @@ class StoredGroupOffsets:
                 del offsets[partition]
 
     def pend(self, producer_id: int, partition: TopicPartition, committed: Committed) -> None:
-        """Keep an offset that is committed if the producer's transaction is."""
+        """Store an offset that takes effect if the producer's transaction is committed."""
         self._pending.setdefault(producer_id, {})[partition] = committed
 
     def waiting(self, producer_id: int) -> dict[TopicPartition, Committed]:
@@ -76,10 +77,10 @@ class StoredGroupOffsets:
     def expired(
         self, before: float, empty_since: float, subscribed: Container[str]
     ) -> list[TopicPartition]:
-        """Return the partitions whose offsets are too old, except of subscribed topics.
+        """Return the partitions whose offsets have expired, without those of subscribed topics.
 
-        `before` is the time up to which commits are too old. `empty_since` is set for a classic
-        group without members, whose offsets all age from that time on (KIP-211).
+        Commits up to the time `before` are too old. `empty_since` is set for a classic group
+        without members, whose offsets all age from that time on (KIP-211).
         """
         return [
             p
@@ -94,7 +95,7 @@ class StoredGroupOffsets:
         return any(partition in pending for pending in self._pending.values())
 
     def partitions(self) -> Iterator[TopicPartition]:
-        """Yield all partitions with an offset, or one that waits for a transaction."""
+        """Yield all partitions with an offset, committed or waiting for a transaction's end."""
         yield from self.stable
         for pending in self._pending.values():
             yield from (p for p in pending if p not in self.stable)

@@ -36,14 +36,14 @@ class Reconciliation(Enum):
 
     STABLE = "Stable"
     UNREVOKED_PARTITIONS = "UnrevokedPartitions"
-    """It must revoke partitions, and confirm that, before it gets others."""
+    """The member must revoke partitions, and confirm it, before it is assigned others."""
     UNRELEASED_PARTITIONS = "UnreleasedPartitions"
     """Other members haven't revoked its new partitions yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """Content of a heartbeat; None: unchanged."""
+    """Content of a heartbeat; fields that are None are unchanged."""
 
     member_id: str
     epoch: int
@@ -81,8 +81,8 @@ class ConsumerMember:
     assigned: Places = NOTHING
     revoking: Places = NOTHING
     since: tuple[tuple[Place, int], ...] = ()
-    """The epochs in which partitions were assigned: commits with these epochs are accepted
-    (KIP-1251)."""
+    """Epoch in which each partition was assigned: commits with this epoch or a later one are
+    accepted (KIP-1251)."""
 
     def at(
         self, epoch: int, state: Reconciliation, assigned: Places, revoking: Places
@@ -134,7 +134,7 @@ class ConsumerProtocolLender(Protocol):
 
 @dataclass(slots=True)
 class ConsumerProtocolGroup:
-    """One group. `epoch` grows with every change of subscriptions."""
+    """A group of the consumer protocol; `epoch` grows with every change of subscriptions."""
 
     id: str
     lender: ConsumerProtocolLender
@@ -213,7 +213,7 @@ class ConsumerProtocolGroup:
             if not joins:
                 raise errors.UnknownMemberIdError(f"{beat.member_id} isn't a member of {self.id}")
             return ConsumerMember(beat.member_id, beat.instance_id)
-        if joins:  # it may rejoin at any time; its partitions are handled below
+        if joins:  # a member may rejoin at any time; its partitions are handled below
             return replace(member, epoch=max(member.epoch, 0))
         self._check_epoch(member, beat)
         return member
@@ -222,7 +222,7 @@ class ConsumerProtocolGroup:
     def _check_epoch(member: ConsumerMember, beat: Beat) -> None:
         if beat.epoch == member.epoch:
             return
-        # The response with the new epoch may have been lost: then its assignment is unchanged.
+        # The response with the new epoch may have been lost; its assignment is then unchanged.
         lost = beat.epoch == member.previous_epoch and beat.epoch < member.epoch
         if not lost or beat.owned is None or not beat.owned <= member.assigned:
             raise errors.FencedMemberEpochError(f"{beat.epoch} instead of {member.epoch}")
@@ -258,7 +258,7 @@ class ConsumerProtocolGroup:
         return BeatAnswer(None, member.id, beat.epoch)
 
     def _fence(self, member: ConsumerMember) -> None:
-        """Remove a member: its partitions are free at once."""
+        """Remove a member, which frees its partitions at once."""
         self._forget(member)
         self.target.pop(member.id, None)
         self.epoch += 1
@@ -273,7 +273,7 @@ class ConsumerProtocolGroup:
     # Timers
 
     def _watch(self, member: ConsumerMember, *, moved: bool) -> None:
-        """Restart a member's session timeout, and its revocation timeout if it moved."""
+        """Restart a member's session timeout and, if it `moved`, its revocation timeout."""
         member_id = member.id
         if member_id in self._sessions:
             self._sessions[member_id].cancel()
@@ -333,9 +333,9 @@ class ConsumerProtocolGroup:
         return self._next(member, member.epoch, owned)
 
     def _next(self, member: ConsumerMember, epoch: int, owned: Places | None) -> ConsumerMember:
-        """Move a member as far towards the target as possible.
+        """Move a member as far towards its target assignment as possible.
 
-        `epoch` is the member's epoch while it has to revoke partitions.
+        `epoch` is the member's epoch while it must revoke partitions.
         """
         target = self.target.get(member.id, NOTHING)
         assigned = member.assigned & target
@@ -381,7 +381,7 @@ class ConsumerProtocolGroup:
     def _all_assigned(
         self, member: ConsumerMember, epoch: int, partitions: Iterable[TopicPartition]
     ) -> bool:
-        """Return whether the member has had all of these since that epoch or before (KIP-1251)."""
+        """Return whether the member has had all partitions since this epoch (KIP-1251)."""
         if self.lender.strict_epochs:
             return False
         since = {place: then for place, then in member.since if then <= epoch}

@@ -55,7 +55,7 @@ class GroupSettings:
     consumer_session_timeout: float = 45.0
     consumer_heartbeat_interval: float = 5.0
     strict_epochs: bool = False
-    """As in brokers before KIP-1251: a member commits with its present epoch only."""
+    """Whether commits are accepted only with the member's present epoch, as before KIP-1251."""
     offsets_retention: float = math.inf
     """`offsets.retention.minutes`: 7 days by default in Kafka."""
     offsets_check_interval: float = 600.0
@@ -96,7 +96,7 @@ class GroupShard:
         elif key[0] == "offset" and value is None:
             self._of(str(key[1])).forget(_partition(key))
         elif key[0] == "offset":
-            if key[1] not in self.groups:  # a commit without a group creates one
+            if key[1] not in self.groups:  # a commit to an unknown group creates the group
                 self.classic(str(key[1]), create=True)
             self._of(str(key[1])).commit(_partition(key), value)
         elif key[0] == "forget":
@@ -124,13 +124,13 @@ class GroupShard:
             group.begin()
 
     def stopped(self) -> None:
-        """Tell waiting members that this broker isn't the coordinator any more."""
+        """Answer waiting members that this broker isn't the coordinator any more."""
         for group in self.groups.values():
             group.moved()
 
     @staticmethod
     def fold(entries: Iterable[Entry]) -> dict[Key, Any]:
-        """Return the newest entry of each group and offset, those of transactions included."""
+        """Return the newest entry of each group and offset, including offsets of transactions."""
         newest: dict[Key, Any] = {}
         for key, value in entries:
             if key[0] == "forget":
@@ -239,14 +239,15 @@ class GroupShard:
     def forget_topic(self, topic: str) -> None:
         """Delete the committed offsets of a topic that is deleted, as Kafka does.
 
-        One entry deletes them all, so that commits which are being replicated are deleted with it:
+        One entry deletes all of them, including those of commits that are still being replicated:
         Kafka's coordinator sees its own entries before they are replicated (`onPartitionsDeleted`).
         If the leadership is lost before the entry is replicated, the next coordinator repeats it.
         """
 
         def written(error: BrokerError | None) -> None:
             if error is not None:
-                # Later: a leader that doesn't know yet that it was replaced is refused at once.
+                # Retry later: a leader that doesn't know yet that it was replaced would be refused
+                # at once.
                 leadership = self.leadership
                 again = partial(leadership.topic.tell, lambda shard: shard.forget_topic(topic))
                 leadership.time.after(leadership.topic.load_time, again)
@@ -270,7 +271,7 @@ class GroupShard:
         offsets: Mapping[TopicPartition, Committed],
         done: Settled,
     ) -> None:
-        """Commit offsets; `done` gets None when they are replicated, or the error."""
+        """Commit offsets, and call `done` with None when they are replicated, or with the error."""
         try:
             self._check_commit(group_id, member, offsets, transactional=False, version=version)
         except BrokerError as error:
@@ -326,11 +327,11 @@ class GroupShard:
             self.after(self.settings.offsets_check_interval, self._expire)
 
     def _expire(self) -> None:
-        """Delete offsets that are too old.
+        """Delete expired offsets.
 
-        Offsets of subscribed topics don't expire. Without members, a group of the consumer protocol
-        (KIP-848) ages each offset from its own commit, a classic one at the earliest from the
-        moment when its last member left (KIP-211).
+        Offsets of subscribed topics don't expire. In a group without members, each offset ages from
+        its own commit (consumer protocol, KIP-848), or at the earliest from the time when the last
+        member left (classic protocol, KIP-211).
         """
         before = self.now - self.settings.offsets_retention
         entries: list[Entry] = []
@@ -356,7 +357,7 @@ class GroupShard:
     ) -> None:
         """Call the observers with the offsets of an entry that is replicated now.
 
-        Offsets whose topic was deleted since the entry was written are left out: the next entry
+        Offsets whose topic was deleted after the entry was written are omitted: the next entry
         deletes them.
         """
         there = {

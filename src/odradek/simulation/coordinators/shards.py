@@ -1,7 +1,7 @@
 """Find coordinators: an internal topic's partitions, their leaders, and the leaders' state.
 
-In: a key (a group id, a transactional id) and the broker that gets the request. Out: the key's
-shard, if that broker leads its partition now; else the error that Kafka returns. A shard is the
+In: a key (a group id, a transactional id) and the broker that received the request. Out: the key's
+shard if that broker leads its partition now, or else the error that Kafka returns. A shard is the
 leader's state in memory: it is stopped when the leadership moves, and recreated from the
 partition's entries by the next leader, which takes a moment. Entries of a shard are replicated like
 records: they may be lost until `write` has called back. Used for `__consumer_offsets` and
@@ -24,12 +24,12 @@ from odradek.simulation.world.virtual_time import Timer
 GROUP, TRANSACTION = 0, 1
 """FindCoordinator's key types."""
 PAUSE_LOOK = 0.05
-"""Seconds between two checks of a paused broker's timers whether it has resumed."""
+"""Interval in seconds in which timers check whether a paused broker has resumed."""
 ENTRY_LIMIT = 1 << 20
 
 Key = tuple[Hashable, ...]
 Entry = tuple[Key, Any]
-"""A key and its new value, None to delete it. Values aren't copied: don't change them."""
+"""A key and its new value, or None to delete it. Values aren't copied, so they must not change."""
 
 
 def java_hash(text: str) -> int:
@@ -44,15 +44,15 @@ def java_hash(text: str) -> int:
 def partition_for(key: str, count: int) -> int:
     """Return the partition of an internal topic for a key.
 
-    As in Kafka, it is the absolute value of the hash, and 0 for the smallest number, which has no
-    absolute value in 32 bits.
+    As in Kafka, it is the absolute value of the hash, or 0 for the smallest 32-bit number, which
+    has no absolute value in 32 bits.
     """
     found = java_hash(key)
     return (0 if found == -(1 << 31) else abs(found)) % count
 
 
 class CoordinatingBroker(Protocol):
-    """A broker that is a coordinator, or is asked for one."""
+    """A broker that coordinates groups or transactions, or that is asked for a coordinator."""
 
     id: int
     alive: bool
@@ -103,11 +103,11 @@ class Shard(Protocol):
         """Resume the work of the last coordinator, after all entries were replayed."""
 
     def stopped(self) -> None:
-        """Tell all waiting clients that this broker isn't the coordinator any more."""
+        """Answer all waiting clients that this broker isn't the coordinator any more."""
 
     @staticmethod
     def fold(entries: Iterable[Entry]) -> dict[Key, Any]:
-        """Return fewer entries with the same result when they are replayed."""
+        """Return fewer entries that have the same result when they are replayed."""
 
 
 S = TypeVar("S", bound=Shard)
@@ -132,7 +132,7 @@ class ShardTimer:
 
 
 class Leadership(Generic[S]):
-    """Operations of an internal partition's leader in one leader epoch; each shard has one."""
+    """Services for the shard of one partition, whose leader writes entries in one leader epoch."""
 
     def __init__(self, topic: CoordinatorTopic[S], partition: SimulatedPartition) -> None:
         cluster = topic.cluster
@@ -147,7 +147,7 @@ class Leadership(Generic[S]):
 
     @property
     def held(self) -> bool:
-        """Whether the broker is alive and no other leader was elected since."""
+        """Whether the broker is alive and still leads the partition."""
         return self.broker.alive and self.partition.leader_epoch == self.epoch
 
     def after(self, seconds: float, action: Callable[[], None]) -> ShardTimer:
@@ -166,7 +166,7 @@ class Leadership(Generic[S]):
         return handle
 
     def write(self, entries: Sequence[Entry], done: Callable[[bool], None]) -> None:
-        """Append entries, and call back when their fate is known.
+        """Append entries, and call `done` when their outcome is known.
 
         `done(True)`: all replicas have them. `done(False)`: the leadership was lost before; the
         next leader may have them anyway.
@@ -202,7 +202,7 @@ class CoordinatorTopic(Generic[S]):
         self.load_time = 0.05
         """Seconds for which a new leader answers COORDINATOR_LOAD_IN_PROGRESS."""
         self.entries: dict[tuple[int, int], tuple[Entry, ...]] = {}
-        """Written entries, by partition and offset; for a reused offset, the newest."""
+        """Written entries by partition and offset; if an offset was reused, the newest entries."""
         self._make = make
         self._untold: dict[int, list[Callable[[S], None]]] = {}
         """Actions for shards that aren't loaded yet, by partition."""
@@ -218,12 +218,12 @@ class CoordinatorTopic(Generic[S]):
         if self.name not in self.cluster.topics:
             topic = self.cluster.create_topic(self.name, self.partitions)
             self.cluster.on_change[self._follow] = None
-            for partition in topic.partitions:  # nothing is written yet: nothing to load
+            for partition in topic.partitions:  # no entries exist yet
                 if partition.leader != NO_LEADER:
                     self._make_shard(Leadership(self, partition))
 
     def coordinator(self, key: str, asked: CoordinatingBroker) -> int:
-        """Return the id of a key's coordinator, as far as the asked broker knows it."""
+        """Return the id of a key's coordinator according to the asked broker."""
         if self.name not in self.cluster.topics:
             if not self._planned:
                 self._planned = True
@@ -262,7 +262,7 @@ class CoordinatorTopic(Generic[S]):
         return [s for held, s in self._leaderships.values() if s is not None and held.held]
 
     def tell(self, action: Callable[[S], None]) -> None:
-        """Run an action on each shard: now if it is loaded, else as soon as it is."""
+        """Run an action on each shard: at once if it is loaded, otherwise when it is."""
         for index in range(self.partitions if self.name in self.cluster.topics else 0):
             held, shard = self._leaderships.get(index, (None, None))
             if held is not None and held.held and shard is not None:

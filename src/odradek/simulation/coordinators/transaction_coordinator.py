@@ -1,6 +1,6 @@
 """Coordinate transactions: their states, markers and timeouts.
 
-In: requests from `transaction_handlers`, and of partition leaders. Out: states that are written to
+In: requests from `transaction_handlers` and from partition leaders. Out: states that are written to
 `__transaction_state` before they take effect; markers in the logs of all partitions of a
 transaction, and in the groups' offsets. A new leader resumes the work of the last one. Simplified:
 coordinators and leaders communicate without delay, or not at all. Must not know versions of
@@ -48,11 +48,12 @@ class TransactionTopic(CoordinatorTopic["TransactionShard"]):
         self.groups = groups
         self._version = states.KIP_890
         self.features_epoch = 1
-        """Grows whenever a feature is changed (KIP-584)."""
+        """Increases with every change of a feature (KIP-584)."""
         self.longest = 900.0
-        """transaction.max.timeout.ms in seconds."""
+        """`transaction.max.timeout.ms`, in seconds."""
         self.marker_delay = 0.005
-        """Minimum time in seconds until a partition gets its marker; at most twice as long."""
+        """Minimum time in seconds until a marker is written to a partition; the maximum is twice as
+        long."""
 
     @property
     def version(self) -> int:
@@ -74,9 +75,10 @@ class TransactionTopic(CoordinatorTopic["TransactionShard"]):
         *,
         add: bool,
     ) -> None:
-        """Check for a leader whether a partition belongs to the transaction, or add it.
+        """Check for a partition's leader whether the transaction contains it, or add it.
 
-        `then` gets None or the error, perhaps later, because an added partition is written first.
+        `then` is called with None or the error: later if the partition is added, because that is
+        written first.
         """
         try:
             shard = self.shard_at(self._coordinator(transactional_id), self.index(transactional_id))
@@ -108,7 +110,7 @@ class TransactionShard:
         self._topic = topic
         self.known: dict[str, TransactionMetadata] = {}
         self._pending: dict[str, State] = {}
-        """Ids with a new state that is being written."""
+        """New states that are being written, by transactional id."""
 
     # Life cycle
 
@@ -118,7 +120,7 @@ class TransactionShard:
             self.known[value.transactional_id] = value
 
     def loaded(self) -> None:
-        """Send the markers that may be missing, and watch the timeouts of open transactions."""
+        """Send markers that may be missing, and start the timeouts of open transactions."""
         for found in self.known.values():
             if found.state in states.PREPARED:
                 self._send_markers(found)
@@ -126,7 +128,7 @@ class TransactionShard:
                 self._watch(found)
 
     def stopped(self) -> None:
-        """Do nothing: the log reports pending writes as lost with the leadership."""
+        """Do nothing: when the leadership is lost, the log reports pending writes as lost."""
 
     @staticmethod
     def fold(entries: Iterable[Entry]) -> dict[Key, Any]:
@@ -138,7 +140,7 @@ class TransactionShard:
     def initialise(
         self, transactional_id: str, timeout: float, expected: tuple[int, int] | None, then: Answer
     ) -> None:
-        """Return a new epoch for the producer; an open transaction is aborted first."""
+        """Return a new epoch for the producer, after aborting an open transaction."""
         new_id = self._cluster.new_producer_id
         found = self.known.get(transactional_id)
         if found is None:
@@ -200,7 +202,7 @@ class TransactionShard:
     ) -> None:
         """Write the end of the transaction; the response doesn't wait for the markers.
 
-        `then` gets the id and epoch for the next transaction.
+        `then` is called with the producer id and epoch for the next transaction.
         """
         found = self._found(transactional_id)
         new_id = self._cluster.new_producer_id
@@ -295,7 +297,7 @@ class TransactionShard:
 
         topic = self._cluster.topics.get(place.topic)
         if topic is None or place.partition >= len(topic.partitions):
-            # The topic was deleted meanwhile, and perhaps recreated with fewer partitions.
+            # The topic was deleted, and perhaps recreated with fewer partitions.
             done(place)
             return
         where = topic.partitions[place.partition]
@@ -315,7 +317,7 @@ class TransactionShard:
                 int(self._at.time.now * 1000),
                 commit=prepared.commits,
             )
-        # a later epoch has written here, so the transaction is over
+        # A producer with a later epoch has written here, so the transaction is over.
         except errors.InvalidProducerEpochError:
             done(place)
         except BrokerError:

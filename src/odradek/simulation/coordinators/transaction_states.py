@@ -16,9 +16,10 @@ from odradek.common.errors import kafka as errors
 from odradek.common.types import TopicPartition
 
 EXHAUSTED = 32766
-"""An id with this epoch is replaced by a new one: only one epoch is left, for fencing."""
+"""Epoch from which on a producer id is replaced by a new one: one more epoch is left, for
+fencing."""
 KIP_890 = 2
-"""The transaction.version from which on each transaction has its own epoch."""
+"""First transaction.version in which each transaction has its own epoch."""
 
 
 class State(Enum):
@@ -38,16 +39,16 @@ COMPLETE = (State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
 
 @dataclass(frozen=True, slots=True)
 class TransactionMetadata:
-    """One transactional id."""
+    """State of one transactional id."""
 
     transactional_id: str
     producer_id: int
     epoch: int = -1
     last_epoch: int = -1
-    """The previous epoch, if the request that raised the epoch may be repeated."""
+    """The previous epoch, if a request that raised the epoch may be repeated with it."""
     previous_id: int = -1
     next_id: int = -1
-    """The id that replaces this one when the markers of this transaction are written."""
+    """The producer id that replaces this one when all markers of the transaction are written."""
     timeout: float = 60.0
     state: State = State.EMPTY
     partitions: frozenset[TopicPartition] = frozenset()
@@ -65,7 +66,7 @@ class TransactionMetadata:
 
 
 def check_producer(found: TransactionMetadata, producer_id: int, epoch: int) -> None:
-    """Raise unless a request comes from the producer that has the id now."""
+    """Raise an error unless the request has the present producer id and epoch."""
     if found.producer_id != producer_id:
         raise errors.InvalidProducerIdMappingError(f"{found.transactional_id}: {producer_id}")
     if found.epoch != epoch:
@@ -87,9 +88,9 @@ def initialised(
     expected: tuple[int, int] | None,
     new_id: Callable[[], int],
 ) -> TransactionMetadata:
-    """Return the state after InitProducerId: a new epoch, or by KIP-360 the same one.
+    """Return the state after InitProducerId: with a new epoch, or the same one (KIP-360).
 
-    With an open transaction, `fenced` is returned: it is written, and the client retries.
+    If a transaction is open, `fenced` is returned: it is written, and the client retries.
     """
     if found.epoch >= 0 and expected is not None and not _may_go_on(found, *expected):
         raise errors.ProducerFencedError(f"{found.transactional_id}: {expected}")
@@ -110,7 +111,7 @@ def initialised(
         return replace(fresh, epoch=found.epoch + 1, last_epoch=-1)
     if found.epoch < 0 or expected[1] == found.epoch:
         return replace(fresh, epoch=found.epoch + 1, last_epoch=found.epoch)
-    if expected[1] == found.last_epoch:  # the response was lost: return the same again
+    if expected[1] == found.last_epoch:  # the response was lost: return the same epoch again
         return fresh
     raise errors.ProducerFencedError(f"{found.transactional_id}: {expected}, now {found.epoch}")
 
@@ -162,7 +163,7 @@ def _prepared(*, commit: bool) -> State:
 
 
 def _check_again(found: TransactionMetadata, *, commit: bool) -> None:
-    """Raise unless the request repeats the one that ended the transaction."""
+    """Raise an error unless the request repeats the one that ended the transaction."""
     if found.state is _prepared(commit=commit):
         raise errors.ConcurrentTransactionsError(f"{found.transactional_id}: {found.state.value}")
     if found.state is not (State.COMPLETE_COMMIT if commit else State.COMPLETE_ABORT):
@@ -194,7 +195,7 @@ def _ended_with_epoch(
         return None
     if found.state is not State.ONGOING and commit:
         raise errors.InvalidTxnStateError(f"{found.transactional_id}: {found.state.value}")
-    return replace(  # an abort without a transaction is one without partitions
+    return replace(  # an abort without a transaction ends one without partitions
         found,
         state=_prepared(commit=commit),
         epoch=found.epoch + 1,

@@ -1,4 +1,4 @@
-"""Define the faults of applications: leave, die, stop polling, be stopped, resubscribe.
+"""Define the faults of applications: leave, die, stop polling, hang, resubscribe.
 
 In: arguments of a schedule. Out: `APPLICATION`, a table that `faults` adds to its own. They apply
 to members of groups and their topics and have no effect on other clients. Must not know how a
@@ -19,7 +19,7 @@ from odradek.simulation.faults.fault_arguments import (
 )
 
 LENGTHS = (1.0, 3.0, 9.0, 14.0)
-"""Durations in seconds: shorter than a session timeout, and longer."""
+"""Durations in seconds, some shorter and some longer than a session timeout."""
 
 _LONG = Argument(
     "seconds, 0 or more",

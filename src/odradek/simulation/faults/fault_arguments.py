@@ -24,12 +24,12 @@ UNUSED_ADDRESS = "10.255.255.1"
 
 
 class ScheduleError(ValueError):
-    """A fault or schedule is invalid."""
+    """Error for an invalid fault or schedule."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One fault with its arguments, `at` this virtual time in seconds."""
+    """One fault with its arguments, injected at the virtual time `at` (in seconds)."""
 
     at: float
     verb: str
@@ -42,27 +42,27 @@ class Fault:
 
 @dataclass(slots=True)
 class Stage:
-    """The world, and the cluster that the front door connects to now."""
+    """The world, and the cluster that the bootstrap address connects to now."""
 
     world: World
     cluster: SimulatedCluster
     left: list[SimulatedCluster] = field(default_factory=list)
     """Clusters that were replaced by others."""
     bystanders: list[SimulatedCluster] = field(default_factory=list)
-    """Other clusters, to which connections may be misrouted."""
+    """Other clusters to which connections may be misrouted."""
     members: dict[str, Any] = field(default_factory=dict)
     """The members of a group by name, for `application_faults`."""
     quiet_until: float = 0.0
-    """No records are written to the topics of a group before this time."""
+    """Time before which no records are written to the topics of a group."""
     hits: Counter[str] = field(default_factory=Counter)
     """How often faults had an effect, by effect."""
 
     def be_quiet(self, seconds: float) -> None:
-        """Let no records be written to the topics of a group for this time."""
+        """Pause writes to the topics of a group for this time."""
         self.quiet_until = max(self.quiet_until, self.world.now + seconds)
 
     def replace_cluster(self, **how: Any) -> None:
-        """Let the front door connect to a different cluster with the same topics."""
+        """Connect the bootstrap address to a different cluster with the same topics."""
         old = self.cluster
         self.left.append(old)
         self.cluster = old.replace_with_foreign(cluster_id=f"{old.cluster_id}-foreign", **how)
@@ -79,12 +79,12 @@ class Scope:
     partitions: int
     clients: tuple[str, ...]
     topics: tuple[str, ...] = ()
-    """Topics besides the first."""
+    """Topics in addition to the first one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """One argument: how a value of a text file is checked, and how one is drawn."""
+    """One argument of a kind of fault: how values are checked, and how random ones are drawn."""
 
     words: str
     """The allowed values, as text for errors and help."""
@@ -92,7 +92,7 @@ class Argument:
     draw: Callable[[random.Random, Scope], Any]
     optional: bool = False
     drawn: bool = True
-    """Whether random faults may have it; a family of faults may override that."""
+    """Whether random faults may have this argument; a family of faults may override that."""
 
 
 Act = Callable[[Stage, dict[str, Any]], object]
@@ -100,28 +100,28 @@ Act = Callable[[Stage, dict[str, Any]], object]
 
 @dataclass(frozen=True, slots=True)
 class FaultKind:
-    """One kind of fault: its effect, its arguments, how often it is drawn."""
+    """One kind of fault: its effect, its arguments, and how often it is drawn."""
 
     doc: str
     arguments: Mapping[str, Argument]
     act: Act
     weight: int = 2
     sound: Callable[[Mapping[str, Any]], bool] = lambda _: True
-    """Whether arguments make sense together; others aren't drawn."""
+    """Whether a combination of arguments makes sense; other combinations aren't drawn."""
 
 
 def is_number(value: Any) -> bool:
-    """Return whether a value of a file is a number."""
+    """Return whether a value from a schedule file is a number."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def is_integer_between(value: Any, low: int, high: int) -> bool:
-    """Return whether a value is a whole number of this range."""
+    """Return whether a value is an integer in this range."""
     return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
 
 
 def seconds(low: float, high: float, *, optional: bool = False) -> Argument:
-    """Return an argument for a duration, drawn between two values."""
+    """Return an argument for a duration, whose random values are between `low` and `high`."""
     return Argument(
         "seconds, 0 or more",
         lambda v, _: is_number(v) and 0 <= v < 1e6,
@@ -131,7 +131,7 @@ def seconds(low: float, high: float, *, optional: bool = False) -> Argument:
 
 
 def choice(*allowed: str) -> Argument:
-    """Return an argument with a few allowed words."""
+    """Return an argument that allows a few words."""
     return Argument(
         " or ".join(repr(a) for a in allowed),
         lambda v, _: v in allowed,

@@ -208,7 +208,7 @@ SHORT: dict[str, FaultKind] = {
     ),
     **{name: HOSTILE[name] for name in ("trickle", "quota")},
 }  # fmt: skip
-"""The faults that take resources from clients, or time from responses."""
+"""Faults that take resources from clients, or slow responses down."""
 VERBS: dict[str, FaultKind] = {**PLAIN, **HOSTILE, **MISROUTING_FAULTS, **APPLICATION, **SHORT}
 
 
@@ -252,7 +252,7 @@ def plan(fault: Fault, stage: Stage) -> None:
 
 
 def heal(stage: Stage) -> None:
-    """End every fault: cluster, names and links are as at the beginning; the clock isn't reset."""
+    """End every fault: restore the cluster, names and links; the clock isn't reset."""
     world, cluster = stage.world, stage.cluster
     world.lead_nowhere_else()
     for one in (*stage.left, cluster):

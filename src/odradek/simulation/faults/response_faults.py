@@ -73,7 +73,7 @@ _LATE = Argument(
 _QUOTA = Argument(
     "seconds, 0 or more",
     lambda v, _: is_number(v) and 0 <= v < 1e6,
-    # A broker's window of quotas is 11 s by default.
+    # By default, a broker's quota window is 11 s.
     lambda rng, _: round(rng.uniform(0.01, rng.choice((1.0, 1.0, 11.0))), 3),
 )
 _YES = Argument(
@@ -128,7 +128,7 @@ def _to_topic(name: str) -> Act:
 
 
 def honest(arguments: Mapping[str, Any]) -> bool:
-    """Return whether an error tells a client nothing false: no client survives false errors."""
+    """Return whether an error claims nothing false: no client can handle false errors correctly."""
     api, code = arguments["api"], arguments["code"]
     if arguments.get("done"):
         if api == "Produce":
@@ -210,7 +210,7 @@ HOSTILE: dict[str, FaultKind] = {
 
 
 def late_transaction_requests(rng: random.Random, heal_at: float, *, short: bool) -> list[Fault]:
-    """Draw requests of transactions that arrive after their retries, perhaps in a later one."""
+    """Draw late requests of transactions: after their retries, perhaps in the next transaction."""
     return [
         Fault(
             round(rng.uniform(0.0, heal_at), 3),

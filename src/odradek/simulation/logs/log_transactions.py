@@ -1,8 +1,8 @@
-"""Track the transactions in a partition's log: open, ended but not replicated, aborted.
+"""Track the transactions in a partition's log: open, ended and aborted ones.
 
 In: batches and markers that are appended to the log, in order; the high watermark. Out: the last
 stable offset, and the list of aborted transactions in a response to a `read_committed` fetch. Must
-not know coordinators; the permission to write was checked before.
+not know coordinators, or check whether a producer may write.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ class LogTransactions:
         """Ended transactions in the order of their markers."""
 
     def clear(self) -> None:
-        """Forget everything: the log was truncated, and is replayed."""
+        """Forget all transactions, because the log was truncated and is replayed."""
         self.open.clear()
         self.ended.clear()
 
     def appended(self, header: BatchHeader, base_offset: int, marker: bool | None) -> None:
-        """Track an appended batch; `marker`: whether it commits, None if it isn't a marker."""
+        """Track an appended batch; `marker`: True for commit, False for abort, else None."""
         if marker is None:
             if header.transactional:
                 self.open.setdefault(header.producer_id, base_offset)
             return
         first = self.open.pop(header.producer_id, None)
-        if first is not None:  # a marker without records ends nothing here
+        if first is not None:  # A marker may end a transaction without records here.
             self.ended.append(Ended(header.producer_id, first, base_offset, marker))
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """Return the end for `read_committed`.
+        """Return the end of the log for `read_committed` consumers.
 
-        No open transaction begins before it, and no marker before it may be lost. As in Kafka, the
-        high watermark limits it.
+        It is at or before the start of any open transaction, and of any transaction whose marker
+        may be lost. As in Kafka, it doesn't exceed the high watermark.
         """
         stable = min(self.open.values(), default=high_watermark)
         for ended in reversed(self.ended):
@@ -60,7 +60,7 @@ class LogTransactions:
         return min(stable, high_watermark)
 
     def aborted(self, start: int, end: int) -> list[tuple[int, int]]:
-        """Return (producer id, first offset) of aborted transactions with offsets in the range."""
+        """Return (producer id, first offset) of aborted transactions that overlap this range."""
         return [
             (ended.producer_id, ended.first_offset)
             for ended in self.ended

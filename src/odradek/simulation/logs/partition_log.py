@@ -1,10 +1,9 @@
 """Store one partition's log: real record batches, committed or not, and producer states.
 
-In: batches as producers sent them. Out: bytes for fetches, offsets for timestamps, rows for
-checkers. The log belongs to the cluster, not to a broker: replication means that a batch is
-committed a moment after it was appended, unless its leader dies before. Transactions are ended by
-markers, which are separate batches; the permission to write was checked before. Must not know
-connections or time.
+In: batches as producers sent them, from producers that may write. Out: bytes for fetches, offsets
+for timestamps, rows for checkers. The log belongs to the cluster, not to a broker: replication
+means that a batch is committed a moment after the append, unless its leader dies before.
+Transactions are ended by markers, which are separate batches. Must not know connections or time.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from odradek.record.reference import encode_marker
 from odradek.simulation.logs.log_transactions import LogTransactions
 
 KEPT_BATCHES = 5
-"""Number of a producer's last batches that a broker remembers, to detect duplicates."""
+"""Number of last batches per producer that a broker remembers, to detect duplicates."""
 MAX_SEQUENCE = 2**31 - 1
 MAX_MESSAGE_BYTES = 1048588
 """Kafka's default for max.message.bytes."""
@@ -53,20 +52,22 @@ class StoredBatch:
     last_offset: int
     leader_epoch: int
     marker: bool | None = None
-    """For a control batch: whether it commits (or else aborts) its producer's transaction."""
+    """For a marker, whether the transaction was committed (False: aborted); None for other
+    batches."""
     committed: bool = False
     waiters: list[Callable[[bool], None]] = field(default_factory=list)
-    """Called once: with True when committed, with False when lost or led by another broker."""
+    """Callbacks, called once: with True if committed, with False if lost or led by another
+    broker."""
 
     def when_settled(self, waiter: Callable[[bool], None]) -> None:
-        """Call back with True when the batch is committed."""
+        """Call `waiter` once, with True if the batch is committed and with False if it is lost."""
         if self.committed:
             waiter(True)
         else:
             self.waiters.append(waiter)
 
     def settle(self, committed: bool) -> None:
-        """Call the waiting callbacks."""
+        """Call all waiting callbacks."""
         waiters, self.waiters = self.waiters, []
         for waiter in waiters:
             waiter(committed)
@@ -80,7 +81,7 @@ class ProducerState:
     batches: deque[StoredBatch] = field(default_factory=lambda: deque(maxlen=KEPT_BATCHES))
 
     def duplicate_of(self, header: BatchHeader) -> StoredBatch | None:
-        """Return the stored batch with the same epoch and sequences, if it is one of the last."""
+        """Return the stored batch with this epoch and these sequences, if it is one of the last."""
         if header.producer_epoch != self.epoch:
             return None
         for batch in self.batches:
@@ -104,7 +105,7 @@ class RefusedRecordsError(InvalidRecordError):
 
 
 def check_keys(data: bytes) -> None:
-    """Refuse records without a key, which a compacted topic can't have."""
+    """Refuse records without a key in a compacted topic."""
     rows = decode(memoryview(data), start_offset=0).columns.rows()
     keyless = {n: "a record without a key" for n, row in enumerate(rows) if row[3] is None}
     if keyless:
@@ -112,7 +113,7 @@ def check_keys(data: bytes) -> None:
 
 
 def check_batch(data: bytes, limit: int = MAX_MESSAGE_BYTES) -> BatchHeader:
-    """Check one batch like a broker before the append."""
+    """Check one batch before the append, as a broker does."""
     if len(data) > limit:
         raise MessageTooLargeError(f"{len(data)} bytes; max.message.bytes is {limit}")
     view = memoryview(data)
@@ -146,13 +147,13 @@ class PartitionLog:
         self.compacted = False
         """Whether records without a key are refused (cleanup.policy=compact)."""
         self.strict_producers = False
-        """Whether an unknown producer gets UNKNOWN_PRODUCER_ID, as from old brokers."""
+        """Whether an unknown producer gets UNKNOWN_PRODUCER_ID, as old brokers return it."""
         self.producers: dict[int, ProducerState] = {}
         self.transactions = LogTransactions()
         self.lost: list[StoredBatch] = []
         """Committed batches that an unclean election or a deletion removed, for checkers."""
         self.on_commit: dict[Callable[[], None], None] = {}
-        """Called when the high watermark moves, for waiting fetches."""
+        """Callbacks of waiting fetches, called when the high watermark moves."""
         self.kept_bytes = 0
         """Approximate memory that the batches need, in bytes."""
         self.base_offsets: list[int] = []
@@ -177,7 +178,7 @@ class PartitionLog:
             return None
         state = self.producers.get(header.producer_id)
         if state is None:
-            # Kafka accepts any sequence of an unknown producer (KIP-360).
+            # Kafka accepts any sequence number of an unknown producer (KIP-360).
             if self.strict_producers and header.base_sequence != 0:
                 raise UnknownProducerIdError(f"producer {header.producer_id} isn't known")
             return None
@@ -202,7 +203,7 @@ class PartitionLog:
     def append_marker(
         self, producer_id: int, producer_epoch: int, leader_epoch: int, now_ms: int, *, commit: bool
     ) -> StoredBatch:
-        """End a producer's transaction; from now on only this epoch and later ones may write."""
+        """Append a transaction's marker, which also fences earlier epochs of the producer."""
         state = self.producers.get(producer_id)
         if state is not None and producer_epoch < state.epoch:
             raise InvalidProducerEpochError(f"epoch {producer_epoch} after {state.epoch}")
@@ -218,9 +219,9 @@ class PartitionLog:
     def append(
         self, data: bytes, header: BatchHeader, leader_epoch: int, *, marker: bool | None = None
     ) -> StoredBatch:
-        """Set a batch's offset and leader epoch, and store it uncommitted."""
+        """Set a batch's offset and leader epoch, and append it without committing it."""
         stored = bytearray(data)
-        struct.pack_into(">q", stored, 0, self.end_offset)  # the checksum covers neither field
+        struct.pack_into(">q", stored, 0, self.end_offset)  # neither field is part of the checksum
         struct.pack_into(">i", stored, _LEADER_EPOCH_AT, leader_epoch)
         last = self.end_offset + header.last_offset_delta
         batch = StoredBatch(header, bytes(stored), self.end_offset, last, leader_epoch, marker)
@@ -243,7 +244,7 @@ class PartitionLog:
             state.batches.append(batch)
 
     def commit(self, batch: StoredBatch) -> None:
-        """Commit this batch and those before it, which all replicas have."""
+        """Commit this batch and all earlier ones: all replicas have them."""
         if batch.committed or batch.last_offset >= self.end_offset:
             return
         settled = [b for b in self.uncommitted() if b.base_offset <= batch.base_offset]
@@ -265,9 +266,9 @@ class PartitionLog:
         return found[::-1]
 
     def leader_lost(self, keep: int) -> None:
-        """Lose the leader: of the uncommitted batches the first `keep` survive.
+        """Change the leader: only the first `keep` of the uncommitted batches survive.
 
-        Waiting callbacks get False in either case, because their leader can't answer.
+        All waiting callbacks get False, because the old leader can't answer.
         """
         pending = self.uncommitted()
         for batch in pending:
@@ -282,11 +283,11 @@ class PartitionLog:
             self.commit(kept[-1])
 
     def limit_batches(self, size: int = MAX_MESSAGE_BYTES) -> None:
-        """Refuse batches that are larger."""
+        """Refuse batches larger than this from now on."""
         self.max_message_bytes = size
 
     def truncate(self, to: int) -> None:
-        """Lose every batch with this offset or a later one, replicated or not."""
+        """Delete every batch with this offset or a later one, replicated or not."""
         kept = [b for b in self.batches if b.last_offset < to]
         self.lost += self.batches[len(kept) :]
         for batch in self.batches[len(kept) :]:
@@ -294,15 +295,16 @@ class PartitionLog:
         self.batches[:] = kept
         self.base_offsets = [b.base_offset for b in kept]
         self.end_offset = kept[-1].last_offset + 1 if kept else min(to, self.start_offset)
-        # A log never begins after its end (Kafka's truncateTo ensures that): nothing could be read.
+        # As with Kafka's truncateTo, a log must not begin after its end: nothing could be read.
         self.start_offset = min(self.start_offset, self.end_offset)
         self.high_watermark = min(self.high_watermark, self.end_offset)
         self._rebuild_producers()
 
     def started_anew(self) -> None:
-        """Restart the leader, whose snapshot only has each producer's last batch.
+        """Restart the leader, whose snapshot contains only the last batch of each producer.
 
-        Measured on Kafka 4.3: a duplicate of the batch before is answered OUT_OF_ORDER_SEQUENCE.
+        Measured on Kafka 4.3: OUT_OF_ORDER_SEQUENCE is returned for a duplicate of the batch before
+        the last.
         """
         for state in self.producers.values():
             while len(state.batches) > 1:
@@ -347,10 +349,10 @@ class PartitionLog:
     def read(
         self, offset: int, max_bytes: int, *, whole_first: bool, until: int | None = None
     ) -> bytes:
-        """Return committed bytes from the batch that contains `offset`, cut at `max_bytes`.
+        """Return committed bytes from the batch that contains `offset`, limited to `max_bytes`.
 
-        As in a broker, the first batch is complete if `whole_first` is set, else nothing is
-        returned if it doesn't fit; a later one may be cut. `until` is a follower's end.
+        If the first batch doesn't fit, it is returned completely with `whole_first`, and otherwise
+        nothing is returned. A later batch may be cut. `until` is the end of a follower's log.
         """
         end = self.high_watermark if until is None else min(until, self.high_watermark)
         at = max(0, bisect.bisect_right(self.base_offsets, offset) - 1)
@@ -400,9 +402,25 @@ class PartitionLog:
         return found
 
     def leader_epoch_at(self, offset: int) -> int:
-        """Return the leader epoch in which an offset was written; -1 if there is none."""
+        """Return the leader epoch in which an offset was written; -1 if there is no such offset."""
         at = bisect.bisect_right(self.base_offsets, offset) - 1
         return self.batches[at].leader_epoch if at >= 0 else -1
+
+    def ends_before(self, epoch: int, position: int) -> bool:
+        """Return whether a leader epoch's records end before a position, for checkers.
+
+        A client that validates the position with this epoch takes it for lost (KIP-320).
+        """
+        at = bisect.bisect_left(self.base_offsets, position) - 1
+        return at >= 0 and 0 <= epoch < self.batches[at].leader_epoch
+
+    def after_markers(self, offset: int) -> int:
+        """Return the offset after the markers that begin at this offset, for checkers."""
+        for batch in self.batches[bisect.bisect_left(self.base_offsets, offset) :]:
+            if batch.marker is None or batch.base_offset != offset:
+                break
+            offset = batch.last_offset + 1
+        return offset
 
     def rows(self) -> list[Row]:
         """Return all replicated records, including open and aborted transactions, for checkers."""
@@ -418,9 +436,9 @@ class PartitionLog:
         return self._committed_rows(end, self.transactions.aborted(0, end))
 
     def decided_rows(self) -> list[Row]:
-        """Return the records that it will see after open transactions are aborted, for checkers.
+        """Return what a `read_committed` consumer sees after open transactions are aborted.
 
-        The transaction of a producer that failed permanently is open until its timeout.
+        The transaction of a producer with a fatal error remains open until its timeout.
         """
         end = self.high_watermark
         never_ended = self.transactions.open.items()
@@ -435,7 +453,7 @@ class PartitionLog:
         )
 
     def hidden(self, *, read_committed: bool) -> set[int]:
-        """Return the offsets that no consumer returns: of markers and aborted records."""
+        """Return the offsets of markers and aborted records, which no consumer returns."""
         if not self.transactions.ended:
             return set()
         end = self.last_stable_offset if read_committed else self.high_watermark

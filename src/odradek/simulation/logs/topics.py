@@ -1,6 +1,7 @@
 """Hold topics and partitions of a simulated cluster, with leaders and epochs.
 
-In: elections. Out: state from which all brokers of the cluster answer. Must not know connections.
+In: elections. Out: state from which all brokers of the cluster answer requests. Must not know
+connections.
 """
 
 from __future__ import annotations
@@ -24,20 +25,20 @@ class SimulatedPartition:
     leader_epoch: int = 0
     log: PartitionLog = field(default_factory=PartitionLog)
     offsets_unavailable_until: float = 0.0
-    """A new leader answers OFFSET_NOT_AVAILABLE until this time (R-PR-2)."""
+    """Time until which a new leader answers OFFSET_NOT_AVAILABLE (R-PR-2)."""
 
     def copied(self) -> SimulatedPartition:
         """Return an independent partition with the same leader and records."""
         return replace(self, replicas=list(self.replicas), log=self.log.copied())
 
     def lose_leader(self, rng: random.Random) -> None:
-        """Lose the leader, and draw how many unacknowledged batches survive."""
+        """Remove the leader, and draw how many unacknowledged batches survive."""
         self.log.leader_lost(keep=rng.randint(0, len(self.log.uncommitted())))
 
     def elect(
         self, candidates: Collection[int], offsets_unavailable_until: float | None = None
     ) -> None:
-        """Elect the first live replica; the epoch grows if the leader changes or returns."""
+        """Elect the first live replica, if there is one, and begin a new epoch."""
         if offsets_unavailable_until is not None:
             self.offsets_unavailable_until = offsets_unavailable_until
         alive = [r for r in self.replicas if r in candidates]
@@ -47,20 +48,20 @@ class SimulatedPartition:
             self.leader, self.leader_epoch = NO_LEADER, self.leader_epoch + 1
 
     def reassign(self, replicas: Sequence[int], candidates: Collection[int]) -> None:
-        """Move the partition to other brokers, with its whole log."""
+        """Move the partition to other brokers, with its complete log."""
         self.replicas = list(replicas)
         if self.leader not in self.replicas:
             alive = [r for r in self.replicas if r in candidates]
             self.lead(alive[0] if alive else NO_LEADER)
 
     def begin_epoch(self) -> None:
-        """Let the same leader lead in another epoch."""
+        """Begin a new epoch of the same leader."""
         self.leader_epoch += 1
 
     def lead(self, broker: int) -> None:
         """Move the leadership to a broker, cleanly."""
-        # Batches whose replication was in progress are on the new leader, too; their producers get
-        # NOT_LEADER_OR_FOLLOWER anyway, and the retries must be recognized as duplicates.
+        # Uncommitted batches are on the new leader, too; their producers get NOT_LEADER_OR_FOLLOWER
+        # anyway, and the retries must be recognized as duplicates.
         self.leader, self.leader_epoch = broker, self.leader_epoch + 1
         self.log.leader_lost(keep=len(self.log.uncommitted()))
 
@@ -79,5 +80,5 @@ class SimulatedTopic:
 
     @property
     def internal(self) -> bool:
-        """Whether brokers store their own state in it."""
+        """Whether brokers store their own state in the topic."""
         return self.name in ("__consumer_offsets", "__transaction_state")

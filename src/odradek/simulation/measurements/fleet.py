@@ -1,17 +1,18 @@
-"""Measure a fleet of clients in an outage, as brokers see it: the reason for KIP-580.
+"""Measure the load of a fleet of clients on brokers in an outage, which KIP-580 is to limit.
 
 In: a case (policy, settings, brokers, outage, seed) and which clients of the fleet. Out: a `Load`:
 connection attempts, metadata requests and recoveries per window of time and broker. Loads can be
-added up, however the clients were divided. Every client is a producer with the engine that ships,
-in message mode; it writes to one partition, waits for the acknowledgement, pauses and writes again.
-When the outage begins, each has just got a record to write, like a busy producer. Every address
-refuses connections for the duration and then works as before, so any burst is due to the clients.
+added up, in whatever way the clients were divided. Every client is a producer with the engine that
+ships, in message mode; it writes to one partition, waits for the acknowledgement, pauses and writes
+again. When the outage begins, each client has just got a record to write, like a busy producer.
+Every address refuses connections for the duration and then works as before, so any burst is due to
+the clients.
 
 Simulated brokers respond at the same speed under any load, so clients would only be coupled by a
-shared random generator. Each client therefore has its own world, whose numbers come from the case's
-seed and the client's number: a fleet is the sum of its clients, in any order, on any machine, and
-needs the memory of one. Must not count what a client believes; a connection attempt counts where
-and when it arrives.
+shared random generator. Each client therefore has its own world, whose random numbers depend on the
+case's seed and the client's number: a fleet is the sum of its clients, in any order, on any
+machine, and needs the memory of one client. Must not use a client's own counts: a connection
+attempt counts where and when it arrives.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from odradek.simulation.world.world import World
 
 TOPIC = "records"
 SETTLE = 3.0
-"""Seconds over which the clients connect, one after the other."""
+"""Seconds within which the clients connect, at random times."""
 BEFORE = 5.0
 AFTER = 10.0
 PAUSE = 5.0
@@ -47,21 +48,22 @@ RECORD = 100
 WINDOWS = 100
 """Number of windows per second, in which arrivals are counted."""
 COLLECTED = 200
-"""Number of clients after which their worlds, which are full of cycles, are garbage-collected."""
+"""Garbage is collected after this number of clients, because worlds are full of cycles."""
 
 Key = tuple[str, int, int]
-"""Kind, broker and time. `accepted` and `refused` (connection attempts) and `metadata` (requests)
-are counted by windows since the outage began, `back` (clients that have their first acknowledgement
-after the return, at the leader of their partition) by milliseconds since the return. `tries` counts
-clients by their attempts within the first second, to the broker with the most attempts; its broker
-is 0."""
+"""Kind, broker and time.
+
+`accepted` and `refused` (connection attempts) and `metadata` (requests) are counted by window since
+the outage began. `back` counts the clients' first acknowledgements after the outage, at the leader
+of their partition, by milliseconds since its end. `tries` counts clients by their attempts within
+the first second to the broker with the most attempts; its broker is 0."""
 SampleListener = Callable[[int], Listener | None]
-"""Returns the listener for a client's events, by the client's number."""
+"""Function that returns the listener for the events of the client with this number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """The conditions of a fleet, except its size."""
+    """Conditions of a fleet, except its size."""
 
     policy: str
     brokers: int = 3
@@ -76,10 +78,10 @@ class Case:
         return " ".join(f"{name}={value}" for name, value in self.settings)
 
     def config(self) -> Config:
-        """Return the configuration of every client; raises for a wrong setting."""
-        same = World()  # assigns the same addresses as each client's world
+        """Return the configuration of every client; raise an error for an invalid setting."""
+        same = World()  # has the same addresses as each client's world
         servers = ",".join(str(same.new_address()) for _ in range(min(self.brokers, 3)))
-        # The record waits for the end of the outage, however long it is.
+        # The record must not expire before the end of the outage.
         patience = {"delivery.timeout.ms": int((self.outage + 600) * 1000)}
         given = {**patience, **dict(self.settings)}
         return STRATEGIES[self.policy].configure("producer", servers, **given)
@@ -87,14 +89,14 @@ class Case:
 
 @dataclass(slots=True)
 class Load:
-    """Arrivals at brokers from some clients of a case."""
+    """Arrivals at brokers, from some clients of a case."""
 
     case: Case
     clients: int = 0
     counts: Counter[Key] = field(default_factory=Counter)
 
     def add(self, other: Load) -> None:
-        """Add other clients of the same case."""
+        """Add the load of other clients of the same case."""
         if other.case != self.case:
             raise ValueError(f"{other.case} can't be added to {self.case}")
         self.clients += other.clients
@@ -112,7 +114,7 @@ def run(
 def simulate(case: Case, numbers: Iterable[int], sample: SampleListener | None = None) -> Load:
     """Simulate these clients of a fleet in the outage, one after the other."""
     load, config = Load(case), case.config()
-    # A world is freed as a whole at its end; until then there is no garbage.
+    # There is no garbage until a whole world is freed at its end.
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -160,7 +162,7 @@ class _Client:
         self._waits = self._back = False
 
     def run(self) -> None:
-        """Run from the first connection attempt to ten seconds after the return."""
+        """Run from the first connection attempt until ten seconds after the outage."""
         world = self._world
         world.at(world.rng("fleet").random() * SETTLE, self._send)
         world.at(self._begins, self._cut)

@@ -1,8 +1,8 @@
 """Compute figures of a fleet's load on brokers, and compare them with their goals.
 
-In: the `Load` of a fleet, or a bare policy. Out: plain dictionaries, as `--json` prints them. The
-connection attempts of a small fleet have bursts by chance alone, so `by_chance` is the peak of as
-many attempts at random times; no goal can be lower. Must not know clients.
+In: the `Load` of a fleet, or a backoff policy alone. Out: plain dictionaries, as `--json` prints
+them. The connection attempts of a small fleet have bursts by chance alone: `by_chance` is the peak
+of the same number of attempts at random times, and no goal can be lower. Must not know clients.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ DIALS = ("accepted", "refused")
 CAP = 20.0
 """Seconds after which every backoff has reached its maximum."""
 TRIES = 4
-"""Goal for the number of attempts in the first second (KIP-580), instead of ten."""
+"""Maximum number of a client's attempts in the first second (KIP-580)."""
 PEAK = 2.0
-"""Goal for attempts in the fullest 10 ms over their mean, with the maximum backoff."""
+"""Maximum ratio of attempts in the busiest 10 ms to their mean, at the maximum backoff."""
 CHANCE = 1.25
-"""Or this factor above the peak that chance alone causes in a small fleet."""
+"""Allowed factor above the peak that chance alone causes in a small fleet."""
 STORM = 2.0
-"""Attempts and metadata requests of a client after the return: one to learn, one for its leader."""
+"""Maximum number of attempts, and of metadata requests, of a client after the outage: the first for
+metadata, the second to its leader."""
 
 
 def figures(load: Load) -> dict[str, Any]:
@@ -77,7 +78,7 @@ def figures(load: Load) -> dict[str, Any]:
 
 
 def by_window(load: Load, what: Sequence[str], broker: int | None = None) -> Counter[int]:
-    """Return the number of arrivals in each window, at one broker or at all."""
+    """Return the number of arrivals in each window, at one broker or at all brokers."""
     found: Counter[int] = Counter()
     for (kind, where, window), count in load.counts.items():
         if kind in what and broker in (None, where):
@@ -86,12 +87,12 @@ def by_window(load: Load, what: Sequence[str], broker: int | None = None) -> Cou
 
 
 def spread(load: Load, what: str) -> Counter[int]:
-    """Return the number of clients by value, for all brokers."""
+    """Return the number of clients by time or number of attempts, for all brokers."""
     return by_window(load, (what,))
 
 
 def percentile(counts: Counter[int], share: float) -> float | None:
-    """Return the percentile of counts by milliseconds, in seconds."""
+    """Return a percentile in seconds; `counts` has milliseconds as keys."""
     left = int(counts.total() * share)
     for value in sorted(counts):
         left -= counts[value]
@@ -131,7 +132,7 @@ def missed(found: dict[str, Any]) -> list[str]:
     tries = found["first_second"]["tries_max"]
     if tries > TRIES:
         says.append(f"{tries} tries in the first second, goal {TRIES}")
-    some = cap["by_chance"] + 2.0 / max(cap["dials_per_10ms"], 1e-3)  # two attempts are chance
+    some = cap["by_chance"] + 2.0 / max(cap["dials_per_10ms"], 1e-3)  # two may coincide
     allowed = max(PEAK, CHANCE * cap["by_chance"], some)
     if cap["peak_over_mean"] > allowed:
         says.append(f"peak over mean {cap['peak_over_mean']} at the cap, allowed {allowed:.2f}")
@@ -147,7 +148,7 @@ def missed(found: dict[str, Any]) -> list[str]:
 
 
 def peak_over_mean(times: Sequence[float], start: float, end: float) -> float:
-    """Return the fullest bin of 10 ms over the mean; 0 if there are none."""
+    """Return the ratio of the busiest 10 ms to the mean; 0 without attempts."""
     bins = max(1, round((end - start) / BIN))
     counts = Counter(int((t - start) / BIN) for t in times if start <= t < end)
     total = sum(counts.values())
@@ -155,9 +156,9 @@ def peak_over_mean(times: Sequence[float], start: float, end: float) -> float:
 
 
 def by_chance(mean: float, bins: int) -> float:
-    """Return the likely peak over mean of as many attempts at random times.
+    """Return the likely ratio of peak to mean for the same number of attempts at random times.
 
-    A small fleet's peak can't be below it, whatever the clients do.
+    The peak of a small fleet can't be lower, whatever the clients do.
     """
     if mean <= 0 or bins < 1:
         return 0.0
@@ -165,7 +166,7 @@ def by_chance(mean: float, bins: int) -> float:
     count, tail = math.ceil(mean + 12 * math.sqrt(mean) + 40), 0.0
     while True:
         tail += math.exp(count * math.log(mean) - mean - math.lgamma(count + 1))
-        if bins * tail > 0.7 or count == 0:  # median of the fullest bin
+        if bins * tail > 0.7 or count == 0:  # median of the busiest bin
             return count / mean
         count -= 1
 

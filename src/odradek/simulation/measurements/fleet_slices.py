@@ -2,8 +2,8 @@
 
 In: cases, the number of clients, the size of a slice. Out: numbered slices, each with its `Load`;
 all loads add up to the fleet's. A plan describes itself completely, so that interrupted work is
-only resumed with the same plan and the same clients. Must not know who runs the slices, or keep
-state of a client.
+resumed only with the same plan and the same clients. Must not know where slices run, or keep a
+client's state.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class FleetPlan:
         return simulate(self.cases[part.case], numbers)
 
     def described(self) -> dict[str, Any]:
-        """Return the values that must be equal for results to belong together."""
+        """Return the values that must be equal before results may be added up."""
         return {
             "cases": [
                 {
@@ -81,7 +81,7 @@ def sample(clients: int, size: int) -> range:
 
 @cache
 def code_digest() -> str:
-    """Return a digest of the sources that determine a simulated client."""
+    """Return a digest of the source code that determines a simulated client's behaviour."""
     found = hashlib.sha256()
     for room in ROOMS:
         _digest(files(f"odradek.{room}"), found)

@@ -2,14 +2,14 @@
 
 In: a number of brokers, a fault, a strategy, a seed. Out: the time from the fault until a live
 broker was reached and until the first record was acknowledged, and the number of connection
-attempts and requests. The producer has the engine that ships, in message mode, with a record every
-50 ms and its connections established; all brokers that it knows are replaced at one instant by as
-many others at other addresses, with the same cluster id, topics and records. `bootstrap.servers` is
-a name that resolves to the new ones. A fault is how the *old* addresses behave from then on. All
-times are the world's: the clock starts when the new brokers listen, the contact is a request that a
-broker handles, and connection attempts count when they arrive in the network. Must not start or end
-a time at what the client noticed; only requests for metadata are counted from its events, because
-old addresses don't read them.
+attempts and requests. The producer has the engine that ships, in message mode. It sends a record
+every 50 ms, and its connections are established. Then all brokers that it knows are replaced at
+once by the same number of brokers at other addresses, with the same cluster id, topics and records.
+`bootstrap.servers` is a name that resolves to the new addresses. A fault is the behaviour of the
+*old* addresses from then on. All times are the world's: the clock starts when the new brokers
+listen, the contact is a request that a broker handles, and connection attempts count when they
+arrive in the network. Must not measure times from the client's own events; only metadata requests
+are counted from them, because old addresses don't read requests.
 """
 
 from __future__ import annotations
@@ -37,10 +37,9 @@ TOPIC = "records"
 INTERVAL = 0.05
 """Seconds between two records."""
 SLOWLY = 1.0
-"""Seconds between two records in a total outage.
+"""Interval between records in a total outage, in seconds.
 
-In five minutes, more records would only expire.
-"""
+In five minutes, most records would only expire."""
 WARM_UP = 3.0
 OUTAGE = 300.0
 """Seconds of a total outage in which connection attempts are counted. It ends at a random time in
@@ -48,17 +47,17 @@ the next half minute, so that the time to recover doesn't depend on that instant
 OVERTIME = 30.0
 HOUR = 3600.0
 HANDSHAKE = 5.0
-"""Seconds that a slow handshake takes: longer than any user wants to wait."""
+"""Duration of a slow handshake in seconds: longer than users want to wait."""
 RECORD = 100
 
 
 class RecoveryFault(Enum):
-    """Behaviour of the old brokers' addresses when the new ones exist."""
+    """Behaviour of the old brokers' addresses from the time of the replacement."""
 
     REFUSED = "refused"
-    """Nothing listens; established connections are closed."""
+    """Nothing listens at the old addresses; established connections are closed."""
     BLACKHOLED = "blackholed"
-    """Connection attempts time out silently; established connections were closed before."""
+    """Connection attempts time out silently; established connections are closed."""
     SILENT = "silent"
     """Connection attempts time out silently, and established connections become silent."""
     ACCEPT_RESET = "accept-reset"
@@ -69,31 +68,30 @@ class RecoveryFault(Enum):
     """Connections are accepted, ApiVersions is answered five seconds later, and the connection is
     closed on the next request."""
     IDLE_THEN_REPLACED = "idle-then-replaced"
-    """Refused, and at a random time within an hour without any call. The time counts from the next
-    call. The client only runs inside calls, so it learns nothing before."""
+    """Refused, and the brokers are replaced at a random time within an hour without any call. The
+    client runs only inside calls, so it learns nothing before; times count from the next call."""
     DNS_MOVED = "dns-moved"
-    """Refused, and the bootstrap name resolves to other addresses as well."""
+    """Refused, and the bootstrap name also resolves to other addresses."""
     OUTAGE_REFUSED = "outage-refused"
-    """All addresses, the bootstrap address included, are down for a little more than five
-    minutes, and return as they were. Attempts are counted for five minutes; the times count from
-    the return."""
+    """All addresses, the bootstrap address included, are down for a little more than five minutes.
+    Attempts are counted for five minutes; times count from the end of the outage."""
     OUTAGE_BLACKHOLED = "outage-blackholed"
-    """The same, with connection attempts that time out silently."""
+    """Like `OUTAGE_REFUSED`, with connection attempts that time out silently."""
 
     @property
     def total(self) -> bool:
-        """Whether all addresses are down and return."""
+        """Whether all addresses are down for some time."""
         return self in (RecoveryFault.OUTAGE_REFUSED, RecoveryFault.OUTAGE_BLACKHOLED)
 
 
 @dataclass(frozen=True, slots=True)
 class RecoveryRun:
-    """Results of one run, in seconds; None if it didn't happen within the limit."""
+    """Results of one run, in seconds; None if an event didn't happen within the limit."""
 
     contact: float | None
-    """Until a live broker handled the client's first request after ApiVersions."""
+    """Until a live broker handled the client's first request other than ApiVersions."""
     ack: float | None
-    """Until the program got the first record's acknowledgement."""
+    """Until the application got the first record's acknowledgement."""
     dials: int
     """Number of connection attempts until the first acknowledgement, or during a total outage."""
     max_per_s: int
@@ -114,7 +112,8 @@ def recover(
     """Run one client with one fault.
 
     `partitions` is the number of partitions that it writes to, and so of brokers that it is
-    connected to. None: drawn from 1 to `brokers`, with each order of magnitude equally likely.
+    connected to; by default a random number up to `brokers`, with each order of magnitude equally
+    likely.
     """
     return _Recovery(brokers, fault, seed, strategy, limit, partitions).run()
 
@@ -157,7 +156,7 @@ class _Recovery:
         self.next_target = self.dials_before = 0
         self.since = self.outage_ends = 0.0
         self.live = False
-        """Whether the brokers at the new addresses listen, or all listen again."""
+        """Whether the brokers listen at their new addresses, or again after an outage."""
         self.contact: float | None = None
         self.ack: float | None = None
         self.counts: Counter[str] = Counter()
@@ -192,7 +191,7 @@ class _Recovery:
     # The client
 
     def _establish(self) -> None:
-        """Write one record to each partition, so that there is a connection to each leader."""
+        """Write one record to each partition, to connect to each leader."""
         found = self.engine.start(self.engine.topic(TOPIC, self.world.now + 30.0))
         self.host.run(found, self.world.now + 30.0)
         found.result()
@@ -213,7 +212,7 @@ class _Recovery:
             raise RuntimeError("buffer.memory is full, although little is sent here")
         if place.index == 0:
             place.batch.done.when_done(self._settled)
-        self.engine.post(_nothing)  # so that a host without a thread steps, too
+        self.engine.post(_nothing)  # makes a host without a thread step, too
         self.host.wake()
         return place.batch
 
@@ -237,7 +236,7 @@ class _Recovery:
         self.counts.clear()
 
     def _start_clock(self) -> None:
-        """Start the clock: the brokers listen at their new addresses, or again."""
+        """Start the clock: the brokers listen at their new addresses, or again after an outage."""
         self.since = self.world.now
         self.live = True
 
@@ -274,9 +273,9 @@ class _Recovery:
         self._start_clock()
 
     def _replace(self) -> None:
-        """Move every broker to another address at this instant; the old ones have the fault.
+        """Move every broker to another address now, and let the old addresses have the fault.
 
-        Nothing is lost and there is no election, because the client alone is measured.
+        No records are lost and there is no election, because only the client is measured.
         """
         world, cluster = self.world, self.cluster
         for broker in cluster.brokers.values():
@@ -351,5 +350,5 @@ def _nothing(now: float) -> None:
 
 
 def busiest(times: list[float], window: float) -> int:
-    """Return the maximum number of these (sorted) times within a window."""
+    """Return the maximum number of times within a window; `times` is sorted."""
     return max((bisect_right(times, t + window) - i for i, t in enumerate(times)), default=0)

@@ -14,15 +14,15 @@ from typing import Any
 from odradek.simulation.measurements.recovery import RecoveryFault, RecoveryRun
 
 SIZES = (1, 2, 3, 5, 10, 30, 100, 300, 1000)
-"""Numbers of brokers that the goal names."""
+"""Numbers of brokers for which the goal is defined."""
 ACK_WITHIN = 1.0
-"""Seconds from the contact to the first acknowledged record, at p99."""
+"""Maximum p99 of the seconds from the contact to the first acknowledged record."""
 MAX_PER_SECOND = 6
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """Limit of the p99 of the time to the contact, or of the connection attempts in an outage."""
+    """Maximum p99 of the time to the contact, or of the connection attempts in an outage."""
 
     contact: float | None = None
     dials: int | None = None
@@ -44,7 +44,7 @@ GOALS = {
 
 
 def percentile(values: Iterable[float | None], share: float) -> float | None:
-    """Return the nearest-rank percentile; None counts as infinity, and is returned as None."""
+    """Return the nearest-rank percentile; None counts as infinity."""
     ordered = sorted(math.inf if v is None else v for v in values)
     found = ordered[max(0, math.ceil(share * len(ordered)) - 1)]
     return None if found == math.inf else round(found, 4)

@@ -1,13 +1,13 @@
-"""Define other clients' rules for connections and metadata, for comparisons.
+"""Define the rules of other clients for connections and metadata, for comparisons.
 
 In: the engine that ships, with other `Parts`. Out: strategies by name. Must not be used by code
 that ships.
 
 Java's rules are written from the behaviour of Kafka's own client (trunk, August 2026). Modelled
 are: the choice of a node for metadata and for connections; the timing of refreshes, with jitter
-redrawn at every check; one failure for any disconnect while a refresh is due; both triggers of a
-rebootstrap (no node is left at a due refresh; 300 s without success); backoff reset as soon as
-ApiVersions is answered; no limit on connection attempts but the backoff of each address; no
+redrawn at every check; a failure for each disconnect while a refresh is due; both triggers of a
+rebootstrap (no node is available for a due refresh; 300 s without success); backoff reset as soon
+as ApiVersions is answered; no limit on connection attempts except the backoff of each address; no
 suspicion of silent connections. Not modelled: backoff by node id instead of address (the same here,
 since replaced brokers have other addresses); sends held back while a refresh is due. Requests,
 retries of batches and the wire are Odradek's own in every strategy, so only the rules differ.
@@ -44,10 +44,10 @@ from odradek.protocol.messages.metadata import (
 
 
 class JavaStates(ClusterConnectionStates):
-    """KIP-144 as in Java: every end of a connection counts, ApiVersions resets."""
+    """KIP-144 as in Java: each closed connection is a failure, and ApiVersions resets the count."""
 
     def closed(self, address: Address, now: float) -> float:
-        """Count an orderly end as a failure like any other."""
+        """Count an orderly close as a failure, like any other."""
         return self.failed(address, now, None, connecting=False)
 
     def setup_done(self, address: Address) -> None:
@@ -70,7 +70,7 @@ class NoLimiter(ConnectionLimiter):
 
 
 class JavaNetwork(NetworkClient):
-    """The network client with Java's state of addresses, and without governor and suspicion."""
+    """The network client with Java's connection states, without limiter and suspicion."""
 
     def __init__(self, engine: Engine, config: Config, rng: Rng, *, frame_limit: int) -> None:
         super().__init__(engine, config, rng, frame_limit=frame_limit)
@@ -82,7 +82,7 @@ class JavaNetwork(NetworkClient):
         self.dials = ConnectionPolicy(self.states, NoLimiter(rng))
 
     def _suspect(self, connection: Connection, now: float) -> None:
-        connection.suspect = True  # set so that it isn't checked again; not used
+        connection.suspect = True  # unused; prevents more checks
 
 
 class JavaUpdater(MetadataUpdater):
@@ -99,7 +99,7 @@ class JavaUpdater(MetadataUpdater):
         self._same = 0
 
     def run(self) -> Flow[None]:
-        """Update whenever something happens, as each poll of Java's network client does."""
+        """Update on every event, like each poll of Java's network client."""
         now = yield START
         while True:
             until = self._maybe_update(now)
@@ -110,12 +110,12 @@ class JavaUpdater(MetadataUpdater):
     # Timing
 
     def _due_at(self) -> float:
-        """Return when the next refresh is allowed and wanted; each check draws new jitter."""
+        """Return when the next refresh is allowed and due; each check draws new jitter."""
         allowed = self._last_refresh + self._policy.delay(max(self._failures - 1, 0), self._rng)
         if self._same:
             spaced = self._last_refresh + self._policy.delay(self._same - 1, self._rng)
             allowed = max(allowed, spaced)
-        self.metadata.allowed_at = -math.inf  # Odradek's spacing doesn't apply here
+        self.metadata.allowed_at = -math.inf  # Odradek's minimum interval doesn't apply here
         return max(allowed, self.metadata.due_at())
 
     def _failed_update(self, now: float) -> None:
@@ -124,7 +124,7 @@ class JavaUpdater(MetadataUpdater):
         self._same = 0
 
     def _maybe_update(self, now: float) -> float:
-        """Check once; return when to check again without an event."""
+        """Update the metadata if that is due; return when to check again without an event."""
         if self._asked is not None and self._asked.reply.done:
             self._answered(self._asked, now)
         if self._rebootstraps and self.due_since is not None:
@@ -161,7 +161,7 @@ class JavaUpdater(MetadataUpdater):
         return self.bootstrap if snapshot is None else snapshot.addresses()
 
     def _least_loaded(self, now: float) -> tuple[Address | None, bool]:
-        """Return the node for the request, and whether any connection is ready at all."""
+        """Return the node for the request, and whether any connection is ready."""
         nodes = self._nodes()
         start = int(self._rng.random() * len(nodes))
         busy: tuple[int, Address] | None = None
@@ -223,7 +223,7 @@ class JavaUpdater(MetadataUpdater):
         response = cast("MetadataResponse", asked.reply.result())
         if response.error_code == RebootstrapRequiredError.code and self._rebootstraps:
             self.metadata.failed()
-            self.due_since = -math.inf  # the timer fires at once
+            self.due_since = -math.inf  # triggers a rebootstrap at once
             return
         if response.error_code or not response.brokers:
             self.metadata.failed()
@@ -269,7 +269,7 @@ class JavaUpdater(MetadataUpdater):
                 self._network.close(connection, now, "rebootstrap")
 
     def _lost(self, connection: Connection, error: KafkaError, failure: bool, now: float) -> None:
-        """Count any disconnect as a failed update if one is due, and request an update."""
+        """Count a disconnect as a failed update if an update is due, and request an update."""
         asked = self._asked
         if asked is not None and asked.connection is connection:
             self._asked = None
@@ -284,7 +284,7 @@ class JavaUpdater(MetadataUpdater):
 
 
 class JavaBackoff(ExponentialBackoff):
-    """A curve that ends exactly at the maximum, and is capped there again with its jitter."""
+    """A curve that is capped at the maximum, both without and with its jitter."""
 
     def delay(self, failures: int, rng: Rng) -> float:
         """Return min(max, min(max, base · 2^failures) · random(0.8, 1.2)).
@@ -308,7 +308,7 @@ class JavaConfig(Config):
 
 
 class LiteralBackoff(ExponentialBackoff):
-    """KIP-580's formula literally: the jittered value is capped, the exponent isn't limited.
+    """KIP-580's formula, literally: the jittered value is capped, the exponent isn't limited.
 
     When the curve is far above the maximum, the cap removes all jitter.
     """
@@ -338,7 +338,7 @@ class Strategy:
     kind: type[Config] = Config
     config: Mapping[str, Any] = field(default_factory=dict)
     always_runs: bool = False
-    """Whether the real client has a thread that runs between calls."""
+    """Whether the real client has a thread that also runs between calls."""
 
     def configure(self, client: str, bootstrap_servers: str, **more: Any) -> Config:
         """Return the configuration of one client with these rules."""
@@ -348,7 +348,7 @@ class Strategy:
 
 JAVA = Parts(JavaNetwork, JavaUpdater)
 CONSTANT_MS = 100
-"""The base of KIP-580's example: ten attempts per second, forever."""
+"""Base in KIP-580's example: ten attempts per second, without end."""
 
 STRATEGIES = {
     s.name: s

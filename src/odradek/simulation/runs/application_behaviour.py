@@ -11,7 +11,7 @@ from typing import Any
 
 COMMIT_TIMEOUT = 3.0
 SHORT_COMMIT_TIMEOUTS = (0.5, 3.0)
-"""Timeouts of an application's commits in addition to its client's."""
+"""Timeouts of commits that an application makes although its client commits by itself."""
 BY_HAND = ("positions", "record", "offsets", "async", "any")
 
 
@@ -21,37 +21,36 @@ class ApplicationBehaviour:
 
     poll: float = 1.0
     work: float = 0.1
-    """Time between two polls; for a writer, within a transaction."""
+    """Time between two polls, or within a transaction for a processor."""
     most: int = 10
     """Maximum number of records per poll."""
     commits: bool = False
-    """Whether the application commits after each poll; otherwise the client does."""
+    """Whether the application commits after each poll; otherwise the client commits."""
     besides: float = 0.0
-    """Share of polls after which an application commits although its client commits, too."""
+    """Share of polls after which an application commits although its client commits by itself."""
     pattern: str | None = None
     raises: bool = False
     """Whether some of its callbacks fail."""
     regrets: float = 0.0
-    """Share of transactions that a processor aborts."""
+    """Share of transactions that a processor aborts on purpose."""
     holds: float = 0.0
-    """For an application that commits: the longest time for which it processes a part of the
-    records."""
+    """For an application that commits explicitly: maximum time to process a part of the records."""
     by: str = "positions"
-    """How it commits these parts: `commit()`, by record, by offsets, without waiting, or a random
-    one of the last three."""
+    """How the application commits each part: `commit()`, by record, by offsets, without waiting, or
+    a random one of the last three."""
     retries: float = 0.0
-    """Share of parts after which it seeks back to get them again."""
+    """Share of parts after which the application seeks back to get the records again."""
     pauses: bool = False
-    """Whether it pauses partitions while it processes their records."""
+    """Whether the application pauses partitions while it processes their records."""
     keeps: bool = False
-    """Whether it processes and commits the records of one poll only after the next poll, which may
-    announce a rebalance."""
+    """Whether the application processes and commits the records of a poll only after the next poll,
+    which may announce a rebalance."""
     parts: int = 1
-    """Number of calls that send the offsets of one transaction, each with later offsets."""
+    """Number of calls that send offsets for one transaction, each with later offsets."""
 
 
 def complaint(plain: Mapping[str, Any]) -> str | None:
-    """Return what is wrong with the habits in a schedule file; None if they are valid."""
+    """Return an error text for the habits in a schedule file; None if they are valid."""
     known = [item.name for item in fields(ApplicationBehaviour)]
     defaults = ApplicationBehaviour()
     for name, value in plain.items():

@@ -1,9 +1,9 @@
-"""Run callers' flows (`clients/calls`) in virtual time: each wait is an event there.
+"""Run callers' flows (`clients/calls`) in virtual time: each wait becomes an event.
 
-In: a flow that runs in the caller: one call, or an application with many. Out: its result or its
-error, passed to callbacks; each wait, passed to the checkers of deadlines. So several applications
-share a world, while a client's blocking call would stop all others. Must not decide anything, or
-wait longer than the engine does: in virtual time no flow is late.
+In: a flow that runs in the caller: one call, or an application that makes many calls. Out: its
+result or error, passed to callbacks; each wait, passed to the checkers of deadlines. So several
+applications can share a world, in which a blocking call of one client would stop all others. Must
+not decide anything, or delay a flow: in virtual time no flow is late.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ T = TypeVar("T")
 
 
 class InVirtualTime:
-    """A process as the calls see it: no signal wakes it up, and it doesn't fork."""
+    """A process as the calls see it: no signal wakes it up, and it isn't forked."""
 
     woken = False
     here = True
 
     def wake(self) -> None:
-        """Do nothing: there is no poll to end."""
+        """Do nothing: no poll waits for a signal."""
 
 
 def pause(seconds: float) -> CallerFlow[None]:
@@ -37,7 +37,7 @@ def pause(seconds: float) -> CallerFlow[None]:
 
 
 class Caller:
-    """One application's calls; when it is `gone`, it continues none of them."""
+    """One application's calls; when the application is `gone`, none of them continues."""
 
     def __init__(
         self,
@@ -46,12 +46,12 @@ class Caller:
         gone: Callable[[], bool],
         after: Callable[[float, Callable[[], None]], object] | None = None,
     ) -> None:
-        """Set the application's state; `after` delays the continuation of its calls.
+        """Set the application's state; `after` schedules the continuations of its calls.
 
-        Without `after`, a call continues as soon as its wait ends.
+        By default, a call continues as soon as its wait ends.
         """
         self.running: CallerFlow[Any] | None = None
-        """The flow that runs at this moment."""
+        """The flow that is running now."""
         self._world = world
         self._calls = calls
         self._gone = gone
@@ -64,7 +64,7 @@ class Caller:
         then: Callable[[T], None],
         failed: Callable[[Exception], None],
     ) -> None:
-        """Run a call from now on; `what` names it for the checkers."""
+        """Start a call; `what` is its name for the checkers."""
         self._go_on(_Call(what, flow, then, failed), None)
 
     def _go_on(self, call: _Call[Any], told: Any) -> None:
@@ -98,11 +98,12 @@ class Caller:
         self._after(seconds, lambda: self._go_on(call, self._world.now))
 
     def _wait(self, call: _Call[Any], wanted: Wait) -> None:
-        """Wait for a completion; the continuation isn't part of the step that completes it."""
+        """Wait for a completion; the call continues after the step that completes it."""
         (awaited,) = wanted.on
         if not isinstance(awaited, Completion):
             raise TypeError(f"{call.what} waits for {awaited!r}, which may never end")
-        # A process that was stopped may begin a wait too late, which then ends at once.
+        # A process that was stopped may begin a wait after its deadline; the wait then ends at
+        # once.
         deadline = max(self._world.now, wanted.deadline or 0.0)
         self._calls.begin(awaited, call.what, deadline)
         awaited.when_done(lambda _: self._later(call, 0.0))

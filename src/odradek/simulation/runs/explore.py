@@ -1,4 +1,4 @@
-"""Run a schedule with all checkers, and random schedules by the thousand.
+"""Run a schedule, or thousands of random schedules, with all checkers.
 
 In: a schedule, or seeds. Out: a `RunOutcome`: the violation, if there is one, and the size of the
 run. Must not read a clock; a caller with a time limit reads its own.
@@ -53,7 +53,7 @@ def run_schedule(
     hosts: HostMaker | None = None,
     trace: bool = False,
 ) -> RunOutcome:
-    """Run a schedule; `mode` overrides the schedule's mode, `trace` stores every client's events.
+    """Run a schedule; `mode` overrides its mode, `trace` collects the events of every client.
 
     `hosts` creates the clients' hosts, by default `SimulatedHost`.
     """
@@ -61,7 +61,7 @@ def run_schedule(
     violation = None
     try:
         run.play()
-    except AssertionError as found:  # a violation, or virtual time that doesn't advance
+    except AssertionError as found:  # a violation, or virtual time is stuck
         violation = f"{type(found).__name__}: {found}"
     return RunOutcome(
         schedule,
@@ -88,7 +88,7 @@ def explore(
 ) -> Iterator[RunOutcome]:
     """Run the random schedules of these seeds, one after the other, while `go_on` is True.
 
-    `family` fixes the kind of schedule, which the seed chooses otherwise.
+    `family` is the kind of schedule; without it, the seed chooses.
     """
     for seed in seeds:
         if not go_on():

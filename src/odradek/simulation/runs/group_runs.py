@@ -1,10 +1,10 @@
-"""Run a whole group: members come and go, brokers fail, and all ledgers must agree.
+"""Run a whole group: members join and leave, brokers fail, and all ledgers must agree.
 
-In: a schedule of members or processors. Out: nothing, or the first `Violation`. Flow: topics are
-written to while members join, stop polling, are stopped, leave and die, and faults happen; at
-`heal_at` all faults end; then the live members (at least one) must share all partitions and read
-them to their ends within `SETTLED_WITHIN`; they leave; the ledgers are compared. `history_check`
-also judges processors (read, process, write). Must not read a clock.
+In: a schedule of members or processors. Out: nothing, or the first `Violation`. First, records are
+written while members join, stop polling, hang, leave and die, and faults are injected; at `heal_at`
+all faults end. Then the live members (at least one) must own all partitions and read them to their
+ends within `SETTLED_WITHIN`. Finally they leave, and the ledgers are compared. `history_check` also
+judges processors (read, process, write). Must not read a clock.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ from collections import Counter
 from collections.abc import Collection
 
 from odradek.common.types import TopicPartition
-from odradek.record import BatchBuilder
+from odradek.record.columns import Row
+from odradek.record.reference import encode
 from odradek.simulation.checkers.call_checkers import listening
 from odradek.simulation.checkers.group_checkers import GroupLedger
 from odradek.simulation.checkers.history_check import Kind, check
 from odradek.simulation.checkers.invariants import Violation
 from odradek.simulation.logs.partition_log import check_batch
+from odradek.simulation.logs.topics import SimulatedPartition
 from odradek.simulation.runs.group_workload import MemberDriver
 from odradek.simulation.runs.held_records import HoldingDriver
 from odradek.simulation.runs.processing_workload import ProcessorDriver
@@ -37,22 +39,23 @@ from odradek.simulation.world.link import Mode
 from odradek.simulation.world.world import HostMaker
 
 SETTLED_WITHIN = 120.0
-"""Virtual seconds after the last fault: a session, a rebalance and a request without a response."""
+"""Virtual seconds after the last fault: a session timeout, a rebalance, and a request timeout."""
 LEFT_WITHIN = 20.0
-"""Seconds for a member to leave; its current poll and commit end first."""
+"""Seconds for a member to leave, after its current poll and commit."""
 LOOK_EVERY = 0.5
+SOURCE = 1_000_000
+"""The first producer id of the transactions that write input records."""
 OWNED_WITHIN = 35.0
 """Seconds beyond the members' timeouts until each partition of a stable group has an owner.
 
-The description that a returned static member requests may be late by 25 s.
-"""
+A restarted static member requests a description of its group, which may be late by 25 s."""
 ORDERLY = frozenset(("leave", "grow_topic", "quiet"))
 """Faults after which no record may be returned twice."""
 REPEATS = frozenset(("raises", "retries", "besides"))
 """Habits with which `poll` may return a record to an application twice."""
 GENTLE = ORDERLY | {"rejoin", "subscribe_anew", "slow_api"}
-"""Faults after which each commit of an orderly close is accepted in time, if answers are late by no
-more than `SLOW` seconds."""
+"""Faults after which each commit of an orderly close is accepted in time, unless responses are
+delayed by more than `SLOW` seconds."""
 SLOW = 5.0
 BEATS = frozenset(("Heartbeat", "ConsumerGroupHeartbeat"))
 """Requests whose responses report a rebalance.
@@ -63,7 +66,7 @@ timeout.
 
 
 class Seat:
-    """A member's place in the schedule: if the member dies, another one may take it."""
+    """Place of a member in the schedule: if the member dies, another one may replace it."""
 
     def __init__(self, run: GroupRun, client: ScheduledClient) -> None:
         self.run, self.client = run, client
@@ -77,7 +80,7 @@ class Seat:
 
     @property
     def taken(self) -> MemberDriver | None:
-        """The member, if it exists and hasn't left."""
+        """The member, if it was started and hasn't left."""
         return None if self.driver is None or self.driver.over else self.driver
 
     def leave(self, back: float | None = None) -> None:
@@ -90,7 +93,7 @@ class Seat:
             self.run.world.after(back, lambda: self._follow(self.driver))
 
     def _follow(self, left: MemberDriver | None) -> None:
-        """Start the next member when this one has closed, unless it died first or the run ends."""
+        """Start the next member when `left` is closed, unless it died or the run ends."""
         if left is None or self.driver is not left or left.died or self.run.ending:
             return
         if self.taken is None:
@@ -107,25 +110,25 @@ class Seat:
                 self.run.world.after(back, self.begin)
 
     def stop_polling(self, seconds: float) -> None:
-        """Let its application stop polling."""
+        """Let the member's application stop polling for this time."""
         if self.taken is not None:
             self.run.work_for(seconds)
             self.taken.stop_polling(seconds)
 
     def freeze(self, seconds: float) -> None:
-        """Stop its process for some time."""
+        """Stop the member's process for some time."""
         if self.taken is not None:
             self.run.wait_for(seconds)
             self.run.work_for(seconds + self.taken.works_after_a_stop)
             self.taken.freeze(seconds)
 
     def rejoin(self) -> None:
-        """Request a rebalance."""
+        """Let the member request a rebalance."""
         if self.taken is not None:
             self.taken.rejoin()
 
     def subscribe_anew(self) -> None:
-        """Unsubscribe and subscribe."""
+        """Let the member unsubscribe and subscribe again."""
         if self.taken is not None:
             self.taken.subscribe_anew()
 
@@ -151,14 +154,14 @@ class GroupRun(Run):
             warnings=lambda: self.complaints.repeats,
         )
         self._orphans: dict[TopicPartition, tuple[int, float]] = {}
-        """The generation in which a partition has no owner, and the time since when."""
+        """Partitions without an owner: the group's generation, and the time since when."""
         groups.observers.append(self.ledger.commits)
         self.members: list[MemberDriver] = []
         self.incarnations: Counter[str] = Counter()
         self._written = 0
         self._busy_until = 0.0
         self.works_until = 0.0
-        """When the last application that stops polling can close its consumer."""
+        """Time when all applications that stopped polling can close their consumers."""
         self.ending = False
         self.world.at(0.0, lambda: self.write(self.world.rng("writer")))
 
@@ -207,18 +210,41 @@ class GroupRun(Run):
     def append(self, place: TopicPartition, count: int) -> None:
         """Append `count` records to a log."""
         partition = self.stage.cluster.topics[place.topic].partitions[place.partition]
-        builder = BatchBuilder(1 << 16, None)
         values = [str(self._written + n) for n in range(1, count + 1)]
+        rows: list[Row] = [(n, 0, 0, None, v.encode(), ()) for n, v in enumerate(values)]
+        duration = self.schedule.cluster.get("source_transactions")
+        producer = -1 if duration is None else SOURCE + self._written
         self._written += count
-        for value in values:
-            builder.append(None, value.encode(), (), 0)
-        data = bytes(builder.build())
+        data = encode(
+            rows,
+            producer_id=producer,
+            producer_epoch=-1 if duration is None else 0,
+            base_sequence=-1 if duration is None else 0,
+            transactional=duration is not None,
+        )
         stored = partition.log.append(data, check_batch(data), partition.leader_epoch)
         partition.log.commit(stored)
+        if duration is not None:
+            seconds = self.world.rng(f"source/{producer}").uniform(0.0, duration)
+            self.world.after(seconds, lambda: self._end_transaction(partition, producer))
         place = self.ledger.place(place)
         for offset, value in enumerate(values, stored.base_offset):
             self.ledger.births[value.encode()] = place
             self.history.sent("source", place, value, offset)
+
+    def _end_transaction(self, partition: SimulatedPartition, producer: int) -> None:
+        """Append the marker that commits a transaction, once the partition has a leader.
+
+        The log of a deleted topic gets it at once, because the judge reads committed records.
+        """
+        leader = self.stage.cluster.brokers.get(partition.leader)
+        topics = self.stage.cluster.topics.values()
+        exists = any(partition is p for t in topics for p in t.partitions)
+        if exists and (leader is None or leader.zombie is not None):
+            self.world.after(0.2, lambda: self._end_transaction(partition, producer))
+            return
+        log = partition.log
+        log.commit(log.append_marker(producer, 0, partition.leader_epoch, 0, commit=True))
 
     # The run
 
@@ -246,7 +272,7 @@ class GroupRun(Run):
 
     @property
     def _calm(self) -> bool:
-        """Whether no record may be returned twice: all changes are clean and no broker fails.
+        """Whether no record may be returned twice: all changes are orderly and no broker fails.
 
         (Processors may time out after the markers of their last transactions, and abort.)
         """
@@ -256,7 +282,7 @@ class GroupRun(Run):
 
     @property
     def _gentle(self) -> bool:
-        """Whether no fault refuses commits, or makes the group forget a member that lives."""
+        """Whether no fault refuses commits, or makes the group forget a live member."""
         schedule = self.schedule
         slow = [f.arguments for f in schedule.faults if f.verb == "slow_api"]
         beats = [late["seconds"] for late in slow if late["api"] in BEATS]
@@ -267,7 +293,7 @@ class GroupRun(Run):
     def _has_only(self, verbs: Collection[str]) -> bool:
         schedule = self.schedule
         only = {f.verb for f in schedule.faults} <= {*verbs} and not schedule.link.loss
-        # (In a run with SASL, brokers may refuse all credentials for some time.)
+        # With SASL, brokers may refuse all credentials for some time.
         return only and schedule.session is None
 
     def _advance(self, until: float) -> None:
@@ -305,7 +331,7 @@ class GroupRun(Run):
             self._advance(self.world.now + LOOK_EVERY)
 
     def _orphan(self) -> str:
-        """Describe a partition without an owner, though its group is stable for long enough."""
+        """Describe a partition without an owner whose group has been stable for long enough."""
         now, before = self.world.now, self._orphans
         self._orphans = {
             place: before[place]
@@ -323,7 +349,7 @@ class GroupRun(Run):
 
     @property
     def _owned_within(self) -> float:
-        """Timeouts of members, after which a rebalance may have to wait for one of them."""
+        """Maximum time until a partition is owned: a rebalance may wait for a member's timeouts."""
         longest = 0.0
         for client in self.schedule.clients:
             config = settings(client)
@@ -334,7 +360,7 @@ class GroupRun(Run):
 
     @property
     def _found_within(self) -> float:
-        """Age of metadata after which clients that match a pattern find a topic created again."""
+        """Maximum time until clients that subscribe to a pattern find a recreated topic."""
         if not any(f.verb == "recreate_topic" for f in self.schedule.faults):
             return 0.0
         given = [settings(c) for c in self.schedule.clients if c.habits.get("pattern")]
@@ -352,8 +378,8 @@ class GroupRun(Run):
     def _uncommitted(self, topic: str) -> str:
         """Describe a committed offset that is missing at the end, or return an empty text.
 
-        In groups whose applications commit themselves, none is expected. A commit that was lost
-        with its connection delays the next ones for `request.timeout.ms`.
+        None is expected if applications commit themselves. A commit that was lost with its
+        connection delays the next commits for `request.timeout.ms`.
         """
         if not (self.processes or self._commits_by_itself):
             return ""
@@ -381,7 +407,7 @@ class GroupRun(Run):
         )
 
     def _nobody_left(self) -> None:
-        """Check that members that left are removed; static members remain for a session."""
+        """Check that the group removes members that left (static ones after a session timeout)."""
         end = self.world.now + 30.0
         while self.world.now < end:
             shard = self.ledger.shard()
@@ -392,7 +418,7 @@ class GroupRun(Run):
         raise Violation(f"members haven't left: {group}")
 
     def _all_committed(self) -> None:
-        """Check that auto-commit has committed all that was read by members that left.
+        """Check that auto-commit has committed all records that the members read before they left.
 
         The positions of idle partitions must be committed, too.
         """
@@ -411,7 +437,7 @@ class GroupRun(Run):
 
     def _judge(self) -> None:
         """Check that each record has one output, in order, and that the history is valid."""
-        if self.processes:  # transactions of dead producers end by their timeout
+        if self.processes:  # the transactions of dead producers end by timeout
             self.world.advance(
                 max(settings(c)["transaction.timeout.ms"] for c in self._writers()) + 5.0
             )
@@ -446,15 +472,15 @@ class GroupRun(Run):
     def _may_go_back(self) -> bool:
         """Return whether a coordinator that was cut off has returned old offsets.
 
-        OffsetFetch has no epoch: a program that returns to these offsets after an abort processes
-        records again, in Java as well.
+        OffsetFetch has no epoch: an application that seeks to these offsets after an abort
+        processes records again, in Java as well.
         """
         return self.stage.cluster.hits["OffsetFetch answered by a zombie"] > 0
 
     def _each_once(self) -> None:
         """Check that each record has one output, in the order of its partition.
 
-        A record that was deleted with its topic has one or none.
+        A record that was deleted with its topic may also have none.
         """
         lives = [(n, t) for topic in self.inputs for n, t in self.ledger.lives(topic).items()]
         wanted, known = (

@@ -39,9 +39,9 @@ from odradek.simulation.runs.workload import TOPIC
 from odradek.simulation.world.link import Mode
 
 LEAVE_TIMEOUT, PATIENT_LEAVE = 10.0, 30.0
-"""Timeouts of an orderly close: the second one if only late responses can delay it."""
+"""Timeouts of an orderly close: the second one if nothing but late responses can delay it."""
 COMMITTED_WITHIN = LEAVE_TIMEOUT * (1 - LEAVING_SHARE) - 0.5
-"""Seconds of an orderly close for its last commit."""
+"""Seconds of an orderly close in which its last commit must succeed."""
 
 
 class ApplicationError(Exception):
@@ -49,10 +49,10 @@ class ApplicationError(Exception):
 
 
 class MemberDriver(ReadingDriver):
-    """One member. It polls until it leaves or dies."""
+    """One member, which polls until it leaves or dies."""
 
     works_after_a_stop = 0.0
-    """Maximum seconds of work on what `poll` returned, once a stopped process was resumed."""
+    """Maximum time in seconds to process a poll's records after a stopped process was resumed."""
 
     def __init__(
         self,
@@ -82,14 +82,14 @@ class MemberDriver(ReadingDriver):
         self.own_commits = OwnCommits(ledger, COMMITTED_WITHIN)
         self.instance = checkers.history.instance(client.name)
         self.reading: Operation | None = None
-        """Its last poll in the history."""
+        """The last poll in the history."""
         self._owned: dict[TopicPartition, TopicPartition] = {}
-        """Its partitions, with the names of their topics' lives in the history."""
+        """Owned partitions, with the names of their topics' incarnations in the history."""
         super().__init__(stage, client, mode, checkers)
 
     @property
     def reader(self) -> str:
-        """Name of its consumer in the history."""
+        """Name of the member's consumer in the history."""
         return self.name
 
     @property
@@ -110,21 +110,21 @@ class MemberDriver(ReadingDriver):
 
     @property
     def static(self) -> bool:
-        """Whether it has an instance id."""
+        """Whether the member has an instance id."""
         return self.config["group.instance.id"] is not None
 
     @property
     def auto_commits(self) -> bool:
-        """Whether its client commits by itself."""
+        """Whether the member's client commits by itself."""
         return bool(self.config["enable.auto.commit"])
 
     @property
     def stays(self) -> bool:
-        """Whether it is running and won't leave."""
+        """Whether the member is running and won't leave."""
         return not self.over and (self._back or not self._leaving)
 
     def lost(self, partition: TopicPartition) -> bool:
-        """Return whether the client lost the partition without the application's knowledge."""
+        """Return whether the client lost the partition but the application doesn't know it yet."""
         return partition in self._lost
 
     def position(self, partition: TopicPartition) -> int | None:
@@ -133,7 +133,7 @@ class MemberDriver(ReadingDriver):
         return None if state is None else state.position
 
     def former_id(self, partition: TopicPartition) -> bytes:
-        """Return the topic's id before the one that the client reads; `NO_ID` if there was none."""
+        """Return the id of the topic's previous incarnation for the client, or `NO_ID`."""
         state = self.engine.subscription.partitions.get(partition)
         return NO_ID if state is None else state.former_id
 
@@ -215,7 +215,7 @@ class MemberDriver(ReadingDriver):
         self.newest_generation = max(self.newest_generation, self.identity[1])
         try:
             note(self, partitions)
-        except Violation as violation:  # raised in a callback, it would be the application's error
+        except Violation as violation:  # raised here, it would be the application's error
             self.violations.append(violation)
         if self.habits.raises and self.rng.random() < 0.3:
             raise ApplicationError("a callback failed")
@@ -227,11 +227,11 @@ class MemberDriver(ReadingDriver):
         self.history.note(CallKind.SEEK, self.reader, self.instance, [place])
 
     def stop_polling(self, seconds: float) -> None:
-        """Let the application do something else for this time."""
+        """Let the application do something else instead of polling for this time."""
         self._idle_until = max(self._idle_until, self.world.now + seconds)
 
     def hurry(self) -> None:
-        """Let the application poll again and work fast."""
+        """Let the application poll again, and process records fast."""
         self.habits = replace(
             self.habits,
             work=0.05,
@@ -245,7 +245,7 @@ class MemberDriver(ReadingDriver):
             self._later(0.0)
 
     def freeze(self, seconds: float) -> None:
-        """Stop the process for this time, client and application alike."""
+        """Stop the whole process for this time: the client and the application."""
         if self.over or self._frozen:
             return
         self._frozen = True
@@ -257,7 +257,7 @@ class MemberDriver(ReadingDriver):
         self.world.after(seconds, lambda: self._thaw(member_id))
 
     def _thaw(self, member_id: str) -> None:
-        """Resume the process; `member_id` is the id that it had when it was stopped."""
+        """Resume the process; `member_id` is the member's id from before the stop."""
         self._frozen = False
         if not self.over:
             if not self.ledger.is_member(member_id):
@@ -267,7 +267,7 @@ class MemberDriver(ReadingDriver):
                 self._later(0.0)
 
     def application(self) -> Caller:
-        """Return the caller; a stopped or dead process makes no calls."""
+        """Return the caller of the application's calls; it is idle while the process is stopped."""
         return Caller(self.world, self.calls, lambda: self.over, self.soon)
 
     @property
@@ -321,14 +321,14 @@ class MemberDriver(ReadingDriver):
         for record in records:
             partition = record.topic_partition
             place = self.ledger.place(partition, record.value)
-            if self._owned.get(partition, place) != place:  # the topic was created again
+            if self._owned.get(partition, place) != place:  # the topic was recreated
                 self._owned[partition] = place
                 self.history.note(CallKind.ASSIGNED, self.reader, self.instance, [place])
             reading.saw(place, record.offset, record.value)
         reading.ended()
 
     def _failed(self, error: Exception) -> None:
-        """Store the error and poll again; a violation isn't one of its errors."""
+        """Store the error and poll again; raise it if it is a bug or a violation."""
         if not isinstance(error, KafkaError | ApplicationError):
             raise error
         self.errors.append(error)
@@ -336,7 +336,7 @@ class MemberDriver(ReadingDriver):
             self.reading.ended(CallResult.FAIL)
         if self.engine.ended is not None:
             return
-        if self.group.error is not None:  # the group has a fatal error: only this continues
+        if self.group.error is not None:  # fatal for the group: only this helps
             self.subscribe_anew()
         self._polled([])
 
@@ -444,11 +444,11 @@ class MemberDriver(ReadingDriver):
         elif self._back:
             self._leaving = self._back = self._polling = False
             self._subscribe()
-        else:  # it won't return
+        else:  # the client isn't closed: try again
             self._leave()
 
     def die(self) -> None:
-        """Kill the process like SIGKILL: connections end without a request to leave."""
+        """Kill the process like SIGKILL: connections end without LeaveGroup."""
         if not self.over:
             self.died = True
             self._end()
@@ -464,19 +464,19 @@ class MemberDriver(ReadingDriver):
     # Methods for `Driver`
 
     def operate(self) -> None:
-        """Do nothing: it polls by itself."""
+        """Do nothing: the member polls by itself."""
 
     def look(self) -> None:
-        """Check what can be checked at any time."""
+        """Raise the first violation found so far, and check the client."""
         if self.violations:
             raise self.violations[0]
         if not self.died:
             super().look()
 
     def probe(self) -> None:
-        """Let the polls continue, faster."""
+        """Let the member poll faster."""
         self.hurry()
 
     def finished(self) -> bool:
-        """Return whether the ledger is complete for the whole group."""
+        """Return whether all records were returned, for the whole group."""
         return self.over or self._leaving or not any(map(self.ledger.settled, self.topics))

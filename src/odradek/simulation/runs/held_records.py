@@ -2,10 +2,10 @@
 
 In: a member of a group, the records that `poll` returned. Out: the calls of such an application:
 commits of records, of offsets or of positions, with and without waiting; seeks for a retry; pauses.
-Meanwhile the process may be stopped for longer than its session, and its client joins the group
-again before the application continues. The application doesn't poll in between: no callback has
-reported the lost partitions, and another member may own them. Must not decide what happens to the
-group.
+While it processes records, the process may be stopped for longer than its session, and its client
+may rejoin the group before the application continues. Because the application doesn't poll
+meanwhile, no callback has reported the lost partitions, although another member may own them. Must
+not decide what happens to the group.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ class HoldingDriver(MemberDriver):
     _holding = False
     _kept: list[ConsumerRecord] | None = None
     thawed_at = -1.0
-    """When its process was last resumed after a stop (SIGCONT)."""
+    """Time when the process was last resumed after a stop (SIGCONT)."""
 
     def begins_in_background(self) -> None:
-        """Count a commit that the application doesn't wait for."""
+        """Count a commit for which the application doesn't wait."""
         self.in_background += 1
 
     def ended_in_background(self) -> None:
-        """Count the end of such a commit."""
+        """Note that such a commit has ended."""
         self.in_background -= 1
 
     @property
     def busy_for(self) -> float:
-        """Seconds for which the application will do something else."""
+        """Seconds until the application continues to process records."""
         return max(0.0, self._idle_until - self.world.now)
 
     def work(self, records: list[ConsumerRecord], first: dict[TopicPartition, int]) -> None:
-        """Process the records and commit them before the next poll; or those of the poll before."""
+        """Process and commit the records before the next poll, or those of the poll before."""
         if self.habits.keeps:
             records, self._kept = self._kept or [], records
         if records:
@@ -86,7 +86,7 @@ class HeldRecords:
         self._begun = driver.world.now
 
     def work(self) -> CallerFlow[None]:
-        """Process the records and commit them, part by part."""
+        """Process the records in parts, and commit each part."""
         driver, habits = self._driver, self._driver.habits
         if habits.pauses:
             self._each("pause()", lambda p: driver.consumer.pause([p], paused=True))
@@ -110,13 +110,13 @@ class HeldRecords:
             yield from pause(driver.rng.choice(AFTER_A_STOP))
 
     def _broken(self) -> dict[TopicPartition, str]:
-        """Return partitions of this member for which another member has committed since."""
+        """Return partitions that another member has committed since this one was assigned them."""
         ledger, driver = self._driver.ledger, self._driver
         found = {p: ledger.broken(driver, p) for p in self._partitions}
         return {p: other for p, other in found.items() if other is not None}
 
     def _went_well(self, what: str, broken: dict[TopicPartition, str]) -> None:
-        """Check R-ID-1: a call must fail if the ownership had ended before it."""
+        """Check R-ID-1: a call must fail if the ownership has ended before it."""
         driver = self._driver
         if broken:
             partition, other = next(iter(broken.items()))
@@ -137,7 +137,7 @@ class HeldRecords:
     # Commits
 
     def _commit(self, part: list[ConsumerRecord]) -> CallerFlow[bool]:
-        """Commit a processed part; return whether the application continues with the next."""
+        """Commit a processed part; return whether the application continues with the next part."""
         driver = self._driver
         by = driver.habits.by
         if by == "any":
@@ -178,12 +178,12 @@ class HeldRecords:
     # Seeks and pauses
 
     def _retry(self, rest: list[ConsumerRecord]) -> None:
-        """Seek back to the first of these records in each partition, to get them again."""
+        """Seek back to the first of these records in each partition, to read them again."""
         first = {r.topic_partition: r.offset for r in reversed(rest)}
         driver = self._driver
 
         def seek(partition: TopicPartition) -> None:
-            with suppress(TopicRecreatedError):  # the records are of the deleted topic
+            with suppress(TopicRecreatedError):  # the topic was recreated
                 driver.consumer.seek(partition, first[partition])
                 driver.sought(partition)
 
@@ -197,7 +197,8 @@ class HeldRecords:
     ) -> None:
         before = self._broken()
         for partition in partitions or self._partitions:
-            # These don't need a broker: they can only fail after the client learned of its removal.
+            # These calls need no broker, so they fail only after the client has learned of its
+            # removal.
             known = self._driver.lost(partition)
             broken = {p: other for p, other in before.items() if p == partition and known}
             try:

@@ -22,11 +22,11 @@ from odradek.simulation.runs.schedule import TOPIC
 from odradek.simulation.runs.workload import AskingDriver
 
 OWN = 3
-"""Number of groups of each operator."""
+"""Number of groups of an operator."""
 PROBE = 10.0
 """Timeout of the probe's call in seconds."""
 ASKED_AGAIN = 0.08
-"""Seconds before which no request is repeated: the lowest `retry.backoff.ms`."""
+"""Minimum time in seconds before a request is repeated: the lowest `retry.backoff.ms`."""
 LEVEL = "read_uncommitted"
 FIRST = TopicPartition(TOPIC, 0)
 
@@ -35,7 +35,7 @@ Offsets = set[int | None]
 
 
 class GroupBook:
-    """Possible states of one group, now and at any moment of the open reads."""
+    """Possible states of one group: now, and at any time since each open read began."""
 
     def __init__(self) -> None:
         self.possible: Offsets = {None}
@@ -52,8 +52,8 @@ class GroupBook:
     def ended(self, value: int | None, *, done: bool, once: bool) -> None:
         """End a change.
 
-        A change that wasn't `done` may still happen. One that was repeated (`once` is False) may
-        happen again, because a broker handles a request whose connection has ended in the meantime.
+        A change that wasn't `done` may still take effect. A change that was repeated (`once` is
+        False) may take effect again: a broker also handles requests whose connection has ended.
         """
         self.changing = False
         if done and once:
@@ -62,7 +62,7 @@ class GroupBook:
             self._set({value, *self._doubtful})
 
     def look(self) -> Offsets:
-        """Begin a read; return its possible results, which grow with changes in the meantime."""
+        """Begin a read; return its possible results, to which changes add theirs until its end."""
         seen = set(self.possible)
         self._looks.append(seen)
         return seen
@@ -88,7 +88,7 @@ class OperatorDriver(AskingDriver):
         return AdminEngine(self.config, host.rng())
 
     def begin(self) -> None:
-        """Create ledgers of groups that don't exist yet."""
+        """Create ledgers for the operator's groups, which don't exist yet."""
         self.books = {f"{self.name}.{n}": GroupBook() for n in range(OWN)}
 
     def operate(self) -> None:
@@ -137,7 +137,7 @@ class OperatorDriver(AskingDriver):
     def _look(
         self, call: AdminCall[Any], timeout: float, see: Callable[[Any], int | None] | None
     ) -> None:
-        """Read all groups at once; without `see`, a result says whether the group exists."""
+        """Read all groups with one call; without `see`, check only whether they exist."""
         seen = {group: book.look() for group, book in self.books.items()}
 
         def check(results: Mapping[Any, Any], errors: Mapping[Any, KafkaError]) -> None:
@@ -164,7 +164,7 @@ class OperatorDriver(AskingDriver):
 
         def check(results: Mapping[Any, Any], errors: Mapping[Any, KafkaError]) -> None:
             for at, found in results.items():
-                if found.offset != places[at]:  # no client writes here
+                if found.offset != places[at]:  # no client writes to this topic
                     self._untrue("list of offsets", str(at), found.offset, {places[at]})
 
         self._carry_out(
@@ -175,7 +175,7 @@ class OperatorDriver(AskingDriver):
         )
 
     def _list(self, group: str, timeout: float) -> None:
-        """List groups, topics and brokers, and check that each listed one exists."""
+        """List groups, topics or brokers, and check that each listed one exists."""
         kind = self.rng.randrange(3)
         if kind == 0:
             begun = {g: book.look() for g, book in self.books.items()}
@@ -183,7 +183,7 @@ class OperatorDriver(AskingDriver):
 
             def check(results: Any, errors: Mapping[Any, KafkaError]) -> None:
                 told = {g.group_id for g in results.get(None, ())} & set(begun)
-                # A group that moves may be missed by the requests to both brokers.
+                # A group whose coordinator moves may be missing in the responses of both brokers.
                 whole = None in results and leaders == self._leaders()
                 for one, possible in begun.items():
                     self.books[one].looked(possible)
@@ -204,7 +204,7 @@ class OperatorDriver(AskingDriver):
             )
 
     def _leaders(self) -> list[tuple[int | None, int]]:
-        """Return the coordinators of groups, with the epochs of their elections."""
+        """Return the coordinators of groups, with their leader epochs."""
         there = self.cluster.topics.get("__consumer_offsets")
         return [(p.leader, p.leader_epoch) for p in there.partitions] if there else []
 
@@ -228,7 +228,7 @@ class OperatorDriver(AskingDriver):
     ) -> None:
         """Make a call; `check` gets results and errors by item.
 
-        The item is None if the call is about one thing, or if no item could be requested.
+        The item is None if the call has no items, or if no item could be requested.
         """
         flow = self.asks.call(
             lambda deadline: call.flow(self.engine, deadline), self.seconds(timeout), call.what
@@ -240,7 +240,8 @@ class OperatorDriver(AskingDriver):
         def failed(error: BaseException) -> None:
             self.judged(error, what)
             if isinstance(error, KafkaError):
-                # An error of the whole call, as at its deadline, has no items; then there are none.
+                # An error of the whole call, for example a timeout, may have no results and errors
+                # by item.
                 check(error.results, error.errors or {None: error})
 
         self.caller.begin(f"{self.name}: {what}", flow, then, failed)
@@ -258,5 +259,5 @@ class OperatorDriver(AskingDriver):
         self._probed = not errors and set(results) == set(self.books)
 
     def finished(self) -> bool:
-        """Return whether the probe got all groups."""
+        """Return whether the probe returned all groups."""
         return self._probed

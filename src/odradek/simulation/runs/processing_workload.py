@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 class Writer(TransactionalDriver):
-    """The producer of a processor, which controls it."""
+    """A processor's producer, which the processor controls."""
 
     def __init__(
         self, owner: ProcessorDriver, client: ScheduledClient, mode: Mode, checkers: Checkers
@@ -46,7 +46,7 @@ class Writer(TransactionalDriver):
         super().__init__(owner.stage, client, mode, checkers)
 
     def application(self) -> Caller:
-        """Return its owner's caller; a stopped or dead process makes no calls."""
+        """Return the caller of the owner's calls; a stopped or dead process makes none."""
         return Caller(self.world, self.calls, lambda: self.owner.over, self.owner.soon)
 
     def close(self, *, died: bool = False) -> None:
@@ -57,12 +57,12 @@ class Writer(TransactionalDriver):
         self.host.close(self.world.now)
 
     def look(self) -> None:
-        """Check what can be checked at any time."""
+        """Check the client, unless its process was killed."""
         if not self.died:
             super().look()
 
     def probe(self) -> None:
-        """Do nothing: its owner continues."""
+        """Do nothing: the owner continues by itself."""
 
     def finished(self) -> bool:
         """Return True: its owner decides."""
@@ -70,7 +70,7 @@ class Writer(TransactionalDriver):
 
 
 class ProcessorDriver(MemberDriver):
-    """Reads, processes, writes."""
+    """A member that reads records, processes them, and writes results in transactions."""
 
     def __init__(
         self,
@@ -93,14 +93,14 @@ class ProcessorDriver(MemberDriver):
 
     @property
     def reader(self) -> str:
-        """Name of its consumer in the history; its own is that of its producer."""
+        """Name of the consumer in the history; the producer has the processor's name."""
         return f"{self.name}'s consumer"
 
     # The application's thread
 
     @property
     def stopped(self) -> bool:
-        """Whether it makes no calls; also True while the application does something else."""
+        """Whether the application makes no calls, because its process is stopped or it is busy."""
         return self._frozen or self.world.now < self._idle_until
 
     def _go_on(self, seconds: float = 0.0) -> None:
@@ -137,7 +137,7 @@ class ProcessorDriver(MemberDriver):
     def _have(
         self, writer: Writer, what: str, flow: CallerFlow[T], then: Callable[[T], None]
     ) -> None:
-        """Make a call of the producer; after a fatal error, create another producer first."""
+        """Make a call of the producer; after a fatal error, replace the producer first."""
 
         def failed(error: Exception) -> None:
             if not isinstance(error, KafkaError):
@@ -151,8 +151,8 @@ class ProcessorDriver(MemberDriver):
     def _look_up(self) -> CallerFlow[float]:
         """Seek to the group's offsets.
 
-        A member that lost its partitions and got them back meanwhile has newer positions than the
-        response: an application that seeks has to handle that itself.
+        A member that has lost its partitions and got them back meanwhile has newer positions than
+        the response: an application that seeks must handle that itself.
         """
         before, stored = self.identity, self.group.commits.stored
         partitions = list(self.engine.subscription.partitions)
@@ -167,7 +167,7 @@ class ProcessorDriver(MemberDriver):
             return PAUSE
         self._back_to_committed = False
         for partition, found in committed.items():
-            with suppress(KafkaError):  # it was lost
+            with suppress(KafkaError):  # the partition was lost
                 self.consumer.seek(partition, found or 0)
                 self.sought(partition)
         return 0.0
@@ -216,7 +216,7 @@ class ProcessorDriver(MemberDriver):
         return 0.0
 
     def _source(self, record: ConsumerRecord) -> TopicPartition:
-        """Return the source of a record, with the life of its topic."""
+        """Return the source of a record, with the topic's incarnation."""
         return self.ledger.place(record.topic_partition, record.value)
 
     def _works(self) -> CallerFlow[None]:
@@ -250,7 +250,7 @@ class ProcessorDriver(MemberDriver):
     # Process
 
     def freeze(self, seconds: float) -> None:
-        """Stop the process for this time, both clients and the application."""
+        """Stop the process for this time: both clients and the application."""
         stopped = self._frozen
         super().freeze(seconds)
         if self.writer is not None and not self.over and not stopped:

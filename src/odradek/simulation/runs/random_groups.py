@@ -2,8 +2,8 @@
 
 In: a seed. Out: a `Schedule`. Both protocols, each assignor, static members, several topics; faults
 of applications (`application_faults`) and of brokers, and hostile ones in the APIs of groups and
-transactions. Faults in which no result can be right are left out: truncated logs, other clusters,
-releases without the group's protocol. Must not run anything.
+transactions. Faults after which no result can be right are left out: truncated logs, other
+clusters, releases without the group's protocol. Must not run anything.
 """
 
 from __future__ import annotations
@@ -46,22 +46,24 @@ BROKERS: dict[str, int] = {
     "answer_empty_brokers": 1, "answer_129": 1, "close_front_door": 1, "dns_change": 1,
     "dns_silence": 1, "clock_jump": 1, "ready_then_close": 1, "zombie_leader": 6,
 }  # fmt: skip
-"""Faults and their frequency: coordinators die and move more often than elsewhere."""
+"""Faults and their weights: coordinators die and move more often than in other families."""
 GROUP_APIS = (
     "ConsumerGroupHeartbeat", "FindCoordinator", "Heartbeat", "JoinGroup", "LeaveGroup",
     "ListOffsets", "OffsetCommit", "OffsetFetch", "SyncGroup",
 )  # fmt: skip
 GROUP_CODES = (7, 14, 15, 16, 22, 25, 27, 30, 82, 88, 110, 111, 113)
-"""Errors of coordinators."""
+"""Error codes of coordinators."""
 REMOVALS = (25, 69, 110)
-"""Errors that tell a KIP-848 member that the group has removed it. It joins again with its own id
-and, if the error was false, with its old epoch: then its old records can't be distinguished from
-new ones, and no transaction can be exact. Other ledgers allow reading twice."""
+"""Error codes that tell a KIP-848 member that the group has removed it. It joins again with its own
+id and, if the error was false, with its old epoch: then its old records can't be distinguished from
+new ones, and no transaction can be exact. Ledgers without transactions allow repeated records."""
 OTHER_PROTOCOL = {"consumer": ("Heartbeat", "JoinGroup", "SyncGroup", "LeaveGroup")}
 STATIC = 0.25
-"""The share of static members."""
+"""Share of static members."""
+IN_TRANSACTIONS = 0.25
+"""Share of schedules whose input records are written in transactions."""
 AIMED = 0.7
-"""Share of hostile responses in the APIs of groups and transactions."""
+"""Share of hostile faults that are moved to the APIs of groups and transactions."""
 WRITES: tuple[dict[str, Any], ...] = (
     {"linger.ms": 0, "transaction.timeout.ms": 10000},
     {"linger.ms": 5, "transaction.timeout.ms": 5000, "request.timeout.ms": 3000},
@@ -78,7 +80,7 @@ def random_group(seed: int, *, short: bool, writes: bool) -> Schedule:
         topics["u"] = rng.randint(1, 3)
     common = _common(rng)
     grows = rng.random() < 0.2
-    if grows:  # by default a leader checks every five minutes
+    if grows:  # by default, it is five minutes
         common["metadata.max.age.ms"] = rng.choice([2000, 20000])
     raises = rng.random() < 0.1
     count = rng.choice((1, 2, 2, 3)) if short else rng.randint(2, 5)
@@ -87,7 +89,7 @@ def random_group(seed: int, *, short: bool, writes: bool) -> Schedule:
     for number in range(1, count + 1):
         client = _client(rng, number, common, heal_at, writes=writes)
         config, habits = dict(client.config), dict(client.habits)
-        if writes:  # exactly once holds for both levels: the inputs have no transactions
+        if writes:  # either level is right: no transaction of the inputs is aborted
             config["isolation.level"] = isolation.choice(["read_committed", "read_uncommitted"])
         if rng.random() < STATIC:
             config["group.instance.id"] = f"instance-{number}"
@@ -112,8 +114,26 @@ def random_group(seed: int, *, short: bool, writes: bool) -> Schedule:
         _cluster(rng, writes=writes),
     )
     schedule = replace(schedule, faults=_faults(rng, schedule, short=short, grows=grows))
+    schedule = _with_source_transactions(schedule, seed)
     schedule = with_identities(schedule, seed, short=short)
     return schedule if writes else with_ownership(schedule, seed, short=short)
+
+
+def _with_source_transactions(schedule: Schedule, seed: int) -> Schedule:
+    """Let some schedules have input records in transactions, whose markers other leaders write."""
+    rng = derived_rng(seed, "schedule/source transactions")
+    if rng.random() >= IN_TRANSACTIONS:
+        return schedule
+    cluster = {**schedule.cluster, "source_transactions": rng.choice((0.1, 1.0, 3.0))}
+    if all("isolation.level" not in c.config for c in schedule.clients):
+        level = rng.choice(("read_committed", "read_uncommitted"))
+        schedule = schedule.with_config({"isolation.level": level})
+    moves = [
+        Fault(round(rng.uniform(0.5, schedule.heal_at), 3), "move_leader", {"partition": p})
+        for p in range(schedule.partitions)
+    ]
+    faults = sorted((*schedule.faults, *moves), key=lambda f: f.at)
+    return replace(schedule, cluster=cluster, faults=tuple(faults))
 
 
 def _common(rng: random.Random) -> dict[str, Any]:
@@ -187,7 +207,7 @@ def _faults(
         count, topic = rng.randint(1, 3), rng.choice((*schedule.topics, TOPIC))
         more: dict[str, Any] = {"count": count} | ({} if topic == TOPIC else {"topic": topic})
         found.append(Fault(round(rng.uniform(0.5, heal_at), 3), "grow_topic", more))
-    if rng.random() < 0.3 and not writes:  # (no member fails then: no record is returned twice)
+    if rng.random() < 0.3 and not writes:  # no member fails: no record is returned twice
         found = [f for f in found if f.verb in ("leave", "grow_topic")]
     if writes:
         found = [f for f in found if not _removes(f)]
@@ -196,7 +216,7 @@ def _faults(
 
 
 def _beside(fault: Fault, rng: random.Random, schedule: Schedule) -> list[Fault]:
-    """Restart members while a zombie answers, because only a new member believes it."""
+    """Restart members while a zombie answers, because only a new member accepts its answers."""
     if fault.verb != "zombie_leader":
         return []
     given = fault.arguments
@@ -219,9 +239,9 @@ def _brokers() -> dict[str, FaultKind]:
 
 
 def _hostile(schedule: Schedule) -> dict[str, FaultKind]:
-    """Return the hostile faults that a group can survive: without truncated logs.
+    """Return the hostile faults that a group can survive, so without truncated logs.
 
-    Releases without KIP-848 have no such groups, and none may be older than the finalized
+    Brokers without KIP-848 can't have such groups, and no broker may be older than the finalized
     `transaction.version`.
     """
     first = schedule.clients[0]
@@ -231,7 +251,7 @@ def _hostile(schedule: Schedule) -> dict[str, FaultKind]:
 
 
 def _aimed(rng: random.Random, fault: Fault, schedule: Schedule) -> Fault:
-    """Change the API of a fault to one of groups, for most faults."""
+    """Move most faults of APIs to an API of groups or transactions."""
     if fault.verb not in ("answer_error", "late_requests", "slow_api") or rng.random() >= AIMED:
         return fault
     writes = schedule.clients[0].kind == PROCESSOR

@@ -1,4 +1,4 @@
-"""Add replaced identities to random schedules of groups, while an application works.
+"""Add faults to random schedules of groups in which a member's identity is replaced.
 
 In: a random schedule of a group, its seed. Out: the same schedule, usually with additions: members
 that hold records while they are stopped or cut off for longer than a session, topics that are
@@ -18,28 +18,28 @@ from odradek.simulation.runs.schedule import PROCESSOR, TOPIC, Schedule, Schedul
 from odradek.simulation.world.virtual_time import derived_rng
 
 HELD, RECREATED, LATEST, DELETED = 0.4, 0.35, 0.1, 0.1
-"""Shares of the schedules that have each addition."""
+"""Shares of schedules with each of these additions."""
 KEPT = 0.3
-"""Share of those with holders whose applications commit the records of one poll after the next."""
+"""Share of schedules with held records whose applications commit them after the next poll."""
 BEYOND_A_SESSION = (8.0, 11.0, 16.0, 25.0)
-"""Seconds; sessions are 6 to 10 s."""
+"""Seconds for which a member is stopped; sessions are 6 to 10 s."""
 MISSING = (0.0, 0.0, 0.05, 1.0, 4.0, 8.0)
 """Seconds from the deletion of a topic until it is recreated."""
 RELEASED = 0.2
 OLDER = {"consumer": ("3.9", "newest"), "classic": ("3.5", "3.9", "newest")}
-"""Releases of brokers by protocol: 3.9 is the first one here with KIP-848 groups, and 2.4 has no
+"""Releases of brokers by protocol: 3.9 is the first of them with KIP-848 groups, and 2.4 has no
 group metadata in transactions (KIP-447)."""
 BY_NAME = "release"
-"""A fault that makes brokers identify topics by name only. Then a client that doesn't know yet that
-a topic was recreated commits an old offset for the new topic, and no broker refuses it."""
+"""A fault that lets brokers identify topics by name only. Then a client that doesn't know that a
+topic was recreated may commit an old offset for the new topic, and no broker refuses it."""
 
 
 WITH_IDS = 2
-"""The transaction.version from which on transactions contain topic ids."""
+"""First transaction.version with topic ids in transactions."""
 
 
 def with_identities(schedule: Schedule, seed: int, *, short: bool) -> Schedule:
-    """Return the schedule with the additions of its seed."""
+    """Return the schedule with the additions that the seed chooses."""
     rng = derived_rng(seed, f"schedule/identities/{short}")
     writes = schedule.clients[0].kind == PROCESSOR
     shares = (HELD, RECREATED, LATEST, DELETED)
@@ -58,19 +58,19 @@ def with_identities(schedule: Schedule, seed: int, *, short: bool) -> Schedule:
 
 
 def _keeps_topics(schedule: Schedule, *, writes: bool) -> bool:
-    """Return whether no topic may be recreated in this group.
+    """Return whether no topic of this group may be recreated.
 
-    Below transaction.version 2, transactions name topics by name only, as in `BY_NAME`.
+    Below transaction.version 2, transactions identify topics by name only, as in `BY_NAME`.
     """
     return writes and schedule.cluster["transaction_version"] < WITH_IDS
 
 
 def _with_other_releases(rng: random.Random, schedule: Schedule, *, writes: bool) -> Schedule:
-    """Run another release on some brokers, if the group and its transactions support it."""
+    """Run another release on some brokers, if it supports the group and its transactions."""
     protocol = schedule.group_protocol
     patterns = protocol == "consumer" and any(c.habits.get("pattern") for c in schedule.clients)
     if patterns or (writes and schedule.cluster["transaction_version"]):
-        return schedule  # 3.9 resolves no patterns; each release has its own transaction.version
+        return schedule  # 3.9 has no patterns, and each release its transaction.version
     faults = [
         Fault(
             round(rng.uniform(0.5, schedule.heal_at), 3),
@@ -96,7 +96,7 @@ def _with_deleted_records(rng: random.Random, schedule: Schedule) -> Schedule:
 
 
 def _held(rng: random.Random, schedule: Schedule, *, writes: bool) -> Schedule:
-    """Let members commit held records by hand, and stop or disconnect them meanwhile."""
+    """Let members commit held records explicitly, and stop or disconnect the members meanwhile."""
     clients = schedule.clients
     if not writes:
         clients = tuple(_holder(rng, c) if rng.random() < 0.8 else c for c in clients)
@@ -128,7 +128,7 @@ def _holder(rng: random.Random, client: ScheduledClient) -> ScheduledClient:
 
 
 def _away(rng: random.Random, schedule: Schedule, client: str, at: float) -> list[Fault]:
-    """Stop a member's process or network for longer than a session."""
+    """Stop a member's process, or disconnect it, for longer than a session."""
     seconds = round(rng.choice(BEYOND_A_SESSION) * rng.uniform(0.8, 1.2), 3)
     if rng.random() < 0.7:
         return [Fault(at, "freeze", {"client": client, "seconds": seconds})]

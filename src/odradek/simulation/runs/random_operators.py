@@ -2,8 +2,8 @@
 
 In: a seed. Out: a `Schedule`. Brokers have the faults of schedules of groups; hostile responses are
 late, or errors that any broker may return, in the APIs of operators. Faults that remove committed
-offsets are left out, and those that deny that something exists: no result would be right then. Must
-not run anything.
+offsets, or that deny that something exists, are left out: no result would be right then. Must not
+run anything.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ APIS = (
     *("ListOffsets", "Metadata", "OffsetCommit", "OffsetFetch"),
 )
 CODES = (-1, 7, 14, 15, 16, 30)
-"""Errors, temporary and permanent, that leave the state unknown."""
+"""Error codes, temporary and permanent ones, after which the state is unknown."""
 LATE = (0.5, 3.0)
-"""Seconds that responses take."""
+"""Delays of slow responses in seconds."""
 SLOW_FOR = 6.0
 """Maximum number of seconds for which responses are slow."""
 CONFIGS: tuple[dict[str, Any], ...] = (
@@ -79,7 +79,7 @@ def _faults(rng: random.Random, schedule: Schedule, *, short: bool) -> tuple[Fau
         at, api = _moment(rng, schedule), rng.choice(APIS)
         if rng.random() < 0.4:
             found.append(Fault(at, "slow_api", {"api": api, "seconds": rng.choice(LATE)}))
-            # Requests of calls that have given up remain in the broker's queue for some time.
+            # The requests of calls that have timed out remain in the broker's queue for some time.
             end = min(at + rng.uniform(1.0, SLOW_FOR), schedule.heal_at)
             found.append(Fault(round(end, 3), "slow_api", {"api": api, "seconds": 0.0}))
         else:

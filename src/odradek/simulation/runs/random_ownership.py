@@ -19,7 +19,7 @@ from odradek.simulation.runs.schedule import TOPIC, Schedule, ScheduledClient
 from odradek.simulation.world.virtual_time import derived_rng
 
 OVERLONG, GROWN, LATE, IDLE, BESIDES = 0.35, 0.25, 0.3, 0.05, 0.15
-"""Shares of the schedules that have each addition."""
+"""Shares of schedules with each of these additions."""
 MAX_POLL = 10.0
 """`max.poll.interval.ms` of members with overlong batches, in seconds."""
 LATE_APIS = {
@@ -29,23 +29,21 @@ LATE_APIS = {
 ASYNC = {"async", "any"}
 """Ways to commit without waiting.
 
-Each commit is a flow while its response is late, without limit.
-"""
+With late responses, their number of open flows isn't limited."""
 SOON = (0.3, 1.0, 2.0, 3.0, 5.0)
-"""Durations in seconds; a close has 8 s for its commit."""
+"""Durations in seconds; an orderly close has 8 s for its last commit."""
 QUIET = (60.0, 400.0, 1000.0, 1300.0)
 """Seconds without records.
 
-Offsets are renewed after 30 s at a close, otherwise after 300 to 570 s.
-"""
+Offsets are renewed after 30 s at a close, otherwise after 300 to 570 s."""
 RETENTION = 900.0
 """`offsets.retention.minutes` of an idle group, in seconds."""
 AT_REST = {*APPLICATION, "grow_topic", "move_leader", "recreate_topic"}
-"""Faults whose effect ends before a group becomes idle."""
+"""Faults whose effects end before a group becomes idle."""
 
 
 def with_ownership(schedule: Schedule, seed: int, *, short: bool) -> Schedule:
-    """Return the schedule with the additions of its seed."""
+    """Return the schedule with the additions that the seed chooses."""
     rng = derived_rng(seed, f"schedule/ownership/{short}")
     overlong, grown, late, idle, besides = (
         rng.random() < share for share in (OVERLONG, GROWN, LATE, IDLE, BESIDES)
@@ -64,7 +62,7 @@ def with_ownership(schedule: Schedule, seed: int, *, short: bool) -> Schedule:
 
 
 def _with_habits(schedule: Schedule, more: Mapping[str, Any]) -> Schedule:
-    """Add these habits to members with auto-commit."""
+    """Add these habits to all members with auto-commit."""
     clients = (
         c
         if c.config.get("enable.auto.commit") is False
@@ -91,7 +89,7 @@ def _static(rng: random.Random, schedule: Schedule) -> Schedule:
 
 
 def _overlong(rng: random.Random, schedule: Schedule) -> Schedule:
-    """Let static members process a batch for too long, or restart within it, while others join."""
+    """Let static members exceed `max.poll.interval.ms`, and restart some, while others join."""
     schedule = _static(rng, schedule)
     first = schedule.clients[0]
     if len(schedule.clients) == 1:
@@ -168,7 +166,7 @@ def _late(rng: random.Random, schedule: Schedule) -> Schedule:
 
 
 def _idle(rng: random.Random, schedule: Schedule) -> Schedule:
-    """Write no records for long, in the middle of the schedule, so that offsets expire."""
+    """Write no records for a long time during the schedule, so that offsets expire."""
     begins = _in(rng, 1.0, schedule.heal_at - 1.0)
     seconds = rng.choice(QUIET)
 
@@ -187,7 +185,7 @@ def _idle(rng: random.Random, schedule: Schedule) -> Schedule:
         schedule, more = _hasty(rng, replace(schedule, clients=clients), begins + seconds)
         clients, faults = schedule.clients, [*faults, *more]
         ends = max(ends, round(begins + seconds + 8.0, 3))
-    elif rng.random() < 0.7:  # the group is left, or killed, at the end of the silence
+    elif rng.random() < 0.7:  # members leave or are killed when the idle time ends
         verb = rng.choice(("leave", "die"))
         faults += [
             Fault(round(begins + seconds, 3), verb, {"client": c.name, "back": 25.0})
@@ -206,7 +204,7 @@ def _idle(rng: random.Random, schedule: Schedule) -> Schedule:
 
 
 def _hasty(rng: random.Random, schedule: Schedule, at: float) -> tuple[Schedule, list[Fault]]:
-    """Let applications commit besides their clients, time out, and close."""
+    """Let applications commit although their clients do, with short timeouts, and close early."""
     schedule = _with_habits(schedule, {"besides": 0.6})
     late = rng.choice((1.0, 2.0, 3.0))
     faults = [Fault(round(at, 3), "slow_api", {"api": "OffsetCommit", "seconds": late})]

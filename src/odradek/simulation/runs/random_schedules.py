@@ -1,7 +1,7 @@
 """Draw random schedules of every family.
 
-In: a seed, and a family if the caller wants one. Out: a `Schedule` that depends on them alone. Must
-not run anything.
+In: a seed, and a family if the caller wants one. Out: a `Schedule` that depends on these two only.
+Must not run anything.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from odradek.simulation.world.link import LinkProfile, Mode
 from odradek.simulation.world.virtual_time import derived_rng
 
 TWO_SERVERS = f"{UNUSED_ADDRESS}:9092,{SERVERS}"
-"""The first of them is dead."""
+"""Servers of which the first one doesn't exist."""
 _SHORT_CONFIGS: dict[str, tuple[dict[str, Any], ...]] = {
     PRODUCER: (
         {"linger.ms": 0, "request.timeout.ms": 1500, "delivery.timeout.ms": 20000},
@@ -98,7 +98,7 @@ _BUSY_CONFIGS: tuple[dict[str, Any], ...] = (
         "max.block.ms": 3000,
     },
 )
-"""Producers whose windows of five batches and whose buffers are soon full."""
+"""Producers whose five batches in flight and whose buffers are soon full."""
 _SLOW_CONFIGS: dict[str, tuple[dict[str, Any], ...]] = {
     PRODUCER: ({}, {"linger.ms": 0}),
     CONSUMER: ({}, {"fetch.max.wait.ms": 100}, {"isolation.level": "read_committed"}),
@@ -139,15 +139,16 @@ Family = Literal[
 ]
 FAMILIES: tuple[Family, ...] = get_args(Family)
 SHARES: dict[Family, float] = {"plain": 0.4, "hostile": 0.75, "slow": 0.85, "transactions": 1.0}
-"""Upper bounds in [0, 1) of the families that a seed can draw. The others must be requested: a run
-of a group costs as much as ten to twenty others, and old seeds must keep their schedules."""
+"""For the families that a seed can draw, the upper bound of their interval in [0, 1). Other
+families must be requested: a run of a group costs as much as ten to twenty other runs, and old
+seeds must keep their schedules."""
 
 
 def random_schedule(seed: int, *, short: bool = True, family: Family | None = None) -> Schedule:
     """Return a schedule that depends on the seed alone.
 
-    Short ones are meant to be run by the million: one or two clients, at most three brokers, a few
-    faults within some seconds. Long ones have more of everything and take half a minute. Each
+    Short schedules are made to be run by the million: one or two clients, at most three brokers, a
+    few faults within some seconds. Long ones have more of everything and take half a minute. Each
     family has both. The seed also chooses the family, unless it is given.
     """
     family = family or random_family(seed)
@@ -196,7 +197,7 @@ def random_family(seed: int) -> Family:
 def _hostile(seed: int, *, short: bool, transactions: bool) -> Schedule:
     """Draw a schedule with wrong or late responses, truncated logs and recreated topics.
 
-    Producers are busy. With transactions, the ends of logs aren't truncated: the outcome of a
+    Producers are busy. With transactions, logs aren't truncated at the end: the outcome of a
     transaction with a lost marker can't be judged.
     """
     plain = _usual(seed, short=short)
@@ -247,10 +248,10 @@ def _hostile(seed: int, *, short: bool, transactions: bool) -> Schedule:
 
 
 def _random_transactions(rng: random.Random) -> dict[str, float]:
-    """Draw the brokers' `transaction.version`; some of version 0 are older than KIP-360."""
+    """Draw the brokers' `transaction.version`; with 0, some brokers are older than KIP-360."""
     found: dict[str, float] = {
         "transaction_version": rng.choice((0, 0, 1, 2)),
-        # (Twice that must be less than a probe waits for its committed records.)
+        # Twice this delay must be less than a probe's wait for committed records.
         "marker_delay": rng.choice((0.001, 0.02, 0.1)),
     }
     if not found["transaction_version"]:
@@ -266,9 +267,9 @@ def _misled(seed: int, *, short: bool) -> Schedule:
     count = rng.randint(1, 3) if short else rng.randint(3, 12)
     times = sorted(round(rng.uniform(0.0, plain.heal_at * 0.9), 3) for _ in range(count))
     faults = [draw(rng, at, schedule.scope, MISROUTING_FAULTS) for at in times]
-    # Bootstrapping clients would reach the other cluster by a DNS name, which is another case.
+    # By a changed DNS name, clients would bootstrap from the other cluster, which is another case.
     faults += [f for f in plain.faults if rng.random() < 0.5 and f.verb != "dns_change"]
-    # Brokers of most clusters don't know KIP-1242 yet: they don't report misrouted clients.
+    # Brokers of most clusters don't know KIP-1242 yet, so they don't report misrouted clients.
     older = {"release": float(OLDER)} if seed % 3 == 0 else {}
     return replace(schedule, faults=tuple(sorted(faults, key=lambda f: f.at)), cluster=older)
 
@@ -284,7 +285,7 @@ def _shortages(seed: int, *, short: bool) -> Schedule:
     cluster = dict(plain.cluster)
     if not cluster.get("transaction_version"):
         cluster |= rng.choice(({}, {"release": 2.4}, {"release": 3.5}, {"release": 3.9}))
-    trickles = any(f.verb == "trickle" for f in faults)  # only bytes arrive one by one
+    trickles = any(f.verb == "trickle" for f in faults)  # a trickle needs byte mode
     mode = "bytes" if trickles and rng.random() < 0.5 else plain.mode
     faults.sort(key=lambda f: f.at)
     return replace(plain, faults=tuple(faults), mode=mode, cluster=cluster)

@@ -36,7 +36,7 @@ from odradek.simulation.runs.workload import TOPIC, Driver
 F = TypeVar("F")
 
 POLL_AGAIN = 0.05
-"""Seconds after a poll that failed."""
+"""Delay in seconds after a failed poll."""
 
 
 class WritingDriver(Driver):
@@ -65,7 +65,7 @@ class WritingDriver(Driver):
     def send(
         self, partition: int, value: bytes, made: Callable[[ProducerBatch, int, int], F]
     ) -> CallerFlow[F]:
-        """Send a record as a producer does; `made` gets its batch and its index."""
+        """Send a record as a producer does; `made` is called with its batch and index."""
         lane = self.producer.lanes.get(TOPIC)
         if lane is None or lane.snapshot is not self.engine.metadata.snapshot:
             lane = self.producer.lane(TOPIC)
@@ -83,11 +83,11 @@ class ProducerDriver(WritingDriver):
         self.ledger = RecordLedger()
         self.unsettled: dict[bytes, Operation] = {}
         self.reached: dict[TopicPartition, None] = {}
-        """Partitions that acknowledged a record after the faults."""
+        """Partitions with a record that was acknowledged after the faults."""
         return super().build(config)
 
     def operate(self) -> None:
-        """Send one record or some."""
+        """Send one or more records."""
         volume = self.client.volume
         for _ in range(self.rng.choice((1, volume // 2, volume) if volume else (1, 1, 2, 5, 12))):
             there = self.cluster.topics.get(TOPIC)
@@ -97,7 +97,7 @@ class ProducerDriver(WritingDriver):
             self.call("flush", self.producer.flush(self.seconds(self.rng.uniform(0.0, 5.0))))
 
     def put(self, partition: int) -> None:
-        """Send one record; several may wait for memory."""
+        """Send one record; several sends may wait for memory."""
         value = self.value(self.name)
 
         def made(batch: ProducerBatch, index: int, _: int) -> None:
@@ -112,12 +112,12 @@ class ProducerDriver(WritingDriver):
     def await_outcome(
         self, batch: ProducerBatch, first: ProducerBatch, index: int, value: bytes
     ) -> None:
-        """Track a batch, which must be completed in time."""
+        """Track a batch, which must be completed by its deadline."""
         self.calls.begin(batch.done, f"{self.name}: batch of {batch.partition}", batch.deadline)
         batch.done.when_done(lambda _: self.settled(first, index, value))
 
     def settled(self, first: ProducerBatch, index: int, value: bytes) -> None:
-        """Note the outcome of a record; if its batch was split, a part has it."""
+        """Note the outcome of a record; if its batch was split, wait for the record's part."""
         batch = first.find(index)[0]
         if not batch.done.done:
             self.await_outcome(batch, first, index, value)
@@ -130,19 +130,19 @@ class ProducerDriver(WritingDriver):
             sent.acknowledged(offset)
             if offset >= 0:
                 self.ledger.acknowledged(batch.partition, value, offset)
-            else:  # a duplicate with an unknown offset: it must exist
+            else:  # a duplicate with an unknown offset, which must exist
                 self.ledger.acknowledged(batch.partition, value, None)
         else:
             sent.ended(CallResult.INFO)
             self.judged(batch.done.error, f"record {value!r}")
 
     def probe(self) -> None:
-        """Send one record to each partition, once the earlier ones have outcomes."""
+        """Send one record to each partition."""
         for partition in range(len(self.cluster.topics[TOPIC].partitions)):
             self.put(partition)
 
     def finished(self) -> bool:
-        """Return whether all records have outcomes and every partition acknowledged one."""
+        """Return whether all records have an outcome and every partition acknowledged a record."""
         count = len(self.cluster.topics[TOPIC].partitions)
         return not self.unsettled and not len(self.calls) and len(self.reached) == count
 
@@ -152,7 +152,7 @@ class ProducerDriver(WritingDriver):
         for cluster in (*self.stage.left, self.stage.cluster, *self.stage.bystanders):
             if cluster.cluster_id == mine:
                 self.ledger.verify(cluster)
-            elif mine is not None and TOPIC in cluster.topics:  # (it may be deleted there)
+            elif mine is not None and TOPIC in cluster.topics:  # it may be deleted there
                 self._none_in(cluster)
 
     def _none_in(self, cluster: SimulatedCluster) -> None:
@@ -186,7 +186,7 @@ class ReadingDriver(Driver):
 class ConsumerDriver(ReadingDriver):
     """Reads all partitions, from the beginning or from stored positions.
 
-    Each record must be the next one.
+    Each returned record must follow the one before.
     """
 
     def build(self, config: Config) -> ConsumerCalls:
@@ -199,7 +199,7 @@ class ConsumerDriver(ReadingDriver):
         self.polling = False
         self._in_turn = self._more = False
         self.kept_of: SimulatedCluster | None = None
-        """The cluster of the stored positions."""
+        """The cluster in which the stored positions were taken."""
         return super().build(config)
 
     def begin(self) -> None:
@@ -219,7 +219,7 @@ class ConsumerDriver(ReadingDriver):
             self.forward.sought(partition, place.offset)
 
     def _place(self, partition: TopicPartition, share: float) -> OffsetAndMetadata:
-        """Return an offset of the log with the leader epoch of the record before (KIP-320)."""
+        """Return a random offset, with the leader epoch of the record before it (KIP-320)."""
         topic = self.cluster.topics.get(TOPIC)
         if topic is None or partition.partition >= len(topic.partitions):
             return OffsetAndMetadata(0)
@@ -228,7 +228,7 @@ class ConsumerDriver(ReadingDriver):
         return OffsetAndMetadata(offset, leader_epoch=log.leader_epoch_at(offset - 1))
 
     def operate(self) -> None:
-        """Poll, or seek back a little."""
+        """Poll, sometimes after seeking back."""
         if self.rng.random() < 0.1 and not self.polling:
             self.seek()
         if self.patient:
@@ -237,7 +237,7 @@ class ConsumerDriver(ReadingDriver):
             self.poll(self.rng.uniform(0.0, 2.0))
 
     def seek(self) -> None:
-        """Read some records again."""
+        """Seek back to an earlier offset, to read some records again."""
         partition = self.rng.choice(self.partitions)
         position = self.engine.subscription.get(partition).position
         if position:
@@ -265,7 +265,7 @@ class ConsumerDriver(ReadingDriver):
             made.ended(CallResult.FAIL)
             if not isinstance(error, KafkaError):
                 self.judged(error, "poll")
-            # An error of a partition goes to the caller, which may poll again after a moment.
+            # The caller gets an error of a partition, and may poll again after a moment.
             self.world.after(POLL_AGAIN, lambda: self.take([], then))
 
         flow = self.consumer.poll(timeout, self.rng.randrange(1, 30))
@@ -288,32 +288,45 @@ class ConsumerDriver(ReadingDriver):
             if not self._disturbed(partition):
                 self.read[record.partition, record.offset] = record.value
         for partition in self.partitions:
-            position = self.engine.subscription.get(partition).position
-            if position is not None:
-                self._excuse(partition, position, forward=False)
-                self.forward.moved(partition, position)
+            state = self.engine.subscription.get(partition)
+            if state.position is not None:
+                self._excuse(partition, state.position, forward=False)
+                self.forward.moved(partition, state.position)
+                self._check_epoch(partition, state.position, state.position_epoch)
         check_limits(self.engine, len(self.calls))
         self.host.wake()
         if then is not None:
             then()
 
     def served(self) -> None:
-        """Raise unless all records are read: slow polls may end without a record."""
+        """Raise an error unless all records are read: slow polls may end without a record."""
         if self.done and not self.finished():
             where = {p.partition: self.engine.subscription.get(p).position for p in self.partitions}
             raise Violation(f"{self.world.now}: {self.name} reads up to {where} for ever")
 
     def _excuse(self, partition: TopicPartition, offset: int, *, forward: bool = True) -> None:
-        """Allow an offset to repeat after a log was truncated, or to be skipped if deleted."""
+        """Allow an offset to repeat after a truncation of the log, or to be skipped if deleted."""
         if self._disturbed(partition):
             self.once.sought(partition, offset)
             self.forward.sought(partition, offset)
         elif forward and offset <= self._start(partition):
             self.once.skipped(partition, offset)
 
+    def _check_epoch(self, partition: TopicPartition, position: int, epoch: int) -> None:
+        """Check that the position's leader epoch doesn't make it look lost (KIP-320)."""
+        topic = self._home.topics.get(partition.topic)
+        if topic is None or partition.partition >= len(topic.partitions):
+            return
+        log = topic.partitions[partition.partition].log
+        if log.ends_before(epoch, position) and not self._disturbed(partition):
+            raise Violation(
+                f"{self.world.now}: {self.name} is at {position} of {partition}, with the leader "
+                f"epoch {epoch}, which ends before"
+            )
+
     @property
     def _home(self) -> SimulatedCluster:
-        """The cluster that the client knows; responses of it may follow those of another one."""
+        """The client's cluster; late responses may come from a cluster that it had before."""
         mine = self.engine.metadata.cluster_id
         known = [c for c in (*self.stage.left, self.stage.cluster) if c.cluster_id == mine]
         return known[-1] if known else self.cluster
@@ -327,7 +340,7 @@ class ConsumerDriver(ReadingDriver):
 
     def _disturbed(self, partition: TopicPartition) -> bool:
         if self.kept_of not in (None, self._home):
-            return True  # another cluster's positions don't apply to this one
+            return True  # positions from another cluster
         return any(disturbed(c, *partition) for c in (*self.stage.left, self.stage.cluster))
 
     def _start(self, partition: TopicPartition) -> int:
@@ -337,10 +350,10 @@ class ConsumerDriver(ReadingDriver):
         return topic.partitions[partition.partition].log.start_offset
 
     def probe(self) -> None:
-        """Poll until the ends are reached.
+        """Poll until the ends of all partitions are reached.
 
-        A loop in case polls end at once: with many buffered records, recursion would overflow the
-        stack.
+        This is a loop because polls may end at once: with many buffered records, recursion would
+        overflow the stack.
         """
         self._more = self._in_turn = True
         while self._more:
@@ -349,7 +362,7 @@ class ConsumerDriver(ReadingDriver):
         self._in_turn = False
 
     def go_on(self) -> None:
-        """Poll again while records are left, or may come from a slow producer."""
+        """Poll again while records are left, or may still be sent by a slow producer."""
         if (self.patient or not self.finished()) and self.engine.ended is None:
             if self._in_turn:
                 self._more = True
@@ -369,8 +382,8 @@ class ConsumerDriver(ReadingDriver):
     def verify(self) -> None:
         """Compare the returned records with the log.
 
-        None may be lost later, and all records of the log must be returned, also after the topic
-        was recreated.
+        No returned record may be lost later, and all records of the log must be returned, including
+        those of a recreated topic.
         """
         mine = self.engine.metadata.cluster_id
         if self.engine.ended is None and self.cluster.cluster_id == mine:

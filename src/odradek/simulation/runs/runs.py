@@ -1,9 +1,9 @@
 """Run one schedule in its world: faults happen and end, and all clients must recover.
 
-In: a schedule. Out: nothing, or the first `Violation`. Flow: world, cluster and clients are
-created; operations and faults happen; at `heal_at` all faults end; then each client must recover
-within `CONVERGED_WITHIN`, or `LOSSY_WITHIN`; it is closed; the ledgers are compared with the logs.
-Runs of groups differ in the steps before and after that (`group_runs`). Must not read a clock.
+In: a schedule. Out: nothing, or the first `Violation`. World, cluster and clients are created;
+operations are called and faults are injected; at `heal_at` all faults end. Then each client must
+recover within `CONVERGED_WITHIN`, or `LOSSY_WITHIN`. It is closed, and the ledgers are compared
+with the logs. `group_runs` has the runs of groups. Must not read a clock.
 """
 
 from __future__ import annotations
@@ -52,9 +52,10 @@ CONVERGED_WITHIN = 60.0
 """Virtual seconds after the last fault. The longest case is a batch in flight on a connection that
 became silent: it may not be sent elsewhere before `request.timeout.ms`, 30 s by default."""
 LOSSY_WITHIN = 3 * CONVERGED_WITHIN
-"""The same if links still lose frames, or clients lacked descriptors or memory: each lost response
-may cost as much as a silent connection, and two in a row occurred once in 190,701 schedules; a
-client that can't connect meanwhile waits for metadata and then for a coordinator on such ones."""
+"""Like `CONVERGED_WITHIN`, if links still lose frames, or clients lacked descriptors or memory.
+Each lost response may cost as much time as a silent connection, and two in a row occurred once in
+190,701 schedules. A client that can't connect meanwhile waits for metadata and then for a
+coordinator on such connections."""
 EFFECTS: dict[tuple[CallKind, CallResult], str] = {
     (CallKind.ASSIGNED, CallResult.OK): "partition assigned in a rebalance",
     (CallKind.REVOKED, CallResult.OK): "partition revoked in a rebalance, or lost",
@@ -65,19 +66,20 @@ EFFECTS: dict[tuple[CallKind, CallResult], str] = {
     (CallKind.TXN, CallResult.INFO): "transaction without a known outcome",
     (CallKind.SEND, CallResult.INFO): "record without a known outcome",
 }
-"""Effects by operations of the history."""
+"""Names of effects, by kind and result of operations in the history."""
 SOURCE, HEALER = "source", "cluster"
-"""Names of processes that aren't clients: of the first records, and of the end of all faults."""
+"""Names in the history of processes that aren't clients: the writer of the first records, and the
+process that ends all faults."""
 BEGINS_WITHIN = 2.0
-"""Seconds within which calls with slow responses start."""
+"""Seconds within which calls with slow responses begin."""
 EXPIRY_INTERVAL = 10.0
-"""Seconds between two searches for offsets that have expired, if they expire at all."""
+"""Interval in seconds for deleting expired offsets, if offsets expire at all."""
 WRITTEN_BEFORE = 3
-"""Records in each partition before the first client starts."""
+"""Number of records in each partition before the first client starts."""
 
 
 class Run:
-    """One schedule in its world."""
+    """One run of a schedule in its own world."""
 
     def __init__(
         self, schedule: Schedule, *, mode: Mode | None = None, hosts: HostMaker | None = None
@@ -95,8 +97,8 @@ class Run:
         self.checkers = Checkers(self.world)
         self.history = self.checkers.history
         self.histories: list[tuple[History, set[TopicPartition]]] = []
-        """Judged at the end: the history of each cluster, and its partitions in which offsets
-        were assigned twice."""
+        """Histories to be judged at the end, one for each cluster, with the partitions in which
+        offsets were assigned twice."""
         self.complaints = Complaints()
         self.drivers: list[Driver] = []
         self.mode: Mode = mode or schedule.mode
@@ -115,7 +117,7 @@ class Run:
                 self.history.sent(SOURCE, place, value.decode(), offset)
 
     def _plan(self, client: ScheduledClient) -> None:
-        """Schedule the client's start and its operations."""
+        """Schedule the start of a client, and its operations."""
         world = self.world
         rng = world.rng(f"times/{client.name}")
         until = max(self.schedule.heal_at, client.start)
@@ -170,13 +172,13 @@ class Run:
 
     @property
     def _within(self) -> float:
-        """Virtual seconds after the last fault within which clients must recover."""
+        """Seconds of virtual time after the last fault within which clients must recover."""
         lossy = self.schedule.link.loss or any(f.verb == "exhaust" for f in self.schedule.faults)
         return LOSSY_WITHIN if lossy else CONVERGED_WITHIN
 
     def _converge(self) -> None:
         world = self.world
-        # The cluster itself needs a moment: brokers start and register, leaders are elected.
+        # The cluster itself needs a moment to start and register brokers and to elect leaders.
         world.advance(0.1)
         within = self._within
         end = world.now + within
@@ -200,7 +202,7 @@ class Run:
         self.history.note(CallKind.HEAL, HEALER)
 
     def _judge(self) -> None:
-        """Judge the history of the clients of each cluster."""
+        """Judge the history of each cluster's clients."""
         clusters = (*self.stage.left, self.stage.cluster)
         for cluster in clusters:
             home = cluster.cluster_id
@@ -237,7 +239,7 @@ class Run:
             raise self.complaints.violations[0]
 
     def hits(self) -> Counter[str]:
-        """Return how often faults had an effect, by effect."""
+        """Return how often each fault had an effect."""
         clusters = (*self.stage.left, self.stage.cluster, *self.stage.bystanders)
         hits = sum((cluster.hits for cluster in clusters), Counter(self.stage.hits))
         for cluster in clusters:
@@ -266,7 +268,7 @@ def _order(entry: tuple[float, int, int, str, object]) -> tuple[float, int, int]
 
 
 def _configure(cluster: SimulatedCluster, given: Mapping[str, Any]) -> None:
-    """Set the brokers' settings of the schedule."""
+    """Apply the schedule's settings to the brokers."""
     groups, transactions = cluster.group_settings, cluster.transactions
     groups.configure(
         initial_rebalance_delay=given.get("initial_rebalance_delay", 0.0),
@@ -287,7 +289,7 @@ def _configure(cluster: SimulatedCluster, given: Mapping[str, Any]) -> None:
 
 
 def untouched(bystander: SimulatedCluster) -> None:
-    """Check R-RB-5: misrouted clients left nothing in another cluster, acknowledged or not."""
+    """Check R-RB-5: misrouted clients have written nothing to another cluster."""
     made = set(bystander.topics) - {TOPIC, bystander.groups.name, bystander.transactions.name}
     if made:
         raise Violation(f"{bystander.cluster_id} has topics of our clients: {sorted(made)}")
@@ -299,7 +301,7 @@ def untouched(bystander: SimulatedCluster) -> None:
 
 
 def _write_some(partition: SimulatedPartition) -> list[bytes]:
-    """Write records to an empty partition, so that consumers alone have some; return them."""
+    """Write records to an empty partition, for runs without producers; return their values."""
     values = [b"before/%d/%d" % (partition.index, n) for n in range(WRITTEN_BEFORE)]
     builder = BatchBuilder(1 << 16, None)
     for value in values:

@@ -19,9 +19,9 @@ MECHANISM = "SCRAM-SHA-256"
 USER = "simulated"
 SHOWN = "no secret"
 SESSIONS = (0.0, 1.2, 2.5, 10.0)
-"""Seconds; 0: sessions don't expire."""
+"""Session lifetimes in seconds; 0: sessions don't expire."""
 SHARE = 0.1
-"""Share of all seeds."""
+"""Share of all seeds whose clients authenticate."""
 
 
 def random_session(seed: int) -> float | None:
@@ -31,7 +31,7 @@ def random_session(seed: int) -> float | None:
 
 
 def listener(world: World, session: float, heal_at: float) -> SaslListener:
-    """Return a run's listener; in every second run it refuses the password for some time."""
+    """Return a run's listener, which in half of the runs refuses the password for some time."""
     made = SaslListener(users={USER: SHOWN}, session_lifetime=session, mechanisms=(MECHANISM,))
     rng = world.rng("sasl")
     if rng.random() < 0.5 and heal_at > 0.0:

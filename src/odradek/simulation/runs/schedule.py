@@ -42,11 +42,11 @@ FORMAT = 1
 METADATA = "metadata"
 TRANSACTIONAL = "transactional"
 OPERATOR = "operator"
-"""An admin client with all calls, and ledgers of possible states."""
+"""An admin client that makes all calls, with ledgers of possible states."""
 MEMBER = "member"
 PROCESSOR = "processor"
 GROUPED = (MEMBER, PROCESSOR)
-"""Members of the one group of a schedule; processors write results in transactions."""
+"""Members of the only group of a schedule; processors write results in transactions."""
 GROUP_ID = "g"
 KINDS = {
     PRODUCER: PRODUCER,
@@ -58,16 +58,18 @@ KINDS = {
     MEMBER: CONSUMER,
     PROCESSOR: CONSUMER,
 }
-"""Kinds of clients, and the client whose options each takes."""
+"""Kinds of clients, with the client whose options they have."""
 PLAIN_KINDS = (PRODUCER, CONSUMER, ADMIN, METADATA)
 CUTS = ("unclean_election", "delete_topic", "recreate_topic", "delete_records", "release")
 CLUSTER = (
     "coordinators", "initial_rebalance_delay", "marker_delay", "offsets_retention", "release",
-    "strict_epochs", "transaction_version",
+    "source_transactions", "strict_epochs", "transaction_version",
 )  # fmt: skip
-"""Settings of brokers: partitions of `__consumer_offsets`; seconds; seconds until a marker is
-written; seconds until an offset expires; the release, as 3.9; whether commits are taken under the
-present epoch only (brokers before KIP-1251); the finalized `transaction.version`."""
+"""Settings of brokers: the number of partitions of `__consumer_offsets`; the initial rebalance
+delay in seconds; seconds until a marker is written; seconds until an offset expires; the release,
+for example 3.9; the maximum seconds of the transactions in which a group's input records are
+written; whether commits are accepted only with the present epoch (brokers before KIP-1251); the
+finalized `transaction.version`."""
 MOST = {"brokers": 100, "partitions": 1000, "operations": 100_000, "volume": 10_000}
 SERVERS = f"{BOOTSTRAP_NAME}:9092"
 PATIENCE = 60.0
@@ -84,7 +86,7 @@ class ScheduledClient:
     start: float = 0.0
     config: Mapping[str, Any] = field(default_factory=dict)
     volume: int = 0
-    """For producers: maximum number of records of one operation; 0: a few."""
+    """For producers: maximum number of records per operation; 0: a few."""
     habits: Mapping[str, Any] = field(default_factory=dict)
     """For members and transactional producers: the fields of `ApplicationBehaviour`."""
     writes: Mapping[str, Any] = field(default_factory=dict)
@@ -99,7 +101,7 @@ class ScheduledClient:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """One run, as data."""
+    """All data of one run."""
 
     seed: int
     clients: tuple[ScheduledClient, ...]
@@ -110,34 +112,34 @@ class Schedule:
     heal_at: float = 5.0
     link: LinkProfile = field(default_factory=LinkProfile)
     session: float | None = None
-    """If set, clients authenticate, and their sessions expire after this number of seconds
-    (KIP-368), 0: never. None: no SASL."""
+    """None: no SASL. Otherwise clients authenticate, and their sessions expire after this number of
+    seconds (KIP-368); 0: never."""
     topics: Mapping[str, int] = field(default_factory=dict)
-    """Partitions of topics besides the first, which always exists."""
+    """Number of partitions of each topic in addition to the first topic, which always exists."""
     cluster: Mapping[str, float] = field(default_factory=dict)
     """Settings of brokers, with the names in `CLUSTER`."""
 
     @property
     def patient(self) -> bool:
-        """Whether slow APIs are the only fault: then no call may fail (R-RB-9)."""
+        """Whether a slow API is the only fault: then no call may fail (R-RB-9)."""
         slow = bool(self.faults) and {f.verb for f in self.faults} == {"slow_api"}
         unhurried = self.heal_at > PATIENCE and all(c.operations <= 1 for c in self.clients)
         return slow and unhurried and not self.link.loss and self.session is None
 
     @property
     def scope(self) -> Scope:
-        """Names that its faults may use."""
+        """Names that the faults of this schedule may use."""
         names = tuple(c.name for c in self.clients)
         partitions = max(self.partitions, round(self.cluster.get("coordinators", 1)))
         return Scope(self.brokers, partitions, names, tuple(self.topics))
 
     @property
     def group_protocol(self) -> str:
-        """The group protocol of its members."""
+        """The group protocol of the schedule's members."""
         return str(self.clients[0].config.get("group.protocol", "classic"))
 
     def with_config(self, more: Mapping[str, Any]) -> Schedule:
-        """Return a copy whose clients have these options as well."""
+        """Return a copy with these options added to all clients."""
         clients = (replace(c, config={**c.config, **more}) for c in self.clients)
         return replace(self, clients=tuple(clients))
 
@@ -170,7 +172,7 @@ def _plain(value: Any) -> dict[str, Any]:
 
 
 def load(path: Path) -> Schedule:
-    """Read a schedule file; raises `ScheduleError` with the mistake and its place."""
+    """Read a schedule file; raise `ScheduleError` with the mistake and its place."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeError) as error:
@@ -182,7 +184,7 @@ def load(path: Path) -> Schedule:
 
 
 def from_json(text: str) -> Schedule:
-    """Read a schedule from a text that `to_json` returned."""
+    """Parse a text that `to_json` returned."""
     try:
         plain = json.loads(text)
     except ValueError as error:
@@ -227,7 +229,7 @@ def _made(kind: type[Any], plain: Any, where: str) -> Any:
 
 
 def validate(schedule: Schedule) -> None:
-    """Raise a `ScheduleError` for a schedule that can't be run."""
+    """Raise a `ScheduleError` if a schedule can't be run."""
     _whole("seed", schedule.seed, -(2**63))
     _whole("brokers", schedule.brokers, 1, MOST["brokers"])
     _whole("partitions", schedule.partitions, 1, MOST["partitions"])
@@ -319,7 +321,7 @@ _settled: dict[tuple[str, str], Config] = {}
 
 
 def settings(client: ScheduledClient) -> Config:
-    """Return a client's checked configuration; cached, as thousands of runs share a few."""
+    """Return a client's validated configuration; cached, because many runs share a few of them."""
     transactional = client.kind == TRANSACTIONAL
     key = (client.name if transactional else client.kind, repr(client.config))
     found = _settled.get(key)

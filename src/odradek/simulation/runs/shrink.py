@@ -1,9 +1,9 @@
-"""Shorten a schedule that fails: remove everything that the failure doesn't need.
+"""Shorten a failing schedule: remove everything that the failure doesn't need.
 
-In: a schedule, a function that tells whether one still fails in the same way. Out: a smaller
-schedule that does. Greedy: faults in chunks, then clients, operations, brokers, partitions,
-settings, one after the other, until nothing can be removed or `go_on` returns False. Must not read
-a clock.
+In: a schedule, and a function that tells whether a schedule still fails in the same way. Out: a
+smaller schedule that does. The search is greedy: it removes faults in chunks, then clients,
+operations, brokers, partitions and settings, until nothing can be removed or `go_on` returns False.
+Must not read a clock.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def kind(violation: str | None) -> str | None:
 
 
 def shrunk(schedule: Schedule, fails: Fails, go_on: Callable[[], bool] = lambda: True) -> Schedule:
-    """Return the smallest schedule found that still fails."""
+    """Return the smallest failing schedule that was found."""
     while True:
         for smaller in _smaller(schedule):
             if not go_on():
@@ -41,7 +41,7 @@ def shrunk(schedule: Schedule, fails: Fails, go_on: Callable[[], bool] = lambda:
 
 
 def _smaller(schedule: Schedule) -> Iterator[Schedule]:
-    """Yield smaller schedules, with the largest reduction first."""
+    """Yield smaller schedules, beginning with the largest reduction."""
     yield from _fewer_faults(schedule)
     for client in schedule.clients if len(schedule.clients) > 1 else ():
         yield _fitted(
@@ -97,7 +97,7 @@ def _simpler_clients(schedule: Schedule) -> Iterator[Schedule]:
 
 
 def _possible(client: ScheduledClient) -> bool:
-    """Return whether a client's options are compatible; some require others."""
+    """Return whether a client's options are valid together."""
     try:
         settings(client)
     except ConfigurationError:

@@ -1,4 +1,4 @@
-"""Simulate clients that write in transactions, with offsets of a group, and ledgers.
+"""Simulate clients that write records and a group's offsets in transactions, with ledgers.
 
 In: a client of a schedule, a stage. Out: a transactional producer's calls, one after the other; at
 the end a comparison of its committed, aborted and uncertain transactions with the records that
@@ -40,14 +40,14 @@ from odradek.simulation.runs.workload import TOPIC
 
 Acknowledged = tuple[Write, ProducerBatch, int]
 CALL = 5.0
-"""Timeout of a call in seconds; one that ends a transaction continues, and is repeated."""
+"""Timeout of a call in seconds; a commit or abort continues after it, and is called again."""
 PAUSE = 0.05
 INPUT = TopicPartition(TOPIC, 0)
-"""The partition whose offsets are committed."""
+"""The partition whose offsets the transactions commit."""
 
 
 class Fate(Enum):
-    """Outcome of a transaction, as its producer knows it."""
+    """Outcome of a transaction according to its producer."""
 
     UNKNOWN = "unknown"
     COMMITTED = "committed"
@@ -61,14 +61,14 @@ class Made:
     commits: bool
     writes: list[tuple[TopicPartition, bytes]] = field(default_factory=list)
     offset: int | None = None
-    """The offset that it commits for the group."""
+    """The offset that the transaction commits for the group."""
     ending: bool = False
-    """Whether its commit was requested: before that it can't be committed."""
+    """Whether the commit was called: before that, the transaction can't be committed."""
     fate: Fate = Fate.UNKNOWN
 
 
 class TransactionalDriver(WritingDriver):
-    """Runs one transaction after the other, each as an operation."""
+    """Runs one transaction after the other; each is an operation."""
 
     def build(self, config: Config) -> ProducerCalls:
         """Create the producer and the ledgers."""
@@ -84,10 +84,10 @@ class TransactionalDriver(WritingDriver):
     def _committed(
         self, group_id: str, _: str | None, offsets: Mapping[TopicPartition, Committed]
     ) -> None:
-        """Check each offset that a transaction commits, at the time of the commit.
+        """Check each offset that a transaction commits, when it is committed.
 
-        At the end, later transactions have replaced it. The offset must be the last one that a
-        transaction sent (R-TX-2), and not one of an earlier transaction (R-TX-1).
+        At the end of the run, later transactions have replaced it. It must be the last offset that
+        a transaction has sent (R-TX-2), and must not be from an earlier transaction (R-TX-1).
         """
         found = offsets.get(INPUT)
         if group_id != self.group or found is None:
@@ -116,7 +116,7 @@ class TransactionalDriver(WritingDriver):
         yield from pause(PAUSE)
 
     def initialised(self) -> CallerFlow[bool]:
-        """Return whether `init_transactions` succeeded."""
+        """Initialize transactions; return whether that succeeded."""
         try:
             yield from self.producer.init_transactions(self.patience)
         except KafkaError as error:
@@ -125,11 +125,11 @@ class TransactionalDriver(WritingDriver):
         return True
 
     def commit(self) -> CallerFlow[KafkaError | None]:
-        """Commit; return an error with an unknown outcome, or one that requires an abort."""
+        """Commit; return the error if the outcome is unknown or an abort is required."""
         return self._end("commit", self.producer.commit_transaction, AbortableTransactionError)
 
     def abort(self) -> CallerFlow[KafkaError | None]:
-        """Abort; return the error after which the outcome is unknown."""
+        """Abort; return the error if the outcome is unknown."""
         return self._end("abort", self.producer.abort_transaction)
 
     def _end(
@@ -210,8 +210,8 @@ class TransactionalDriver(WritingDriver):
     def _rightly_refused(self, error: KafkaError) -> bool:
         """Return whether the producer may have ended after a successful commit (R-TX-1).
 
-        After a lost response it needs a new epoch, which old brokers don't provide, and which a
-        late request may fence.
+        After a lost response the producer needs a new epoch, which old brokers don't provide, and
+        which a late request may fence.
         """
         if isinstance(error, UnsupportedVersionError):
             return self.cluster.versions[InitProducerIdRequest.API_KEY][1] < WITH_BUMPS
@@ -220,7 +220,7 @@ class TransactionalDriver(WritingDriver):
     def _fill(self, made: Made, noted: Operation, sent: list[Acknowledged]) -> CallerFlow[None]:
         there = yield from self.producer.partitions_for(TOPIC, self.patience)
         few = max(self.client.volume, 3)
-        with suppress(KafkaError):  # its commit raises it, too
+        with suppress(KafkaError):  # the commit raises it, too
             for _ in range(self.rng.randint(0, few) if self.probed_at is None else 1):
                 partition = self.rng.choice(there)
                 value = self.value(self.name)
@@ -253,12 +253,12 @@ class TransactionalDriver(WritingDriver):
     # After the faults
 
     def served(self) -> None:
-        """Check that all transactions have ended."""
+        """Raise an error unless all transactions have ended."""
         if self.done and (self.busy or not self.ready):
             raise Violation(f"{self.world.now}: {self.name} waits for brokers that are only slow")
 
     def probe(self) -> None:
-        """Run one transaction that commits."""
+        """Run a transaction that commits."""
         self._wish(commits=True)
 
     def again(self) -> None:
@@ -268,14 +268,14 @@ class TransactionalDriver(WritingDriver):
             self.host.wake()
 
     def finished(self) -> bool:
-        """Return whether the last one is committed and visible, or none can be any more."""
+        """Return whether the last transaction is committed, and all committed ones are visible."""
         last = self.made[-1] if self.made else None
         done = not self.busy and last is not None and last.fate is Fate.COMMITTED
         seen = (done or self.over) and all(self._seen(self.cluster, made) for made in self.made)
         return seen and not self._wrong_offset(self.cluster)
 
     def _seen(self, cluster: SimulatedCluster, made: Made) -> bool:
-        """Return whether committed records are visible; markers come after the response."""
+        """Return whether committed records are visible; markers are written after the response."""
         if made.fate is not Fate.COMMITTED:
             return True
         return not self._missing(cluster, made)
@@ -296,7 +296,7 @@ class TransactionalDriver(WritingDriver):
         return [row[4] for row in rows if row[4] is not None]
 
     def verify(self) -> None:
-        """Check that committed records are visible once, in order, and aborted ones aren't.
+        """Check that committed records are visible once and in order, and aborted ones aren't.
 
         A transaction with an unknown outcome must be visible completely or not at all.
         """
@@ -334,11 +334,11 @@ class TransactionalDriver(WritingDriver):
             raise Violation(wrong)
 
     def _was_cut(self, cluster: SimulatedCluster, made: Made) -> bool:
-        """Return whether an election removed the marker."""
+        """Return whether an election may have removed the transaction's marker."""
         return any(disturbed(cluster, *partition) for partition, _ in made.writes)
 
     def _wrong_offset(self, cluster: SimulatedCluster) -> str:
-        """Return what is wrong with the group's offset, or an empty text."""
+        """Describe what is wrong with the group's offset, or return an empty text."""
         sent = [made for made in self.made if made.offset is not None]
         known = [m.offset for m in sent if m.fate is Fate.COMMITTED]
         least = known[-1] if known else None

@@ -1,9 +1,10 @@
-"""Simulate the clients of a schedule in virtual time: calls at the times that the seed defines.
+"""Simulate the clients of a schedule in virtual time, with calls at times that depend on the seed.
 
 In: a client of a schedule, a stage. Out: calls as the public clients make them (`clients/calls`),
 and violations of promises to callers. After the faults, the method `probe` of each `Driver` is
-called: the driver must reach the live brokers and finish its work. This module has clients that
-only read; `record_workload` has producers and consumers. Must not cause faults.
+called: its client must reach the live brokers and finish its work. This module has clients that
+only read metadata or call admin APIs; `record_workload` has producers and consumers. Must not cause
+faults.
 """
 
 from __future__ import annotations
@@ -42,14 +43,14 @@ STEPS_IN_A_SECOND, TIMED_STEPS_IN_A_SECOND = 2_000, 300
 
 
 class Driver(ABC):
-    """One client of a schedule with its checkers."""
+    """One client of a schedule, with its checkers."""
 
     died = False
-    """Whether its process was killed, as by SIGKILL: its calls don't end."""
+    """Whether the client's process was killed, as by SIGKILL: its calls don't end."""
     over = False
-    """Whether it makes no more calls."""
+    """Whether the client makes no more calls."""
     in_background = 0
-    """Calls that it doesn't wait for, and that haven't ended."""
+    """Number of open calls that the application doesn't wait for."""
 
     def __init__(
         self,
@@ -85,7 +86,7 @@ class Driver(ABC):
         checkers.watch(self.engine.events, self.config, self.wire.is_held)
         self.engine.events.listen(self.wire)
         self.done = 0
-        """Number of operations so far."""
+        """Number of operations that were started."""
         self.probed_at: float | None = None
         self._probing = False
         self.begin()
@@ -95,10 +96,10 @@ class Driver(ABC):
 
     @abstractmethod
     def build(self, config: Config) -> ClientCalls[Any]:
-        """Create the calls of the client, and with them the engine."""
+        """Create the calls of the client, and its engine with them."""
 
     def application(self) -> Caller:
-        """Return the caller."""
+        """Return the caller of the application's calls."""
         return Caller(self.world, self.calls, lambda: self.over)
 
     def begin(self) -> None:
@@ -118,17 +119,17 @@ class Driver(ABC):
         """Return whether the probe's calls were successful."""
 
     def served(self) -> None:
-        """Raise a `Violation` unless slow brokers have served all calls by now."""
+        """Raise a `Violation` unless slow brokers have answered all calls by now."""
         if len(self.calls):
             raise Violation(f"{self.world.now}: {self.name} waits for brokers that are only slow")
 
     def end_patience(self) -> None:
-        """Let calls fail as with healthy brokers."""
+        """From now on, allow errors as with healthy brokers."""
         self.patient = False
         self.wire.end_patience()
 
     def verify(self) -> None:
-        """Compare the ledgers with the cluster, if there are any; raises a `Violation`."""
+        """Compare the ledgers with the cluster, if there are any; raise a `Violation`."""
         return
 
     # Calls
@@ -147,13 +148,13 @@ class Driver(ABC):
     def call(
         self, what: str, flow: CallerFlow[T], then: Callable[[T], None] = lambda _: None
     ) -> None:
-        """Make a call; `then` gets its result."""
+        """Make a call; `then` is called with its result."""
         self.caller.begin(
             f"{self.name}: {what}", flow, then, lambda error: self.judged(error, what)
         )
 
     def judged(self, error: BaseException | None, what: str) -> None:
-        """Judge the error of a call: it must be a `KafkaError`; slow brokers allow none."""
+        """Check the error of a call: it must be a `KafkaError`, and slow brokers excuse none."""
         if error is None or self.engine.ended is not None:
             return
         if not isinstance(error, KafkaError):
@@ -163,7 +164,7 @@ class Driver(ABC):
             self.wrong.append(Violation(f"{self.world.now}: {self.name}: {text}"))
 
     def look(self) -> None:
-        """Check what can be checked at any time."""
+        """Raise the first violation found so far, and check the client's limits."""
         check_sound(self.engine)
         if self.wrong:
             raise self.wrong[0]
@@ -174,7 +175,7 @@ class Driver(ABC):
 
     @property
     def cluster(self) -> SimulatedCluster:
-        """The cluster that exists now."""
+        """The cluster at the bootstrap address now."""
         return self.stage.cluster
 
     def converged(self) -> bool:
@@ -192,14 +193,14 @@ class Driver(ABC):
         return self._sees_the_living() and self.finished()
 
     def again(self) -> None:
-        """Probe again: calls of the first probe may have timed out correctly."""
+        """Probe again: the calls of the first probe may have timed out rightly."""
         idle = not len(self.calls)
         if self._probing and idle and self.engine.ended is None and not self.finished():
             self.probe()
             self.host.wake()
 
     def rightly_ended(self) -> bool:
-        """Return whether a fatal error was right: R-RB-5, or an injected error."""
+        """Return whether a fatal error was right: another cluster (R-RB-5) or an injected error."""
         ended = self.engine.ended
         if isinstance(ended, BrokerError) and not ended.retriable:
             codes = [c.injected for c in (*self.stage.left, self.stage.cluster)]
@@ -237,15 +238,15 @@ class Driver(ABC):
 
 
 class AskingDriver(Driver):
-    """A client that only reads."""
+    """A client that makes calls without records."""
 
     def build(self, config: Config) -> ClientCalls[Any]:
-        """Create the bare client, or an admin client."""
+        """Create the calls of a client without records, or of an admin client."""
         self.asks: ClientCalls[Any] = ClientCalls(self.name, config, self.host, self.make)
         return self.asks
 
     def make(self, host: Any) -> ClientEngine:
-        """Return its engine."""
+        """Return the client's engine."""
         return ClientEngine(self.config, host.rng())
 
     def ask(
@@ -260,7 +261,7 @@ class AskingDriver(Driver):
 
 
 class MetadataDriver(AskingDriver):
-    """Only follows the cluster."""
+    """A client that only follows the cluster's metadata."""
 
     def begin(self) -> None:
         """Request the topic's metadata."""
@@ -282,7 +283,7 @@ class MetadataDriver(AskingDriver):
 
 
 class AdminDriver(AskingDriver):
-    """Creates, lists and describes."""
+    """An admin client that creates, lists and describes."""
 
     engine: AdminEngine
     _described: bool = False
@@ -294,7 +295,7 @@ class AdminDriver(AskingDriver):
     def operate(self) -> None:
         """Make one of the admin client's calls."""
         engine, timeout = self.engine, self.rng.uniform(0.05, 4.0)
-        # (an unknown topic can't be deleted)
+        # an unknown topic can't be deleted
         which = self.rng.randrange(5) % (4 if self.patient else 5)
         if which == 0:
             self.ask("description of the cluster", self._described_cluster, timeout)
@@ -323,5 +324,5 @@ class AdminDriver(AskingDriver):
         self._described = {b.id for b in result.brokers} == living
 
     def finished(self) -> bool:
-        """Return whether the description contained the live brokers."""
+        """Return whether the description contained all live brokers."""
         return self._described

@@ -1,4 +1,4 @@
-"""Define the host of a client as a world, its checkers and its runs see it.
+"""Define the interface of a client's host for a world, its checkers and its runs.
 
 In: nothing. Out: the protocol that `SimulatedHost` implements, and the asyncio host that
 `odradek.testing` puts into a world. Must not know how a host works.
@@ -20,11 +20,11 @@ class ClientHost(LoopHost, Protocol):
     name: str
     mode: Mode
     profile: LinkProfile
-    """Behaviour of its connections from now on."""
+    """Behaviour of the client's connections from now on."""
     watcher: Watcher | None
     trace: Trace
     events: EventLog | None
-    """The engine's events, once there is an engine."""
+    """Events of the engine, once there is an engine."""
     worker_delay: float
     """Seconds that a `Call` with where="worker" takes."""
     steps: int
@@ -34,7 +34,7 @@ class ClientHost(LoopHost, Protocol):
         """Whether it was closed."""
 
     def limit_steps(self, in_a_second: int, timed: int) -> None:
-        """Report a hot loop at more steps in a virtual second, or more by deadlines alone."""
+        """Set the limits of steps in a virtual second, and of those caused by a deadline alone."""
 
     def freeze(self, on: bool = True) -> None:
-        """Stop the client's process like SIGSTOP, or resume it: inputs wait for it."""
+        """Stop the client's process as by SIGSTOP, or resume it; inputs are delayed until then."""

@@ -24,14 +24,14 @@ class Verdict(Enum):
     """Outcome of a connection attempt that isn't accepted."""
 
     REFUSED = "refused"
-    """No listener: the client learns that after a round trip."""
+    """No listener; the client learns it after a round trip."""
     DROPPED = "dropped"
     """No response at all."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReceivedRequest:
-    """One request as a broker gets it. `body` is None for unreadable versions."""
+    """One request as a broker receives it; `body` is None for unsupported versions."""
 
     api_key: int
     version: int
@@ -52,27 +52,27 @@ class Peer(Protocol):
     def failed(self, request: ReceivedRequest, error: Exception) -> None:
         """Report that the broker has no response.
 
-        That is a bug if the client is ours; strangers may send anything.
+        It is a bug if the client is ours; other clients may send anything.
         """
 
     def close(self, *, reset: bool) -> None:
-        """End the connection from the broker's side, orderly or by a reset."""
+        """Close the connection from the broker's side, orderly or by a reset."""
 
     def hold(self, on: bool) -> None:
-        """Keep all bytes in either direction until they are released (a black hole)."""
+        """Hold back all bytes in both directions, or release them (a black hole)."""
 
     def trickle(self, seconds: float, *, both: bool = False) -> None:
-        """Deliver one byte of the responses each `seconds`, and none of them whole; 0 ends it.
+        """Deliver one byte of responses every `seconds`, and none completely; 0 ends the fault.
 
-        With `both`, requests arrive only when it has ended.
+        With `both`, requests arrive only after the fault has ended.
         """
 
     def strand(self, seconds: float, arrived: ReceivedRequest | None = None) -> None:
-        """Keep all bytes of the client, reset the connection later, and deliver them even later.
+        """Hold back the client's bytes, reset the connection later, and then deliver the bytes.
 
-        Both delays are `seconds`. So requests of an old connection arrive after those of the one
-        that has replaced it. `arrived` is a request that has just arrived, and is delivered with
-        them.
+        Both delays are `seconds`. So requests of an old connection arrive after those of the
+        connection that has replaced it. `arrived` is a request that has just arrived, and is held
+        back with them.
         """
 
 
@@ -88,13 +88,13 @@ class Session(Protocol):
         """Whether no received request waits or is being handled."""
 
     def receive(self, request: ReceivedRequest) -> None:
-        """Take a request; requests are answered in order."""
+        """Receive a request; requests are answered in order."""
 
     def left(self) -> None:
         """Note that the client has closed the connection after its last request."""
 
     def closed(self) -> None:
-        """Drop the connection, with all requests that the broker hadn't begun."""
+        """Drop the connection, with all requests that the broker hasn't begun to handle."""
 
 
 class Endpoint(Protocol):
@@ -153,10 +153,10 @@ class HostEnvironment(Protocol):
         """Return a random generator for this name."""
 
     def dialled(self, peer: Peer, ip: str, port: int) -> Session | Verdict:
-        """Return the outcome of a connection attempt when it arrives."""
+        """Return the outcome of a connection attempt that arrives now."""
 
     def resolve(self, name: str, answer: Callable[[list[str] | BaseException], None]) -> None:
-        """Look a name up, and call back with its addresses or an error."""
+        """Look up a name, and call back with its addresses or an error."""
 
 
 def read_request(frame: bytes | memoryview, *, whole: bool = True) -> ReceivedRequest:

@@ -35,19 +35,19 @@ OTHER_DRIVER = (
     "kafka_simulation.run()"
 )
 LOOKS_AGAIN = 0.2
-"""Seconds by which a timer may be early; an earlier one costs more than a new one."""
+"""Seconds by which a timer may fire too early: setting another one costs more than that."""
 
 
 class NoLoop:
-    """An event loop that never existed."""
+    """An event loop that never ran."""
 
     def is_closed(self) -> bool:
-        """Return True: it was never open."""
+        """Return True: the loop was never open."""
         return True
 
 
 class SimulatedHost(StepCount):
-    """Runs one engine in a world. Created by `World.host`."""
+    """Runs one engine in a world; created by `World.host`."""
 
     def __init__(
         self,
@@ -65,10 +65,10 @@ class SimulatedHost(StepCount):
         self.watcher: Watcher | None = None
         self.lock = NullLock()
         self.background = background
-        """Whether it steps whenever something happens, like a thread; otherwise only inside a
-        call."""
+        """Whether the engine steps whenever something happens, as with a thread; otherwise it steps
+        only inside a call."""
         self.worker_delay = 0.01
-        """Seconds that a `Call` with where="worker" takes."""
+        """Duration in seconds of a `Call` with where="worker"."""
         self.trace = Trace(name)
         self._traced = traced
         self.events: EventLog | None = None
@@ -84,7 +84,7 @@ class SimulatedHost(StepCount):
         self.raised: deque[BaseException] = deque()
         self.waiters: dict[Callable[[], object], None] = {}
         self._driver: Timekeeper | None = None
-        """The event loop of coroutines that call this client, once there was one."""
+        """The event loop of coroutines that call this client; None before the first call."""
         self._in_call = 0
         self._deadline: float | None = None
         self._timer: Timer | None = None
@@ -94,7 +94,7 @@ class SimulatedHost(StepCount):
     # Methods for clients
 
     def attach(self, engine: EngineInputs) -> None:
-        """Run this engine from now on; its events, if it has a log of them, go to the trace."""
+        """Run this engine from now on; the events of its log, if it has one, go to the trace."""
         self._engine = engine
         events = getattr(engine, "events", None)
         if isinstance(events, EventLog):
@@ -120,15 +120,15 @@ class SimulatedHost(StepCount):
     in_use = False
     cut_off = False
     surfacing = True
-    """No signal interrupts virtual time."""
+    """Whether errors are raised in the caller: no signal interrupts virtual time."""
 
     @property
     def on_its_own(self) -> bool:
-        """Whether this client runs without a waiting call while time advances."""
+        """Whether this client runs without a waiting call while an event loop advances time."""
         return self.background and self._world.driver is not None
 
     def check(self) -> None:
-        """Raise an error of a callback that was meant for the program."""
+        """Raise an error of a callback that is meant for the program."""
         if self.raised and self.surfacing and not self._stepping:
             raise self.raised.popleft()
 
@@ -140,17 +140,17 @@ class SimulatedHost(StepCount):
 
     @property
     def gone(self) -> bool:
-        """Whether the event loop that this client belongs to was closed."""
+        """Whether the event loop to which this client belongs was closed."""
         return self._driver is not None and self._driver.is_closed()
 
     def enter(self, *, closing: bool = False) -> float:
-        """Begin a coroutine's call in the loop that advances the world.
+        """Begin a coroutine's call in the event loop that advances the world.
 
         The first call binds the client to this loop; a call from another loop raises an error.
         """
         driver = self._world.driver
         if closing and driver is self._driver is None:
-            self._driver = NoLoop()  # it was never used, and no loop will run it
+            self._driver = NoLoop()  # never used: no loop will run it
         if closing and self.gone:
             return self._time.now
         if self.gone or (self._driver and driver and driver is not self._driver):
@@ -198,7 +198,7 @@ class SimulatedHost(StepCount):
             self._in_call -= 1
 
     def drive(self) -> None:
-        """Do everything that is due at this instant."""
+        """Run everything that is due now."""
         self._in_call += 1
         try:
             self._step_if_due()
@@ -207,7 +207,7 @@ class SimulatedHost(StepCount):
             self._in_call -= 1
 
     def wake(self) -> None:
-        """Step at this instant because of new inputs, but not inside the calling code."""
+        """Step at this time because of new inputs, but not inside the calling code."""
         if not self._stepping and (self.background or self._in_call):
             self._woken = True
             self._plan(self._time.now)
@@ -218,7 +218,7 @@ class SimulatedHost(StepCount):
         self.wake()
 
     def close(self, deadline: float) -> None:
-        """Carry out pending effects and close all links; the engine isn't stepped again."""
+        """Carry out pending effects and close all links; the engine takes no more steps."""
         if self.closed:
             return
         self._step_if_due()
@@ -231,7 +231,7 @@ class SimulatedHost(StepCount):
             self._timer.cancel()
 
     def freeze(self, on: bool = True) -> None:
-        """Stop the client's process like SIGSTOP, or resume it: inputs wait for it."""
+        """Stop the client's process as by SIGSTOP, or resume it; inputs are delayed until then."""
         self._frozen = on
         if not on:
             self._step_if_due()
@@ -250,7 +250,7 @@ class SimulatedHost(StepCount):
         self._timer = None
         if self._deadline is None or self.closed:
             return
-        if self._deadline > self._time.now:  # it was postponed meanwhile
+        if self._deadline > self._time.now:  # the deadline was postponed
             self._plan(self._deadline)
         elif self.background or self._in_call:
             self._step()
@@ -280,7 +280,7 @@ class SimulatedHost(StepCount):
             self._plan(deadline)
 
     def _plan(self, when: float) -> None:
-        """Wake up at `when` at the latest; a timer that fires slightly too early checks again."""
+        """Wake up at `when` or before; a timer that fires slightly too early checks again."""
         if self._deadline is None or when < self._deadline:
             self._deadline = when
         timer = self._timer
@@ -291,7 +291,7 @@ class SimulatedHost(StepCount):
         self._timer = self._time.at(self._deadline, self._timer_fired)
 
     def _input(self) -> None:
-        """Step because of new inputs, if this host steps outside of calls."""
+        """Step because of new inputs, unless this host steps only inside of calls."""
         if self.background or self._in_call:
             self._step()
 
@@ -329,7 +329,7 @@ class SimulatedHost(StepCount):
             return
         try:
             link.send(effect.request)
-        except KafkaError as error:  # as in the real hosts: the request can't be encoded
+        except KafkaError as error:  # the request can't be encoded
             engine.not_sent(effect.connection, effect.request.correlation_id, error)
             return
         if not effect.request.answered:
@@ -381,7 +381,7 @@ class SimulatedHost(StepCount):
     # Callbacks of links
 
     def link_connected(self, number: int) -> None:
-        """Report that a connection attempt was accepted."""
+        """Tell the engine that a connection attempt was accepted."""
         if self._engine is not None and number in self.links:
             if self.watcher is not None:
                 self.watcher.connected(number)
@@ -389,7 +389,7 @@ class SimulatedHost(StepCount):
             self._input()
 
     def link_lost(self, number: int, error: BaseException | str | None) -> None:
-        """Report that a connection attempt was refused, or the connection ended."""
+        """Tell the engine that a connection attempt was refused or a connection has ended."""
         if self._engine is not None and self.links.pop(number, None) is not None:
             if self.watcher is not None:
                 self.watcher.ended(number)
@@ -397,7 +397,7 @@ class SimulatedHost(StepCount):
             self._input()
 
     def link_bytes(self, number: int, pieces: list[memoryview]) -> None:
-        """Put arrived bytes into the engine's buffers, piece by piece."""
+        """Write received bytes into the engine's buffers, piece by piece."""
         engine = self._engine
         for piece in pieces:
             view = piece
@@ -410,7 +410,7 @@ class SimulatedHost(StepCount):
         self._input()
 
     def link_message(self, number: int, response: IncomingResponse) -> None:
-        """Pass a response that arrived as an object."""
+        """Pass a response that arrived as an object to the engine."""
         if self._engine is not None and number in self.links:
             self._engine.received(number, response)
             self._input()

@@ -1,10 +1,10 @@
 """Simulate connections: latency, jitter, bandwidth, resets and black holes.
 
-In: requests of a host and responses of a broker. Out: the same on the other side, later, in order,
-or never. In byte mode frames travel as bytes and reach the engine cut at random positions, also
+In: requests of a host and responses of a broker. Out: the same on the other side, later and in
+order, or never. In byte mode frames are bytes, which reach the engine cut at random positions, also
 together with the beginning of the next frame; in message mode objects are passed. Frames are
-complete at the same instants in both modes, so the engine decides the same. Must not look into the
-content.
+complete at the same times in both modes, so the engine behaves in the same way. Must not look into
+the content.
 """
 
 from __future__ import annotations
@@ -34,11 +34,12 @@ from odradek.simulation.world.virtual_time import VirtualTime
 Mode = Literal["bytes", "messages"]
 
 PROGRESS = 0.2
-"""Seconds between the parts of a frame that a narrow link delivers (byte mode)."""
+"""Interval in seconds at which a link with little bandwidth delivers parts of a frame (byte
+mode)."""
 MAX_PIECES = 6
 LOOK_AHEAD = 64
 STRANDED = 1.0
-"""Seconds until a broker notices the end of a connection whose last requests were late."""
+"""Seconds until a broker notices the end of a connection whose last requests were delayed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ class LinkProfile:
     """Behaviour of a connection: seconds, bytes per second, and probabilities for each frame."""
 
     latency: float = 0.0005
-    """Seconds in one direction."""
+    """One-way latency in seconds."""
     jitter: float = 0.0002
     """Maximum additional latency, drawn for each frame."""
     bandwidth: float | None = None
@@ -54,9 +55,9 @@ class LinkProfile:
     loss: float = 0.0
     """Probability that a frame is lost and resets the connection."""
     no_descriptors: bool = False
-    """Whether the client's machine refuses sockets, also those of name lookups."""
+    """Whether the client's machine has no descriptors for sockets and name lookups."""
     no_memory: bool = False
-    """Whether the client has no memory for responses, which ends their connections."""
+    """Whether the client has no memory for responses, so that their connections are closed."""
 
 
 class Watcher(Protocol):
@@ -96,12 +97,12 @@ class ClientEnd(Protocol):
 
 
 def no_descriptor() -> OSError:
-    """Return the error of a machine that has no descriptor left."""
+    """Return the error of a machine without free descriptors."""
     return OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
 
 def _reset() -> ConnectionResetError:
-    """Return the error that a kernel reports."""
+    """Return the kernel's error for a reset connection."""
     return ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")
 
 
@@ -148,16 +149,16 @@ class Link:
         self._end = end
         self._number = number
         self._rng = rng
-        # separate, so that byte mode draws the same latencies as message mode
+        # a separate generator, so that both modes draw the same latencies
         self._pieces = pieces
         self._session: Session | None = None
         self._throttles: dict[int, float] = {}
         self._up_at = self._down_at = 0.0
         self._down: deque[Payload] = deque()
-        self._ahead = 0  # bytes of the next frame that were delivered with the previous one
+        self._ahead = 0  # bytes of the next frame that are already delivered
         self._held: list[Callable[[], None]] = []
-        self._every, self._both = 0.0, False  # seconds for a byte while responses trickle
-        self._stuck = 0  # responses that would have arrived since
+        self._every, self._both = 0.0, False  # seconds per byte while responses trickle
+        self._stuck = 0  # responses held back by a trickle
         # late requests on their way to the broker
         self._late: list[Callable[[], None]] | None = None
         self._loss_error: BaseException | None = None
@@ -169,7 +170,7 @@ class Link:
     # Connecting
 
     def dial(self, find: Callable[[Peer], Session | Verdict]) -> None:
-        """Try to connect, which takes one round trip."""
+        """Try to connect; the outcome is known after one round trip."""
         self._time.after(self._delay() + self._delay(), partial(self._dialled, find))
 
     def _dialled(self, find: Callable[[Peer], Session | Verdict]) -> None:
@@ -196,7 +197,7 @@ class Link:
     # From the client
 
     def send(self, request: OutgoingRequest) -> None:
-        """Carry a request to the broker."""
+        """Deliver a request to the broker."""
         if self.ended:
             return
         if self._end.mode == "bytes":
@@ -212,7 +213,7 @@ class Link:
         self._up(received, self._delay())
 
     def send_frame(self, frame: bytes) -> None:
-        """Carry an encoded request, with its length before it."""
+        """Deliver an encoded request, after its length."""
         if self.ended:
             return
         delay = self._delay()
@@ -227,7 +228,7 @@ class Link:
         self._time.at(self._up_at, lambda: self._arrived_up(received))
 
     def close_by_client(self) -> None:
-        """Close from the client's side: it gets nothing more; the broker learns of it later."""
+        """Close from the client's side: it receives no more, and the broker learns of it later."""
         if self.ended:
             return
         self.ended = True
@@ -247,7 +248,7 @@ class Link:
 
     def _closed_up(self, session: Session) -> None:
         if self._late is not None:
-            return  # the broker learns of it when all requests have arrived
+            return  # `_washed_up` closes the session
         if self.held or self._both:
             self._held.append(session.left)
         else:
@@ -256,7 +257,7 @@ class Link:
     # From the broker
 
     def respond(self, request: ReceivedRequest, response: Message, version: int) -> None:
-        """Carry a response to the client."""
+        """Deliver a response to the client."""
         if self.ended:
             return
         delay = self._delay()
@@ -282,13 +283,13 @@ class Link:
         if not self.ended:
             self._loss_error = _reset() if reset else None
             self._session = None
-            for _ in range(self._stuck):  # the kernel forgets what it hasn't sent
+            for _ in range(self._stuck):  # the kernel drops unsent responses
                 self._down.popleft()
             self._every, self._stuck = 0.0, 0
             self._down_later(None, self._delay())
 
     def hold(self, on: bool) -> None:
-        """Keep or release arriving bytes (black hole): TCP would retransmit them later."""
+        """Hold back or release arriving bytes (black hole): TCP would retransmit them later."""
         self.held = on
         if not on:
             self._let_go()
@@ -299,7 +300,7 @@ class Link:
             action()
 
     def trickle(self, seconds: float, *, both: bool = False) -> None:
-        """Deliver one byte of the responses each `seconds`, and none of them whole; 0 ends it."""
+        """Deliver one byte of responses every `seconds`, and none completely; 0 ends the fault."""
         self._every, self._both = seconds, both
         if not seconds:
             stuck, self._stuck = self._stuck, 0
@@ -317,7 +318,7 @@ class Link:
         self._time.after(self._every, self._drip)
 
     def strand(self, seconds: float, arrived: ReceivedRequest | None = None) -> None:
-        """Delay the client's bytes; then reset its end, and deliver them later."""
+        """Hold back the client's bytes, reset its connection later, and then deliver the bytes."""
         if self._late is None and not self.ended:
             self._late = [lambda: self._arrived_up(arrived)] if arrived is not None else []
             self._time.after(seconds, lambda: self._break(seconds))
@@ -386,7 +387,7 @@ class Link:
     # Cutting bytes (byte mode)
 
     def _cut(self, frame: bytes) -> list[memoryview]:
-        """Cut the rest of this frame into random pieces, perhaps with some of the next frame."""
+        """Cut the rest of this frame into random pieces, perhaps with the start of the next one."""
         view = memoryview(frame)[self._ahead :]
         self._ahead = 0
         rng = self._pieces
@@ -398,7 +399,8 @@ class Link:
         for _ in range(rng.randrange(MAX_PIECES)):
             if len(view) < 2:
                 break
-            # Usually short pieces, because cuts within the length and the header are interesting.
+            # Usually cut short pieces: cuts within the length and the header are likely to find
+            # bugs.
             most = min(len(view), 9) if rng.random() < 0.7 else len(view)
             size = rng.randrange(1, most)
             pieces.append(view[:size])
@@ -407,7 +409,7 @@ class Link:
         return pieces
 
     def _slowly(self, size: int) -> float:
-        """Deliver the beginning of a large frame piece by piece: slow isn't the same as silent."""
+        """Deliver the start of a large frame in pieces, because slow isn't the same as silent."""
         seconds = size / (self._end.profile.bandwidth or 1.0)
         begin = max(self._down_at, self._time.now)
         parts = int(seconds / PROGRESS)
@@ -425,7 +427,7 @@ class Link:
             self._deliver(frame, share)
 
     def _deliver(self, frame: bytes, end: int) -> None:
-        """Deliver the bytes of a frame up to an end that isn't its own."""
+        """Deliver the bytes of a frame up to an index before its end."""
         piece = memoryview(frame)[self._ahead : end]
         self._ahead = end
         if self._end.watcher is not None:

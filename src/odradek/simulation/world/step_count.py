@@ -11,12 +11,12 @@ from odradek.simulation.world.virtual_time import StuckError
 STEPS_AT_ONCE = 10_000
 """Maximum number of steps of one engine at one instant before it counts as stuck."""
 COUNTED_FROM = 100
-"""Number of steps within a second from which on those at one instant are counted; few clients reach
-it."""
+"""Number of steps within a second from which on steps at one instant are counted; few clients take
+that many."""
 STEP_LIMIT = 20_000
 TIMED_STEP_LIMIT = 1_000
-"""Maximum number of steps in one virtual second (timed: caused only by a deadline) before a hot
-loop is reported."""
+"""Maximum number of steps per virtual second that only a deadline causes; more of them are reported
+as a hot loop."""
 
 
 class StepCount:
@@ -26,8 +26,7 @@ class StepCount:
         self.name = name
         self.steps = 0
         self.timed_steps = 0
-        """Steps that a deadline alone caused: without an input, and without a caller that woke it
-        up."""
+        """Number of steps caused only by a deadline, without an input and without a caller."""
         self.step_limit = STEP_LIMIT
         self.timed_step_limit = TIMED_STEP_LIMIT
         self._hot_loops = hot_loops
@@ -37,11 +36,11 @@ class StepCount:
         self._steps_before = self._timed_before = 0
 
     def limit_steps(self, in_a_second: int, timed: int) -> None:
-        """Report a hot loop at more steps in a virtual second, or more by deadlines alone."""
+        """Set the limits of steps in a virtual second, and of those caused by a deadline alone."""
         self.step_limit, self.timed_step_limit = in_a_second, timed
 
     def count(self, now: float, *, timed: bool) -> None:
-        """Count a step. Raises `StuckError`."""
+        """Count a step; raise `StuckError` if time doesn't advance."""
         self.steps += 1
         self.timed_steps += timed
         if now >= self._second + 1:

@@ -1,9 +1,9 @@
 """Collect, normalize and compare event traces of clients.
 
-In: the events of an `EventLog`. Out: text lines. Two runs with one seed must have equal lines,
-times included; byte mode and message mode too. With real sockets, times, ports and the order
-between connections differ, so there `by_connection` compares one client's connections one by one,
-with addresses replaced by roles. Must not keep events from happening.
+In: the events of an `EventLog`. Out: text lines. Two runs with the same seed must have equal lines
+with equal times, in byte mode as in message mode. With real sockets, times, ports and the order
+between connections differ, so `by_connection` compares one client's connections one by one, with
+addresses replaced by roles. Must not prevent events.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from odradek.common.events import Event, EventLog
 T = TypeVar("T")
 
 TIMELY = frozenset({"seconds", "backoff", "connection", "ip", "at"})
-"""Fields that differ between a real and a simulated network without a meaning."""
+"""Fields whose values needn't be equal in a real and a simulated network."""
 
 
 class Trace:
@@ -45,8 +45,8 @@ class Trace:
     ) -> dict[str, list[str]]:
         """Return each connection's events without times, ids and ports; the rest under "client".
 
-        `roles` names addresses ("10.0.0.2:9092" → "broker 1"); the second connection to one becomes
-        "broker 1 #2". Kinds in `without` are left out.
+        `roles` names addresses ("10.0.0.2:9092" → "broker 1"); the second connection to an address
+        becomes "broker 1 #2". Kinds in `without` are left out.
         """
         left_out = set(without)
         dialled: dict[str, int] = {}
@@ -68,7 +68,7 @@ class Trace:
 
 
 def _plain(text: str, roles: Mapping[str, str]) -> str:
-    """Return a text without values that differ between runs: addresses become roles."""
+    """Replace values that differ between runs in a text; addresses become roles."""
     for address, role in sorted(roles.items(), key=lambda item: -len(item[0])):
         text = text.replace(address, role)
     return re.sub(r"\d+\.\d+ s", "… s", text)
@@ -103,7 +103,7 @@ def assert_same(
 
 
 def run_twice(scenario: Callable[[], list[str]]) -> list[str]:
-    """Run a scenario twice; its lines must be identical, times included."""
+    """Run a scenario twice; raise an error unless lines and times are equal."""
     first, second = scenario(), scenario()
     assert_same(first, second, ("first run", "second run"))
     return first

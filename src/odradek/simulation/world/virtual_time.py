@@ -1,8 +1,8 @@
 """Implement virtual time: a heap of scheduled actions, and random generators by name.
 
-In: actions with a time. Out: the actions in the order of (time, serial), so that a run is the same
-each time. Time jumps from one action to the next, without waiting. Must not read a real clock, or
-let one client's random numbers depend on the number of clients.
+In: actions with a time. Out: the actions in the order of (time, serial), so that runs can be
+repeated exactly. Time jumps from one action to the next, without waiting. Must not read a real
+clock, or let one client's random numbers depend on the number of clients.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable
 MAX_ACTIONS_AT_ONCE = 1_000_000
 """Maximum number of actions at one instant before the run counts as stuck, which is a bug."""
 SWEPT_AT = 10_000
-"""Number of scheduled actions from which on cancelled ones are removed."""
+"""Number of scheduled actions from which on cancelled actions are removed."""
 
 Action = Callable[[], None]
 
@@ -34,7 +34,7 @@ class Timer:
         self.action: Action | None = action
 
     def cancel(self) -> None:
-        """Cancel the action; it remains in the heap until its time and costs nothing else."""
+        """Cancel the action; it remains in the heap until its time, without effect."""
         self.action = None
 
 
@@ -53,7 +53,7 @@ class VirtualTime:
         self._swept_at = SWEPT_AT
 
     def at(self, when: float, action: Action) -> Timer:
-        """Schedule an action; one in the past runs now, after those scheduled for now."""
+        """Schedule an action; if `when` is past, it runs now, after those scheduled for now."""
         if when < self.now:
             when = self.now
         timer = Timer(when, action)
@@ -64,7 +64,7 @@ class VirtualTime:
         return timer
 
     def _sweep(self) -> None:
-        """Remove the cancelled actions, which may be most (each heartbeat leaves one)."""
+        """Remove the cancelled actions, which may be the majority (each heartbeat leaves one)."""
         self._heap[:] = [entry for entry in self._heap if entry[2].action is not None]
         heapq.heapify(self._heap)
         self._swept_at = 2 * len(self._heap) + SWEPT_AT
@@ -74,7 +74,7 @@ class VirtualTime:
         return self.at(self.now + seconds, action)
 
     def next_at(self) -> float | None:
-        """Return when the next action is due; None if there is none."""
+        """Return the time of the next action; None if there is none."""
         heap = self._heap
         while heap and heap[0][2].action is None:
             heapq.heappop(heap)
@@ -85,17 +85,17 @@ class VirtualTime:
         return self._fire(math.inf, most=1)
 
     def run_until(self, when: float) -> None:
-        """Run everything that is due up to `when`, and set the time to it."""
+        """Run all actions that are due up to `when`, and set the time to `when`."""
         self._fire(when, most=math.inf)
         self.now = max(self.now, when)
 
     def _fire(self, limit: float, *, most: float) -> bool:
-        """Run at most `most` actions that are due up to `limit`; return False if fewer ran."""
+        """Run at most `most` actions that are due up to `limit`; return False if fewer were due."""
         heap, pop, done = self._heap, heapq.heappop, 0
         while heap and heap[0][0] <= limit:
             when, _, timer = pop(heap)
             action = timer.action
-            if action is None:  # cancelled
+            if action is None:  # the action was cancelled
                 continue
             timer.action = None
             if when > self.now:
@@ -114,4 +114,4 @@ class VirtualTime:
 
 def derived_rng(seed: int, name: str) -> random.Random:
     """Return a generator that depends on the seed and the name alone, not on earlier calls."""
-    return random.Random(f"{seed}/{name}")  # a text is hashed by SHA-512: the same in every process
+    return random.Random(f"{seed}/{name}")  # the seed is hashed by SHA-512: equal in every process

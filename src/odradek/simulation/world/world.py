@@ -1,6 +1,6 @@
 """Simulate the world of a run: one time, one seed, names, addresses, and clients.
 
-In: a seed, clusters that listen, hosts that connect. Out: a run that is the same each time. It is
+In: a seed, clusters that listen, hosts that connect. Out: a run that can be repeated exactly. It is
 the `Environment` of simulated clusters and creates the hosts on which clients run. Must not read a
 real clock or open a real socket.
 """
@@ -63,7 +63,7 @@ class World:
     """All parts of one simulated run."""
 
     make_host: HostMaker = SimulatedHost
-    """Creates the hosts of its clients."""
+    """Creates the hosts of the world's clients."""
 
     def __init__(
         self,
@@ -79,16 +79,16 @@ class World:
             self.make_host = hosts
         self.time = VirtualTime(start)
         self.link = link or LinkProfile()
-        """Behaviour of connections, unless a host has its own profile."""
+        """Behaviour of connections whose host has no profile of its own."""
         self.first_link: dict[str, Any] = asdict(self.link)
-        """The behaviour at the beginning."""
+        """Behaviour of connections at the beginning."""
         self.dns: dict[str, list[str]] = {}
         """Name → addresses; may be changed at any time. An unknown name doesn't resolve."""
         self.dns_silent: set[str] = set()
         """Names whose queries are never answered."""
         self.lookups: Counter[str] = Counter()
         self.clock_offset = 0.0
-        """Offset of the wall clock from true time; negative if it was set back."""
+        """Offset of the clients' wall clocks from true time in seconds."""
         self.dials: list[Dial] = []
         self.hosts: dict[str, ClientHost] = {}
         self.hot_loops: list[str] = []
@@ -115,7 +115,7 @@ class World:
         return self.epoch_time() + self.clock_offset
 
     def at(self, when: float, action: Callable[[], object]) -> Timer:
-        """Run an action at a time: a fault in the middle of a blocking call, for example."""
+        """Run an action at a time, also in the middle of a blocking call."""
         return self.time.at(when, lambda: (action(), None)[1])
 
     def after(self, seconds: float, action: Callable[[], object]) -> Timer:
@@ -123,15 +123,15 @@ class World:
         return self.at(self.time.now + seconds, action)
 
     def run_until(self, when: float) -> None:
-        """Run everything that is due up to a time."""
+        """Run all actions that are due up to a time."""
         self.time.run_until(when)
 
     def advance(self, seconds: float) -> None:
-        """Run everything that is due in this number of seconds."""
+        """Run all actions that are due in this number of seconds."""
         self.time.run_until(self.time.now + seconds)
 
     def run_while(self, condition: Callable[[], bool], limit: float) -> bool:
-        """Advance while the condition holds, up to a limit; return whether it ended."""
+        """Advance while the condition holds, at most by `limit`; return whether it ended."""
         end = self.time.now + limit
         while condition():
             due = self.time.next_at()
@@ -143,7 +143,7 @@ class World:
 
     @contextmanager
     def driven(self, by: Timekeeper) -> Iterator[None]:
-        """Let `by` advance time meanwhile, also while no call of a client waits."""
+        """Let `by` advance time in this context, even while no call of a client waits."""
         self._drivers.append(by)
         try:
             yield
@@ -152,7 +152,7 @@ class World:
 
     @property
     def driver(self) -> Timekeeper | None:
-        """The event loop that advances time now, if there is one."""
+        """The event loop that advances time now; None if there is none."""
         return self._drivers[-1] if self._drivers else None
 
     # Random numbers and clients
@@ -170,9 +170,9 @@ class World:
         link: LinkProfile | None = None,
         traced: bool = True,
     ) -> ClientHost:
-        """Create the host of another client; a name that is taken gets a number.
+        """Create the host of another client; if the name is taken, a number is appended.
 
-        With `traced=False` it collects no events, which in a fleet would fill the memory.
+        With `traced=False` no events are collected, which for a fleet would need too much memory.
         """
         unique, number = name, 1
         while unique in self.hosts:
@@ -184,20 +184,20 @@ class World:
         self.hosts[unique] = host
         return host
 
-    # Faults of the network, of names and of clocks; clusters have those of brokers
+    # Faults of the network, of names and of clocks; a cluster has the faults of its brokers
 
     def dns_change(self, name: str, addresses: Sequence[str]) -> None:
-        """Resolve a name to these addresses from now on; to none: it doesn't resolve."""
+        """Resolve a name to these addresses from now on; without any, it can't be resolved."""
         self.dns[name] = list(addresses)
 
     def dns_silence(self, name: str, on: bool = True) -> None:
-        """Leave queries for a name without an answer."""
+        """Let queries for a name time out, or answer them again."""
         (self.dns_silent.add if on else self.dns_silent.discard)(name)
 
     def change_link(self, client: str | None = None, **changes: Any) -> None:
-        """Change latency, jitter, loss or bandwidth, of one client's connections or of all.
+        """Change latency, jitter, loss or bandwidth of one client's connections, or of all.
 
-        It applies to frames that are sent from now on, on existing connections, too.
+        The change applies to frames that are sent from now on, also on existing connections.
         """
         if client is None:
             self.link = replace(self.link, **changes)
@@ -214,7 +214,7 @@ class World:
     # Names and addresses
 
     def new_address(self) -> Address:
-        """Return a numeric address that is unused."""
+        """Return an unused numeric address."""
         self._addresses += 1
         high, low = divmod(self._addresses, 250)
         return Address(f"10.{high // 250}.{high % 250}.{low + 1}", PORT)
@@ -235,9 +235,9 @@ class World:
     def divert(
         self, address: Address, to: Endpoint | None, *, only: Endpoint | None = None
     ) -> None:
-        """Let connections to an address reach another endpoint.
+        """Connect an address to another endpoint from now on.
 
-        None ends that; with `only`, if it is this endpoint.
+        None ends the diversion; with `only`, it ends only a diversion to this endpoint.
         """
         place = (address.host, address.port)
         if to is not None:
@@ -246,11 +246,11 @@ class World:
             self._diverted.pop(place, None)
 
     def lead_nowhere_else(self) -> None:
-        """End all diversions: every address connects to its listener."""
+        """End all diversions, so that every address connects to its own listener."""
         self._diverted.clear()
 
     def dialled(self, peer: Peer, ip: str, port: int) -> Session | Verdict:
-        """Return the outcome of a connection attempt when it arrives, and count it."""
+        """Return the outcome of a connection attempt that arrives now, and record it."""
         endpoint = self._diverted.get((ip, port)) or self._listeners.get((ip, port))
         found: Session | Verdict
         if (ip, port) in self._black_holes:
@@ -262,7 +262,7 @@ class World:
         return found
 
     def resolve(self, name: str, answer: Callable[[list[str] | BaseException], None]) -> None:
-        """Look a name up; the result is the addresses in `dns` at the time of the response."""
+        """Look up a name; the result is the addresses in `dns` at the time of the response."""
         self.lookups[name] += 1
 
         def reply() -> None:

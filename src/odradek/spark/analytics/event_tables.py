@@ -1,4 +1,4 @@
-"""Turn events of clients (R-EV-1) into tables: load on brokers, overloads, outages, recoveries.
+"""Compute tables from clients' events (R-EV-1): load on brokers, overloads, outages, recoveries.
 
 In: the JSON lines that `events.dir`, `events.topic` and `odradek simulate fleet --events` write, as
 a DataFrame with one column. Out: DataFrames. Events of real and simulated fleets are processed in
@@ -7,9 +7,9 @@ client or broker. Must not: access a cluster, or depend on where the lines come 
 
 A client is (host, pid, client). An outage belongs to a client and a broker: it lasts from the first
 failed connection attempt, or broken connection, to the first response of that address that proves
-it works. A recovery belongs to a client: it lasts from the first trouble with any broker to the
-first record or acknowledgement that the fault held up. An unfinished outage or recovery has no end:
-a client may never need that broker again, which `last_failure` shows.
+it works. A recovery belongs to a client: it lasts from the first failure of any broker to the first
+record or acknowledgement after it. An unfinished outage or recovery has no end: a client may never
+need that broker again, which `last_failure` shows.
 """
 
 from __future__ import annotations
@@ -26,15 +26,16 @@ LINE = (
     "error string, failure boolean, failures int, backoff double, seconds double, "
     "purpose string, why string, topic string, partition int, count long"
 )
-"""The fields of a line that the tables need; each kind has some of them."""
+"""Fields of a line that the tables need; each kind of event has some of them."""
 CLIENT = ("host", "pid", "client")
 TROUBLE = ("dial_failed", "disconnected")
 PROOF = ("proved",)
 BACK = ("first_ack", "first_record")
 DATED = (-62_135_596_800.0, 253_402_300_799.0)
-"""The first and the last second of the years 1 to 9999."""
+"""First and last second of the years 1 to 9999, in seconds since the epoch."""
 STORM = 10
-"""Connection attempts per second at one broker from which on a second counts as a storm."""
+"""Number of connection attempts to a broker in a second from which on the second counts as a
+storm."""
 
 
 def from_folder(spark: SparkSession, folder: str) -> DataFrame:
@@ -57,7 +58,7 @@ def parsed(lines: DataFrame) -> DataFrame:
     from pyspark.sql import functions as f
 
     events = lines.select(f.from_json("line", LINE).alias("event")).select("event.*")
-    dated = f.col("time").between(*DATED)  # not NaN, which Spark takes for more than any number
+    dated = f.col("time").between(*DATED)  # excludes NaN, which Spark sorts last
     return events.where(dated & f.expr("client is not null and kind is not null"))
 
 
@@ -89,7 +90,7 @@ def load_table(events: DataFrame) -> DataFrame:
 
 
 def storm_table(load: DataFrame, least: int = STORM) -> DataFrame:
-    """Return a row for each run of seconds with `least` connection attempts or more to a broker."""
+    """Return a row for each period with `least` or more connection attempts in each second."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
@@ -108,12 +109,12 @@ def storm_table(load: DataFrame, least: int = STORM) -> DataFrame:
 
 
 def outage_table(events: DataFrame) -> DataFrame:
-    """Return a row for each time during which a client couldn't use a broker."""
+    """Return a row for each period in which a client couldn't use a broker."""
     return _disturbances(events.where("address is not null"), (*CLIENT, "address"), PROOF)
 
 
 def recovery_table(events: DataFrame) -> DataFrame:
-    """Return a row for each time during which a client couldn't work, with what it attempted."""
+    """Return a row for each period in which a client couldn't work, with its attempts."""
     return _disturbances(events, CLIENT, BACK)
 
 
@@ -167,7 +168,7 @@ def course_table(events: DataFrame, stretches: int = 600) -> DataFrame:
 
 
 def _disturbances(events: DataFrame, keys: tuple[str, ...], good: tuple[str, ...]) -> DataFrame:
-    """Return a row for each time from a first trouble to the next good sign."""
+    """Return a row for each period from a failure to the next event in `good`."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
@@ -208,7 +209,7 @@ def _trouble() -> Column:
 
 
 def _rank() -> Column:
-    """Return the rank of events at the same time: trouble comes before an end."""
+    """Return the rank of events at the same time: failures come before other events."""
     from pyspark.sql import functions as f
 
     return f.when(f.col("kind").isin(*TROUBLE), 0).otherwise(1)

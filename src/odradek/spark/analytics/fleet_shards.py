@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 SCHEMA = "case int, what string, broker int, at int, count long"
 TASKS_PER_CORE = 8
-"""Slices in a wave for each core: the last ones of a wave leave few cores idle."""
+"""Number of slices per core in a wave: with more slices, fewer cores are idle at its end."""
 
 
 def _simulated(

@@ -13,8 +13,7 @@ from odradek.common.types import TopicPartition
 from odradek.spark.driver.offsets import Positions
 
 UNWEIGHED_BYTES = 1 << 20
-"""Bytes that an offset without an estimate counts as: the brokers' default of `message.max.bytes`.
-"""
+"""Assumed bytes of an offset without an estimate: the brokers' default of `message.max.bytes`."""
 
 
 def proportional_ends(limit: int, begins: Positions, ends: Positions) -> dict[TopicPartition, int]:
@@ -51,7 +50,7 @@ def ends_for_bytes(
         left -= min(few * UNWEIGHED_BYTES, limit / len(lags))
     weighed = {tp: size for tp in lags if (size := sizes[tp]) is not None}
     total = sum(lags[tp] * size for tp, size in weighed.items())
-    if weighed and total > left:  # may be slightly negative by rounding
+    if weighed and total > left:  # may be negative by rounding
         offsets = max(1, int(sum(lags[tp] for tp in weighed) * (max(0.0, left) / total)))
         found |= proportional_ends(offsets, starts, {tp: ends[tp] for tp in weighed})
     return found
@@ -59,7 +58,7 @@ def ends_for_bytes(
 
 @dataclass(slots=True)
 class Pacing:
-    """minOffsetsPerTrigger of one run of a query: decides whether a micro-batch waits for more."""
+    """Decides whether a micro-batch waits for more records (minOffsetsPerTrigger), in one run."""
 
     least: int | None
     longest: float
@@ -82,5 +81,5 @@ class Pacing:
         return False
 
     def let_go(self, now: float) -> None:
-        """Restart the delay for a batch that needn't wait: the first one of a new query."""
+        """Restart the delay for a batch that doesn't wait: the first one of a new query."""
         self._last = now

@@ -25,13 +25,13 @@ ERROR = "error"
 STRATEGY = "startingOffsetsByTimestampStrategy"
 WORDS = {"earliest": EARLIEST, "latest": LATEST}
 SECONDS_PERHAPS = 100_000_000_000
-"""Milliseconds of March 1973: smaller values are probably seconds."""
+"""Milliseconds of a time in March 1973: smaller values are probably seconds."""
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetSpec:
-    """One end of a query: an offset or a time for all partitions, or one for each partition."""
+    """One end of a query: an offset or a time for all partitions, or one per partition."""
 
     option: str
     bound: int | None = None
@@ -43,7 +43,7 @@ class OffsetSpec:
     """Milliseconds since the epoch, for all partitions."""
     times: Positions = field(default_factory=dict)
     else_latest: bool = True
-    """Whether a partition without a record at or after the time is taken at its end."""
+    """Whether the log end is used for a partition without a record at or after the time."""
 
     @property
     def named(self) -> Positions | None:
@@ -53,7 +53,7 @@ class OffsetSpec:
         return self.times or self.offsets
 
     def over(self, partitions: Iterable[TopicPartition]) -> OffsetSpec:
-        """Return the same with offsets by partition in place of offsets by topic.
+        """Return a copy with offsets by partition instead of by topic.
 
         Raises `OptionError` for a topic without any of these partitions.
         """
@@ -69,13 +69,13 @@ class OffsetSpec:
 
 
 def starting_spec(plain: Mapping[str, str], default: str) -> OffsetSpec:
-    """Read the options that say where a query starts."""
+    """Parse the options that define where a query starts."""
     strict = choice(plain, STRATEGY, ERROR, "latest") == ERROR
     return _spec(plain, "starting", default, EARLIEST, else_latest=not strict)
 
 
 def ending_spec(plain: Mapping[str, str]) -> OffsetSpec:
-    """Read the options that say where a batch query ends."""
+    """Parse the options that define where a batch query ends."""
     return _spec(plain, "ending", "latest", LATEST, else_latest=True)
 
 
@@ -152,7 +152,7 @@ def time_in_words(time_ms: int) -> str:
 
 
 def _of_journal(name: str, text: str) -> str:
-    """Find the offsets in a whole file of a checkpoint: `offsets/N` or `sources/0/0`."""
+    """Find the offsets in the text of a checkpoint file: `offsets/N` or `sources/0/0`."""
     lines = [line.strip() for line in text.splitlines()[1:] if line.strip()]
     found = [line for line in lines if line.startswith("{") and not _is_batch_metadata(line)]
     if len(found) != 1:

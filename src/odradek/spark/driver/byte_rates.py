@@ -36,9 +36,10 @@ logger = logging.getLogger("odradek.spark")
 SAMPLED = 16
 """Maximum number of partitions that are sampled for one batch."""
 PATIENCE_S = 2.0
-"""Seconds that a batch waits for samples, for all of them together."""
+"""Seconds for which a batch waits for all of its samples together."""
 WAITED_S = 10.0
-"""Age in seconds after which a sample isn't waited for; a late response is still used."""
+"""Age in seconds of a request from which on a batch doesn't wait for its sample; a late response is
+still used."""
 STALE_S = 60.0
 """Seconds for which an older estimate is used without a warning."""
 COLUMNS = ("key", "value", "headers", "topic", "partition", "offset")
@@ -74,14 +75,15 @@ class ByteRates:
         self._client: Consumer | None = None
         self._sizes: dict[TopicPartition, float] = {}
         self._firsts: dict[TopicPartition, tuple[int, int]] = {}
-        """Position of each partition's sample, and the first existing offset there."""
+        """For each partition, the position of its sample and the first existing offset from there
+        on."""
         self._under_way: dict[TopicPartition, SampleFetch] = {}
         self._last_error: KafkaError | None = None
         self._told: set[str] = set()
-        """Topics whose missing estimate was logged."""
+        """Topics for which a missing estimate was logged."""
 
     def weigh(self, config: Mapping[str, Any], begins: Positions, ends: Positions) -> Weighed:
-        """Sample records where it is worthwhile, and return the estimate for every partition."""
+        """Sample records where that is worthwhile, and return an estimate for every partition."""
         lags = {tp: end - begins[tp] for tp, end in ends.items() if end > begins[tp]}
         self._under_way = {tp: s for tp, s in self._under_way.items() if tp in lags}
         chosen = [tp for tp in self._worth_most(lags) if self._at(tp) != begins[tp]]
@@ -161,7 +163,7 @@ class ByteRates:
             except KafkaError as error:
                 if error.fatal or client.ended is not None:
                     raise
-                errors += 1  # it concerns one partition: continue with the others
+                errors += 1  # the error concerns one partition only
                 self._last_error = error
                 continue
             if batch is None and len(self._under_way) == asked:
@@ -186,7 +188,7 @@ class ByteRates:
                 self._firsts[tp] = sample.begin, sample.until
 
     def _goes_to_beginning(self, client: Consumer, error: NoSuchOffsetError) -> bool:
-        """Return whether only the beginning of a log was deleted (retention): sample after it then.
+        """Continue after the deleted beginning of a log (retention); return False for other errors.
 
         The code that reads the batch decides whether that loss is allowed.
         """

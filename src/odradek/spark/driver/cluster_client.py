@@ -1,8 +1,8 @@
 """Hold the driver's client, and retry its requests through outages (`ClusterClient`).
 
 In: a function of the client, and the caller's time limit. Out: its result. In an outage it retries
-as long as the query tolerates, logs that every 30 s, and creates a new client after one has failed
-for good. Must not: know offsets or topics.
+for as long as the query tolerates, logs a warning every 30 s, and creates a new client after a
+fatal error. Must not: know offsets or topics.
 """
 
 from __future__ import annotations
@@ -28,9 +28,8 @@ ATTEMPT_S = 10.0
 FIRST_CONTACT_S = 20.0
 """Seconds of an outage before the first contact.
 
-A wrong address must fail soon, and an outage is unlikely. With the start of Spark's processes a
-query fails within 30 s.
-"""
+A wrong address, which is more likely than an outage, must fail soon: a query fails within 30 s,
+including the start of Spark's processes."""
 SHORT_WAIT_S = 10.0
 """Seconds for which `latest` waits in an outage before it returns "nothing new".
 
@@ -49,7 +48,7 @@ class Clients(Protocol):
 
 
 class OutageContinuesError(Exception):
-    """The outage continues and the caller's deadline (not the query's) has passed."""
+    """The outage continues at the deadline of the caller, which is earlier than the query's."""
 
 
 class ClusterClient:
@@ -69,7 +68,7 @@ class ClusterClient:
         self.expected: str | None = None
         """The expected cluster, once a checkpoint has named it."""
         self.known = False
-        """Whether a checkpoint shows that this address was right before."""
+        """Whether a checkpoint shows that this cluster was reached before."""
 
     def client(self) -> Consumer:
         """Return the client, created by the first call."""
@@ -88,7 +87,7 @@ class ClusterClient:
         self._clock.pause(self._options.retry_interval)
 
     def deadline(self) -> float:
-        """Return the deadline of a caller that gives up before the query does."""
+        """Return the deadline of a caller that gives up before the query's tolerance ends."""
         return self._clock.now() + SHORT_WAIT_S
 
     def ask(self, what: str, question: Callable[[Consumer, float], T], until: float | None) -> T:
@@ -132,14 +131,14 @@ class ClusterClient:
         return self._options.outage_tolerance if known else FIRST_CONTACT_S
 
     def _patience(self) -> float:
-        """Return the timeout of each call; after an outage, the last response may be hours old."""
+        """Return the time for which a request is tried, even if the outage began long before it."""
         return min(SHORT_WAIT_S, self._tolerance())
 
     def _go_on(self, what: str, last: KafkaError, begun: float, until: float | None) -> None:
-        """Raise if the outage is too long; otherwise log it now and then."""
+        """Raise `OutageError` if the outage is too long; otherwise log it from time to time."""
         now = self._clock.now()
         lasted = now - (now if self._outage_since is None else self._outage_since)
-        # `until` is relative to the caller's start, which may be before this request's.
+        # `until` is relative to the caller's start, which may be before this request's start.
         tried = now - begun >= self._patience() or (until is not None and now >= until)
         too_long = lasted >= self._tolerance() and self._attempts >= self._options.fetch_attempts
         if too_long and tried:
@@ -157,7 +156,7 @@ class ClusterClient:
             )
 
     def _after(self, error: KafkaError) -> None:
-        """Decide by the error's class whether the query can continue (R-RT-3)."""
+        """Decide by the class of an error whether the query can continue (R-RT-3)."""
         if error.fatal:
             self.close()
         if isinstance(error, OutageError) or error.fatal or not error.retriable:

@@ -26,7 +26,7 @@ class Losses:
     gone: tuple[TopicPartition, ...]
     shrunk: Mapping[TopicPartition, tuple[int, int]]
     unasked: tuple[TopicPartition, ...] = ()
-    """Partitions that the options no longer name, whether they exist or not."""
+    """Partitions that the options no longer include, whether they exist or not."""
     cut: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
     """Positions whose log was truncated, and the offsets from which it has other records."""
 
@@ -120,7 +120,7 @@ def find_losses(
     """
     older: dict[TopicPartition, tuple[int, int]] = {}
     if start.cluster not in (None, topics.cluster):
-        # A mirror, which the options allow: its topics have other ids.
+        # A mirror, which the options allow, has other topic ids.
         anew: dict[str, tuple[str, str]] = {}
     else:
         older = {

@@ -57,7 +57,7 @@ class Discovery:
         self._topics = None
 
     def topics(self, until: float | None) -> TopicsSnapshot:
-        """Return the topics, cached or requested; missing ones only count after repeated checks."""
+        """Return the topics, cached or requested; missing ones only count after several checks."""
         young = self._clock.now() - self._at < self._options.discovery_interval
         if self._topics is not None and young:
             return self._topics
@@ -101,7 +101,7 @@ class Discovery:
 
 
 class UnconfirmedObservation:
-    """An observation that only counts once it was repeated often and for long enough."""
+    """An observation that counts only after it was repeated often and for long enough."""
 
     def __init__(self, options: SourceOptions, clock: Clock) -> None:
         self._clock, self._wanted = clock, options.fetch_attempts
@@ -109,7 +109,7 @@ class UnconfirmedObservation:
         self._looks = 0
 
     def settled(self) -> bool:
-        """Count another observation; return whether they suffice now."""
+        """Count another observation; return whether there are enough now."""
         now = self._clock.now()
         self._looks += 1
         if self._since is None:

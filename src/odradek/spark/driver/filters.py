@@ -38,9 +38,9 @@ class Narrowing:
     """Filters on topic and partition, each decided for a whole range."""
     least: int = 0
     below: int = LONG_MAX
-    """End of the wanted offsets, which begin at `least`."""
+    """End of the wanted offsets, which start at `least`."""
     since_ms: int | None = None
-    """No wanted row has an older timestamp."""
+    """Oldest timestamp in ms of a wanted row."""
 
     def with_filter(self, given: Filter) -> tuple[Narrowing, bool]:
         """Return the conditions with a filter added, and whether Spark can skip this filter."""

@@ -27,8 +27,8 @@ logger = logging.getLogger("odradek.spark")
 ALL_EVERY_S = 60.0
 """Seconds after which all offsets are committed again, in case some were refused.
 
-In between only moved offsets are. A group that refuses a first commit isn't tried again for this
-time.
+In between, only changed offsets are committed. After a group has refused a first commit, nothing is
+committed for this time.
 """
 
 FIRST_WAIT_S = 1.0
@@ -65,7 +65,7 @@ class GroupProgress:
         try:
             if self._client is None:
                 self._client = self._make(self._options.group_config(end.cluster))
-                with suppress(KafkaTimeoutError):  # an outage, a slow coordinator
+                with suppress(KafkaTimeoutError):  # an outage or slow coordinator
                     self._client.commit(news, timeout=FIRST_WAIT_S)
                     return
             self._client.commit_async(news)  # the client logs later failures

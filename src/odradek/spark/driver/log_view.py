@@ -65,7 +65,8 @@ class LogView:
         self.known: StreamOffset | None = None
         """The last offset that Spark passed; leaders of older epochs don't judge it (R-ID-6)."""
         self._newer: dict[TopicPartition, KnownEpoch] = {}
-        """Newer leader epochs that other brokers reported when one seemed to have lost records."""
+        """Newer leader epochs, which other brokers reported when a broker seemed to have lost
+        records."""
         self._in_log: dict[TopicPartition, tuple[int, int, int]] = {}
         """Positions and epochs that the log of a newer leader epoch is known to contain."""
         self._waiting: dict[TopicPartition, int] = {}

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 ENOUGH = 2
 """Number of brokers that must agree, if the cluster has as many."""
 ANSWER_S = 3.0
-"""Timeout of their responses in seconds: a broker that is down delays the others' result."""
+"""Timeout of the brokers' responses in seconds: a broker that is down delays the result."""
 
 
 class DisagreementError(Exception):
-    """Brokers know newer leaders, or other topics, than those that reported a loss."""
+    """Other brokers know newer leaders, or other topics, than the broker that reported a loss."""
 
     def __init__(self, newer: Positions) -> None:
         super().__init__(newer)
@@ -42,7 +42,7 @@ def check_agreement(
     epochs: Positions,
     timeout: float,
 ) -> None:
-    """Raise unless two brokers, or the only one, describe these partitions as stated.
+    """Raise an error unless two brokers, or the only one, describe these partitions as stated.
 
     `epochs`: the leader epochs (-1: unknown) of the partitions that exist. Raises
     `DisagreementError`, and `KafkaTimeoutError` if too few brokers answer.

@@ -1,8 +1,8 @@
 """Extract positions and lag of Kafka sources from the progress of a streaming query.
 
 In: progress as Spark reports it (`query.lastProgress`, a listener's event). Out: numbers for each
-partition. Must not: import pyspark, or access a cluster: the driver's source has already reported
-to Spark.
+partition. Must not: import pyspark, or access a cluster: the source on the driver has already
+reported its offsets to Spark.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("odradek.spark")
 
 RENEW_S = 0.5
-"""Seconds between two clients for a batch that is planned again, as each of them connects."""
+"""Seconds between two clients for a batch that is planned again: each client connects."""
 HINT_PARTITIONS = 500
 """Number of partitions above which tasks get the brokers only (the size grows with the square)."""
 
@@ -160,7 +160,7 @@ class OffsetTracker:
             begins |= self._begins_between(start, end, topics, losses)
             found = planning.ranges(begins, end.positions, end.epochs)
         if not is_from(end, topics):
-            found = [replace(r, epoch=-1) for r in found]  # another cluster has its own epochs
+            found = [replace(r, epoch=-1) for r in found]  # another cluster's epochs
         # This can't be repaired here: the journalled offsets belong to a deleted topic.
         self._lose(losses.sentences())
         gone = set(losses.gone)
@@ -263,7 +263,7 @@ class OffsetTracker:
         if start is not None and not joined and ends == start.positions:
             return None
         epochs = dict(view.epochs)
-        if start is not None and is_from(start, view.topics):  # a mirror has other epochs
+        if start is not None and is_from(start, view.topics):  # a mirror's epochs differ
             epochs |= {
                 tp: epoch
                 for tp, epoch in start.epochs.items()
@@ -295,7 +295,7 @@ class OffsetTracker:
         losses: data_loss.Losses,
         until: float | None,
     ) -> dict[TopicPartition, int]:
-        """Return the first offsets of partitions that are new or must be read again."""
+        """Return the start offsets of partitions that are new or must be read again."""
         wanted = [
             tp
             for tp in topics.partitions
@@ -315,7 +315,7 @@ class OffsetTracker:
         return {tp: self._initial[tp] for tp in view.topics.partitions}
 
     def _is_resolved(self, view: PartitionEnds, doubt: UnconfirmedObservation) -> bool:
-        """Resolve startingOffsets, once; return False if the log may contain them after all."""
+        """Resolve startingOffsets once; return False while it is in doubt whether they exist."""
         if self._initial is None:
             beginnings = cache(
                 lambda: self._logs.beginnings(view.topics.partitions, view.topics, None)
@@ -423,7 +423,7 @@ class OffsetTracker:
         needed = {r.tp.topic for r in found}
         hint = self._contact.client().bootstrap_hint() or {}
         if not needed <= set(hint.get("topics", ())):
-            self._logs.look(None)  # a restarted driver: its client hasn't asked the leaders yet
+            self._logs.look(None)  # after a restart, the client doesn't know the leaders yet
             hint = self._contact.client().bootstrap_hint() or {}
         return BatchPlan(found, topics.cluster, topics.topic_ids, _narrowed(hint, needed, topics))
 
@@ -445,7 +445,7 @@ class OffsetTracker:
                 self._frozen = None
                 self._logs.start_over()
 
-    # -- which cluster, and what is lost --------------------------------------------------
+    # -- the cluster, and lost records -------------------------------------------------------
 
     def _parse(self, document: Mapping[str, Any]) -> StreamOffset | None:
         if self._parsed is not None and self._parsed[0] == document:
@@ -463,8 +463,8 @@ class OffsetTracker:
             self._contact.expected = cluster
             met = self._discovery.last
             if met is None:
-                # The client may have been created without the expected cluster, and would accept
-                # any.
+                # The client may have been created without the expected cluster, so it would accept
+                # any cluster.
                 self._contact.close()
                 return
             self._check_cluster(met.cluster)

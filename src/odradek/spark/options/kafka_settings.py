@@ -94,6 +94,6 @@ def suggestion(name: str, options: Iterable[SparkOption]) -> str:
     known["kafka.bootstrap.servers"] = "kafka.bootstrap.servers"
     candidates = difflib.get_close_matches(name, known, n=1)
     if not candidates:
-        # A missing prefix, as in bootstrap.servers, is the most common mistake.
+        # The most common mistake is a missing prefix, as in bootstrap.servers.
         candidates = difflib.get_close_matches(f"kafka.{name}", known, n=1, cutoff=0.85)
     return f"; did you mean {known[candidates[0]]}?" if candidates else ""

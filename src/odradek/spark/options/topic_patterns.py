@@ -1,11 +1,11 @@
 r"""`subscribePattern`: a regular expression in Java's language, over the names of topics.
 
-In: the option's text. Out: the same expression in Python's language, or an error that says which
-part of it Python doesn't have. Must not know topics.
+In: the option's text. Out: the same expression in Python's language, or an error that names the
+part that Python doesn't support. Must not know topics.
 
 Names of topics are ASCII letters, digits, dots, dashes and underscores, so that classes such as
 `\p{Alpha}` mean the same in both languages there. As with the JVM connector a name need only
-*contain* a match: `^` and `$` tie it to the name's ends.
+*contain* a match: `^` and `$` anchor it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _CLASSES = {
     "javadigit": "0-9",
     "javaletterordigit": "a-zA-Z0-9",
 }
-"""Java's `\\p{…}` classes, as far as they concern names of topics."""
+"""Java's `\\p{…}` classes, limited to the characters of topic names."""
 _AS_THEY_ARE = "dDwWsSbBAtnrfvaxu.\\/-_+*?()[]{}|^$&~#<>=!:;,@%\"'` 123456789"
 """Characters that may follow a backslash in both languages, with the same meaning."""
 _ELSEWHERE = {"z": r"\Z", "Z": r"\Z", "h": r"[ \t]", "e": r"\x1b", "R": r"(?:\r\n|[\n-\r])"}
@@ -131,7 +131,8 @@ class _Translation:
             if rest[0] == "\\":
                 self._out.append(self._escape(in_class=True))
             else:
-                # Python warns of doubled characters, which may get a meaning in a later release.
+                # Python warns of some doubled characters, which may get a meaning in a later
+                # release.
                 self._out.append(f"\\{rest[0]}" if rest[0] in "&~|" else rest[0])
                 self._at += 1
             first = False

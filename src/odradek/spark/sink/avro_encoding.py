@@ -89,7 +89,7 @@ def _is_struct(held: list[Any]) -> bool:
 
 
 def _lacking(parsed: Any, named: Mapping[str, Any], where: str) -> Iterator[str]:
-    """Yield the fields that a column may lack: those with defaults, and members of unions."""
+    """Yield the fields that a column needn't have: those with defaults, and members of unions."""
     if isinstance(parsed, str):
         if parsed in named:
             yield from _lacking(named[parsed], named, where)

@@ -44,7 +44,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("odradek.spark")
 
 BEYOND = 64
-"""Number of partitions after the last one that are searched for markers of a wider run of 0.2."""
+"""Number of partitions to search for markers after the last one: release 0.2 may have had more
+tasks."""
 
 
 def commit_batch(
@@ -56,7 +57,7 @@ def commit_batch(
     prepared: Prepared,
     clock: Clock,
 ) -> None:
-    """Commit what all tasks of a batch have prepared, or raise before any of it is committed.
+    """Commit the transactions of all tasks of a batch, or raise before any of it is committed.
 
     `batch` is Spark's batch id; None in a batch query.
     """
@@ -201,7 +202,7 @@ class _Batch:
                 t = one.transaction
                 identity = t.producer_id, t.epoch, t.version_2
                 found[partition] = TaskEntry(partition, *identity, *one.content, *one.ticket)
-            elif by_02:  # 0.2 has committed it
+            elif by_02:  # committed by 0.2
                 found[partition] = TaskEntry(partition, *NO_TRANSACTION, *one.content)
             else:
                 lacking.add(partition)
@@ -230,7 +231,7 @@ class _Batch:
                 )
 
     def _check_open(self, entries: Sequence[TaskEntry], sweeps: int) -> None:
-        """Raise before the decision if these transactions aren't open any more, or may be swept."""
+        """Raise before the decision if one of these transactions has ended or may be swept."""
         left = self._ledger.still_open(entries)
         swept = {c.partition for c in self._of.values() if c.sweeps != sweeps}
         lost = {e.partition for e in entries if e not in left or e.partition in swept}
@@ -281,7 +282,7 @@ def abort_batch(
             given: Any = {"make": make, "prepared": prepared, "clock": clock}
             with driver(options, query, topic, tolerance=FENCE_S, **given) as at:
                 _abort(at, open_now, number)
-    except Exception as error:  # whatever it is: Spark has to report the original error
+    except Exception as error:  # Spark must report the original error
         why = f"{type(error).__name__}: {error}"
     if why:
         seconds = float(options.producer_config("")["transaction.timeout.ms"]) / 1000

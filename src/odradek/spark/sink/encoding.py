@@ -94,7 +94,7 @@ def _column(values: pa.Array, write: Write, first: int, what: str) -> pa.Array:
             written.append(None if value is None else write(value))
         except (SchemaRegistryError, SinkSchemaError):
             raise
-        # For a value that doesn't fit the schema a codec may raise any error.
+        # For a value that doesn't match the schema, a codec may raise any error.
         except Exception as error:
             raise _misfit(row, what, error) from error
     return pa.array(written, pa.binary())

@@ -109,10 +109,9 @@ TAKEN_OVER = (
     "attempt's rows are visible."
 )
 LATE_S = 10.0
-"""Seconds after which a task reads the ledger again at its end.
+"""Duration of a task in seconds from which on it reads the ledger again at its end.
 
-If its driver has died, nothing else aborts its transaction before the timeout.
-"""
+If its driver has died, nothing else aborts its transaction before the timeout."""
 CLOSE_TIMEOUT = 5.0
 """Seconds for aborting when a task fails; otherwise the next attempt's fence does that."""
 
@@ -233,7 +232,7 @@ def first_of_run(decision: Decision | None, batch: int, run: str | None) -> bool
 
 
 def older(batch: int, written: int) -> ReplayError:
-    """Return the error of a batch that is written after a newer one."""
+    """Return the error for a batch that follows a newer one in the ledger."""
     return ReplayError(
         f"batch {batch}: batch {written} was already written, and batch numbers must increase. "
         "Nothing was written now. If this task is a late attempt of an older batch, ignore this "

@@ -41,7 +41,8 @@ FOREIGN = (
 )
 """Errors of reading metadata that this sink didn't write."""
 LOOKS = 10
-"""Maximum number of reads until head and entries match: a driver may replace them meanwhile."""
+"""Maximum number of reads until head and entries belong together: a driver may replace them
+meanwhile."""
 
 DECIDED, WRITTEN, ACCEPTED, DROPPED = "decided", "written", "accepted", "dropped"
 """States of a decision.
@@ -137,12 +138,12 @@ class Decision:
     """
 
     def covers(self, batch: int) -> bool:
-        """Return whether it lists the rows of this batch, which mustn't be written again."""
+        """Return whether the decision lists this batch's rows, which mustn't be written again."""
         return self.batch == batch and self.state not in (DROPPED, NOTHING)
 
     @property
     def unfinished(self) -> tuple[TaskEntry, ...]:
-        """The entries that may have to be committed yet."""
+        """Entries that may still have to be committed."""
         return self.entries if self.state == DECIDED else ()
 
     @property
@@ -209,7 +210,7 @@ def read_decision(fetch: Fetch, base: str) -> Decision | None:
                 part = fetch(_group(base, number)).get(at)
                 found = {} if part is None else json.loads(part.metadata)
                 if part is None or part.offset != batch or found["n"] != head["n"]:
-                    break  # a driver has just replaced it
+                    break  # a driver is replacing it
                 entries += _unpacked(found["e"], version)
             else:
                 return Decision(
@@ -236,7 +237,7 @@ def read_decision(fetch: Fetch, base: str) -> Decision | None:
 def _newest(offsets: Offsets) -> tuple[TopicPartition, dict[str, Any]]:
     """Return the newest head; there are several if the output topic has changed.
 
-    Of two heads of the same batch, the one that was dropped, or has none, is the older one.
+    Of two heads of the same batch, a dropped one or one without a decision is older.
     """
     last = max(stored.offset for stored in offsets.values())
     heads = {p: json.loads(o.metadata) for p, o in offsets.items() if o.offset == last}

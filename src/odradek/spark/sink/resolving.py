@@ -1,8 +1,8 @@
 """Finish a batch that its query can't repeat (`odradek pipeline resolve`).
 
 In: the sink's options, the query's id, a choice of the user. Out: a `Resolution`: what each task of
-the batch has written, and what became of the batch. Must not: decide without the user's choice that
-rows are lost or repeated.
+the batch has written, and the new state of the batch. Must not: decide without the user's choice
+that rows are lost or repeated.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def _digest(batch: pa.RecordBatch) -> int:
 
 
 def _mixed(hashes: Hashes) -> Hashes:
-    """Spread each bit over all others, so that sums of hashes differ.
+    """Let each input bit affect all output bits, so that sums of hashes differ.
 
     The array is changed in place.
     """
@@ -85,7 +85,7 @@ def _hashes(array: Any) -> Hashes:
 
 
 def _offsets(array: Any) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Return where entries begin and the last one ends, in the data or the children."""
+    """Return the start of each entry, and the end of the last one, in the data or the children."""
     import numpy as np
     import pyarrow as pa
 
@@ -127,7 +127,7 @@ def _texts(array: Any) -> Hashes:
 
 
 def _table(data: Any, count: int, length: int) -> Hashes:
-    """Hash entries of one length: rows of a table of words, the last one partial or empty."""
+    """Hash entries of equal length: rows of a table of words, the last one partial or empty."""
     import numpy as np
 
     width = (length >> 3) + 1
@@ -140,10 +140,10 @@ def _table(data: Any, count: int, length: int) -> Hashes:
 
 
 def _words(data: Any, offsets: Any, lengths: Any) -> Hashes:
-    """Hash entries of any lengths: all their words in a row, summed up entry by entry."""
+    """Hash entries of different lengths: hash all words together, and add them up by entry."""
     import numpy as np
 
-    padded = np.zeros(len(data) + 8, np.uint8)  # a word may be read beyond the last byte
+    padded = np.zeros(len(data) + 8, np.uint8)  # words may extend beyond the last byte
     padded[: len(data)] = data
     counts = (lengths >> 3) + 1
     firsts = np.cumsum(counts) - counts
@@ -159,7 +159,7 @@ def _words(data: Any, offsets: Any, lengths: Any) -> Hashes:
 
 
 def _lists(array: Any) -> Hashes:
-    """Hash lists of headers: each pair by its place in the list."""
+    """Hash lists of headers: each pair with its index in the list."""
     import numpy as np
 
     offsets = _offsets(array)

@@ -24,7 +24,7 @@ MAX_PRODUCERS = 2
 TRANSACTIONAL_ID = "transactional.id"
 Make = Callable[[Mapping[str, Any]], "Producer"]
 Prepared = Callable[["Producer"], "PreparedTransactions"]
-"""Returns the calls to coordinators over a producer's connections."""
+"""Function that returns the coordinator calls over a producer's connections."""
 
 
 class ProducerCache:
@@ -46,7 +46,7 @@ class ProducerCache:
         """
         pid = self._pid()
         for key in [k for k in self._kept if k[0] != pid]:
-            del self._kept[key]  # the parent's: not this process's to close
+            del self._kept[key]  # the parent process must close it
         same = {**config, TRANSACTIONAL_ID: ""} if TRANSACTIONAL_ID in config else config
         key = (pid, fingerprint(same))
         if key in self._kept and (fresh or self._kept[key].ended is not None):

@@ -57,19 +57,19 @@ DRIVER = "driver"
 FENCE_S = 10.0
 """Seconds for ending transactions of a failed batch or of an earlier run."""
 SWEEP_S = 1.0
-"""Seconds for searching for them after any other batch: the next one searches again."""
+"""Seconds for searching for such transactions after any other batch: the next batch searches
+again."""
 GONE = (UnknownTopicIdError, UnknownTopicOrPartitionError)
-"""Errors of offsets for a deleted topic."""
+"""Errors for offsets of a deleted topic."""
 LEDGER_TIMEOUT_MS = "30000"
 """Transaction timeout of the decision.
 
 If a driver dies while it commits its decision, tasks can't read the ledger for this time.
 """
 CONTACT_S = 2.0
-"""Seconds in which brokers must answer a driver with little time.
+"""Seconds within which brokers must answer a driver that has little time.
 
-A wrong address must be reported soon.
-"""
+A wrong address must be reported soon."""
 
 
 class DriverLedger(Ledger):
@@ -121,9 +121,9 @@ class DriverLedger(Ledger):
         entries = [e for e in decision.unfinished if e.producer_id >= 0]
         left = self.still_open(entries)
         done = {e.partition for e in decision.unfinished if e.producer_id < 0}
-        done |= self._end([e for e in entries if e not in left], committed=True)  # commits none
+        done |= self._end([e for e in entries if e not in left], committed=True)  # ended before
         if not done and len(left) < len(entries):
-            # A driver that has been frozen for long may still commit them.
+            # Otherwise a driver that was frozen for long could still commit them.
             done, left = self._end(left, committed=False), []
         if done and len(done) + len(left) < len(decision.unfinished):
             partly(len(done))
@@ -164,11 +164,12 @@ class DriverLedger(Ledger):
         }
 
     def _last_markers(self, partitions: Sequence[int]) -> dict[int, tuple[int, int] | None]:
-        """Return which transactions of tasks were committed last."""
+        """Return, for each partition, the task's transaction that was committed last."""
         if self.topic is None:
             found = self.markers(partitions)
         else:
-            # Attempts that aren't in the ledger may have a transaction open, which doesn't matter.
+            # Attempts that aren't in the ledger may have open transactions, which don't matter
+            # here.
             ids = {p: f"{self.base}{p}" for p in partitions}
             read = {p: read_marker(self._certain(n, stable=False), n) for p, n in ids.items()}
             found = {p: marker for p, marker in read.items() if marker is not None}
@@ -188,7 +189,7 @@ class DriverLedger(Ledger):
             except AbortableTransactionError as error:
                 if not isinstance(error.refusal, GONE):
                     raise
-                self.topic = None  # it was deleted, and no other topic is known
+                self.topic = None  # deleted, without a known successor
                 wait(producer.abort_transaction, "the abort of these offsets")
                 return self.offsets(group)
             broker = transactions.coordinator_of(group)
@@ -250,7 +251,7 @@ class SinkDriver:
     def finish(
         self, decision: Decision, spared: Sequence[PreparedTransaction], seconds: float = FENCE_S
     ) -> Decision:
-        """Note that a decision is completely carried out: later readers needn't check it again.
+        """Store that a decision is completely carried out, so that later readers needn't check it.
 
         Then abort open transactions of other attempts (of a repeated stage, or beside a speculative
         one) and of earlier runs: rows after an open transaction are hidden until its timeout.
@@ -260,8 +261,8 @@ class SinkDriver:
             self.store(written)
             self.sweep(written, spared, seconds)
         except KafkaError as error:
-            # Perhaps another driver has taken over. Later readers check the transactions
-            # themselves, and the next batch searches again for open ones.
+            # Another driver may have taken over. Later readers check the transactions themselves,
+            # and the next batch searches again for open ones.
             logger.debug(
                 "sink: batch %d is written, but the ledger may not say so yet, or transactions of "
                 "other attempts may be open: %s",

@@ -1,4 +1,4 @@
-"""Define the errors of rows and topics, with texts that survive the way to the JVM.
+"""Define the errors of rows and topics, whose texts are passed on to the JVM.
 
 In: what the sink knows of the row, the task and the batch. Out: exceptions whose *text* is
 complete, because Spark only passes the text on. Must not: hold configuration or a row's contents: a
@@ -27,7 +27,7 @@ class SinkWriteError(KafkaError):
 
 
 class SinkContextError(KafkaError):
-    """Spark doesn't tell a task to which query and batch it belongs."""
+    """Spark doesn't report to which query and batch a task belongs."""
 
 
 class ReplayError(KafkaError):

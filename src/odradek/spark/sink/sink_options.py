@@ -213,10 +213,10 @@ FROM_SPARK = frozenset(("path", "paths", "checkpointlocation", "queryname", "mod
 """Options that Spark adds."""
 
 FIRST_CONTACT, NEXT_CONTACT = 20.0, 3.0
-"""Seconds for a cluster that never answered: in a task's first attempt, and in the next ones.
+"""Seconds within which a cluster must answer for the first time: in a task's first attempt, and in
+later ones.
 
-Spark makes four by default, and a wrong address must be reported within half a minute.
-"""
+Spark makes four attempts by default, and a wrong address must be reported within half a minute."""
 BUFFER = 64 << 20
 """Maximum size of rows buffered in a task's producer, unless kafka.buffer.memory is set."""
 TRANSACTION_TIMEOUT = "900000"
@@ -399,7 +399,7 @@ def _room(kafka: Mapping[str, Any]) -> str:
 
 
 def _drop_limits(kafka: dict[str, Any]) -> None:
-    """Drop limits of copied queries that a sink which waits for outages doesn't need."""
+    """Drop limits from copied queries, because this sink waits through outages instead."""
     for name, weaker in RAISED.items():
         if str(kafka.get(name, "")).strip().lower() in weaker:
             logger.warning(

@@ -1,8 +1,8 @@
-"""Send the rows of one task: bounded memory, waiting through outages, clear errors.
+"""Send the rows of one task with bounded memory, and wait through outages.
 
 In: Arrow batches, a producer. Out: acknowledged rows, counted. Flow: split by topic → pieces →
 `send_arrow` → wait for the oldest piece if too many bytes are unacknowledged. Must not: wait
-without a line in the log each 30 s, or make Python objects of rows.
+without a log message every 30 s, or make Python objects of rows.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ T = TypeVar("T")
 
 LOG_EVERY = 30.0
 TOPIC_PATIENCE = 5.0
-"""Seconds for which a topic that the cluster doesn't know may be a new one."""
+"""Seconds for which an unknown topic may be a new one that the broker doesn't know yet."""
 PIECE = 8 << 20
-"""Bytes that are passed to the producer at a time, and waited for."""
+"""Bytes that are passed to the producer at once, and awaited together."""
 _ROW = re.compile(r"^row (\d+)")
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """A task's wait: in steps of 30 s, each with a line in the log, up to a limit."""
+    """A task's wait, up to a limit; a message is logged every 30 s."""
 
     tolerance: float
     clock: Clock
@@ -54,7 +54,7 @@ class Patience:
     def wait(self, attempt: Callable[[float], T], what: str, *, at_most: float | None = None) -> T:
         """Call `attempt(seconds)` until it doesn't time out.
 
-        It must be a call that can be repeated to continue waiting.
+        Each call must continue the wait of the previous one.
         """
         since = self.clock.now()
         limit = self.tolerance if at_most is None else at_most
@@ -145,7 +145,7 @@ class RowSender:
     def _unless_gone(self, attempt: Callable[[float], T]) -> Callable[[float], T]:
         """Return an attempt that raises `MissingTopicError` if a topic was deleted.
 
-        A producer that an earlier task used believes that the topic exists, until it is answered.
+        A producer that an earlier task has used assumes that the topic still exists.
         """
         steps = iter((TOPIC_PATIENCE,))
 
@@ -226,7 +226,7 @@ def _check_name(rows: TopicRows) -> None:
 
 
 def _named(error: KafkaError, piece: TopicRows) -> SinkRowError:
-    """Add the row's number in the task: the client only knows the piece."""
+    """Add the row's number in the task, because the client knows only its number in the piece."""
     text, row = str(error), None
     if found := _ROW.match(text):
         row = piece.row(int(found[1]))

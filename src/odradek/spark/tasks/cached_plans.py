@@ -104,9 +104,10 @@ def plan_anew(
     clients: Clients,
     clock: Clock,
 ) -> BatchPlan:
-    """Plan again as a planner does, and return the part that one task reads.
+    """Plan again as a planner does, and return this task's part.
 
-    Raises what planning raises: `OptionError`, `DataLossError`, `MissingTopicError`, `OutageError`.
+    Raises the errors of planning: `OptionError`, `DataLossError`, `MissingTopicError`,
+    `OutageError`.
     """
     options = replace(options, min_partitions=None, max_records_per_partition=None)
     if share.planned is None and wanted is not None:
@@ -117,7 +118,7 @@ def plan_anew(
         plan = tracker.plan_batch()
     except MissingTopicError:
         if share.planned is not None:
-            raise  # for the whole query
+            raise  # concerns the whole query
         return BatchPlan([], cluster, {}, None)
     kept = [part for r in plan.ranges for part in _share_of(r, wanted, share)]
     return replace(plan, ranges=kept)
@@ -180,7 +181,7 @@ class OldPlans:
         try:
             end = consumer.end_offsets([wanted.tp], timeout=LOOK_S)[wanted.tp]
         except KafkaError:
-            return  # the rows are read; this is only a warning about others
+            return  # only this warning would fail
         if end > wanted.until:
             self._told.add(share.planned_at)
             logger.warning(

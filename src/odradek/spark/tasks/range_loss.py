@@ -77,10 +77,10 @@ class RangeLog:
         return begin, found.offset, found.leader_epoch
 
     def is_believed(self, leader_epoch: int, epoch: int) -> bool:
-        """Return whether a leader can judge the range: it was elected later, or others know it.
+        """Return whether a leader can judge the range: elected later, or confirmed by a broker.
 
-        If the range has no epoch, the loss must be seen for a while, and a second broker must name
-        the same leader epoch.
+        If the range has no epoch, the loss must be seen for a while, and a second broker must
+        report the same leader epoch.
         """
         if not 0 <= epoch <= leader_epoch:
             self.is_doubtful = not self._is_agreed(self._topic_ids(), leader_epoch)
@@ -91,7 +91,7 @@ class RangeLog:
         return {} if self._topic_id is None else {self._tp.topic: self._topic_id}
 
     def _is_agreed(self, topic_ids: Mapping[str, str], leader_epoch: int | None) -> bool:
-        """Return whether the doubt lasted long enough and a second broker says the same."""
+        """Return whether the doubt has lasted long enough and a second broker agrees."""
         if not self._doubt.settled():
             return False
         tp = self._tp
@@ -100,7 +100,7 @@ class RangeLog:
             check_agreement(self._consumer, [tp], topic_ids, epochs, PROBE_S)
         except DisagreementError as other:
             self._newest_epoch = max(self._newest_epoch, other.newer.get(tp, -1))
-            self.ends()  # so that the client leaves the earlier leader
+            self.ends()  # makes the client leave the earlier leader
             return False
         return True
 
@@ -135,6 +135,6 @@ class RangeLog:
 
 
 def pass_on_unless_retriable(error: KafkaError) -> None:
-    """Raise an error that a retry doesn't cure."""
+    """Raise an error that can't be solved by a retry."""
     if error.fatal or not error.retriable:
         raise error

@@ -1,8 +1,8 @@
 """Read one range of one partition in a task, with the process's client, as batches for Spark.
 
 In: a range, a consumer, columns. Out: an iterator of Arrow batches of useful size that ends exactly
-at the range's end. Must not: request metadata, or wait for ever: it ends with an error that names
-the partition if nothing arrives although brokers answer, or if an outage is too long.
+at the range's end. Must not: request metadata, or wait forever: it raises an error that names the
+partition if no record arrives although brokers answer, or if an outage is too long.
 
     fetch → decode (cut at `until`) → gather small batches / slice large ones → Spark's socket
 """
@@ -58,9 +58,9 @@ Below some thousand rows a batch costs 28–40 % of the throughput; Spark copies
 Arrow's 32-bit offsets end at 2 GiB for a column.
 """
 PAUSE_S = 0.1
-"""Seconds to wait after an error that comes at once."""
+"""Seconds to wait after an error that is raised at once."""
 LOOK_EVERY_S = 5.0
-"""Seconds without records from a partition before its broker is checked."""
+"""Seconds without records from a partition after which its broker is checked."""
 LOG_EVERY_S = 30.0
 AGAIN = (
     "Rows were already read, of the deleted topic or of the new one, so this attempt fails "
@@ -133,9 +133,9 @@ class PartitionSilence:
         clock: Clock,
         goes_on: Callable[[int], bool | None],
     ) -> None:
-        """Set `goes_on(offset)`, called at each check.
+        """Set `goes_on(offset)`, called at each check: it returns True if reading has moved on.
 
-        True if reading has moved on, None in doubt.
+        It returns None while a loss is in doubt.
         """
         self._consumer, self._wanted = consumer, wanted
         self._options, self._clock, self._goes_on = options, clock, goes_on
@@ -182,7 +182,7 @@ class PartitionSilence:
                     f"kafkaConsumer.pollTimeoutMs).{why}\n"
                     f"{self._consumer.explain()}"
                 )
-            # A doubtful loss is checked with each poll.
+            # While a loss is in doubt, each poll checks it again.
             pause = 0.0 if goes_on is None else min(self._every, longest - answered)
             self._look_at = now + pause
             return True
@@ -279,8 +279,8 @@ class RangeReader:
     ) -> Iterator[pa.RecordBatch]:
         """Yield the range's records in batches of exactly the target schema.
 
-        `decoders` by column. With `dead_letters`, records that can't be decoded are written there
-        before their batch is yielded.
+        `decoders` are given by column. With `dead_letters`, records that can't be decoded are
+        written there before their batch is yielded.
         """
         named = ("offset",) if decoders or self._checks_times(columns) else ()
         more = named if dead_letters is None else COLUMNS
@@ -322,7 +322,7 @@ class RangeReader:
         self._consumer.seek(tp, offset)
 
     def _polled(self, fetched: Sequence[str]) -> tuple[pa.RecordBatch | None, KafkaError | None]:
-        """Return the records, or the error that prevented them; raise errors that won't pass."""
+        """Return the records, or the error that prevented them; raise errors that won't end."""
         try:
             return self._consumer.poll_arrow(timeout=POLL_S, columns=fetched), None
         except OffsetOutOfRangeError as error:
@@ -366,11 +366,11 @@ class RangeReader:
         return "timestamp" in columns and not self._options.null_timestamps
 
     def _goes_on(self, at: int) -> bool | None:
-        """Return whether reading moved on as a silent partition's log lacks the offset.
+        """Return whether reading has moved on, because the log lacks a silent partition's offset.
 
-        None: it seems to lack it, but that is in doubt. If losses aren't allowed, this raises
-        instead of moving on. The client may not have noticed yet that the topic was recreated, or
-        that the log is another one: a fetch at the end of a log returns no error.
+        Returns None while that is in doubt. If losses aren't allowed, this raises instead of moving
+        on. The client may not have noticed yet that the topic was recreated, or that the log is
+        another one: a fetch at the end of a log returns no error.
         """
         tp = self._wanted.tp
         try:
@@ -389,10 +389,11 @@ class RangeReader:
         return None if self._log.is_doubtful else False
 
     def _is_planned_topic(self, described: str | None = None) -> bool:
-        """Return whether the topic isn't another one with the same name; raise if that is an error.
+        """Return whether the topic is still the planned one; raise if another one is an error.
 
-        Rows that were already yielded can't be revoked, so then failOnDataLoss doesn't help.
-        `described`: its id in a new description, which is more reliable than the client's metadata.
+        If rows were already yielded, it is an error in spite of failOnDataLoss: they can't be
+        revoked. `described`: the topic's id in a new description, which is more reliable than the
+        client's metadata.
         """
         topic = self._wanted.tp.topic
         now = described or known_topic_id(self._consumer, topic)
@@ -418,9 +419,9 @@ class RangeReader:
         """Continue at the beginning of the log, if losing the records before it is allowed.
 
         Returns the error if the cluster doesn't report the beginning, or while the loss is in
-        doubt: the next poll leads here again. `look`: the log of a silent partition, as
-        `RangeLog.ends` returned it. It is judged without another look, which may be at another
-        broker. If the log ends at the offset, fetches return no error.
+        doubt: the next poll calls this again. `look`: the log of a silent partition, as
+        `RangeLog.ends` returned it; another request might reach another broker. If the log ends at
+        the offset, fetches return no error.
         """
         tp, until = self._wanted.tp, self._wanted.until
         if not self._is_planned_topic():
@@ -433,7 +434,7 @@ class RangeReader:
         try:
             begin, end, leader_epoch = look or self._log.ends()
             ends_here = look is not None and at == end
-            # The leader had only just taken over, or is an older one; the next fetch will succeed.
+            # A new or an outdated leader has answered; the next fetch will succeed.
             older = 0 <= leader_epoch < self._wanted.epoch
             late = begin <= at <= end and not (cut or ends_here or older)
             epoch = -1 if ends_here else self._wanted.epoch

@@ -99,7 +99,7 @@ class LostRecordChecks:
     def of_batch(
         self, options: SourceOptions, clock: SystemClock, partition: KafkaInputPartition
     ) -> UnconfirmedObservation:
-        """Return the doubt of the running batch, or of this run of a batch query's plan."""
+        """Return the shared state of the running batch, or of this run of a batch query's plan."""
         planned_at = None if partition.share is None else partition.share.planned_at
         batch = _property(QUERY_ID), _property(BATCH_ID), planned_at, partition.cluster
         if self._doubt is None or batch != self._batch:
@@ -194,11 +194,12 @@ def _read_range(
         if partition.share is not None:
             _OLD_PLANS.look(options, wanted, partition.share, consumer, begun)
     except KafkaError:
-        # Whatever it was, the next task mustn't inherit it; Spark ends this worker anyway.
+        # The next task mustn't inherit the client's state; Spark ends this worker anyway.
         clients.drop(consumer)
         raise
     finally:
-        # Also if Spark needs no more rows (a limit); a dropped client stays dropped.
+        # Release the client even if Spark needs no more rows (a limit); a dropped client remains
+        # dropped.
         clients.release(consumer)
 
 

@@ -36,8 +36,7 @@ MAX_CLIENTS = 4
 IDLE_S = 120.0
 """Seconds for which an unused client is kept.
 
-Spark ends a worker without tasks after 60 s; this is for one that other queries keep busy.
-"""
+Spark ends a worker without tasks after 60 s; other queries may keep a worker busy for longer."""
 
 Hint = Mapping[str, Any]
 """Result of `Consumer.bootstrap_hint()`: the metadata snapshot as plain data."""
@@ -113,9 +112,9 @@ class ClientCache:
         """
         pid = self._pid()
         for kept in (self._used, self._idle):
-            # Of a copy, as the timer's thread may change the dict meanwhile.
+            # Iterate over a copy, because the timer's thread may change the dict.
             for key in [k for k in tuple(kept) if k[0] != pid]:
-                kept.pop(key, None)  # the parent's: not this process's to close
+                kept.pop(key, None)  # the parent process must close it
         key = (pid, fingerprint(config))
         # The thread that removes the entry from `_idle` owns the client: a task's, or the timer's.
         idle = self._idle.pop(key, None)
@@ -137,10 +136,10 @@ class ClientCache:
         """
         key = next((k for k, used in self._used.items() if used is client), None)
         if key is None:
-            return  # dropped meanwhile
+            return  # it was dropped before
         try:
             client.assign([])
-        except KafkaError:  # it ended; its task has its records
+        except KafkaError:  # it failed; the task has its records
             self.drop(client)
             return
         del self._used[key]
@@ -154,12 +153,12 @@ class ClientCache:
     def _watch(self, seconds: float) -> None:
         """Start one timer for all clients.
 
-        A thread for each task would cost as much as a small task.
+        Otherwise each task would start a thread, which costs as much as a small task.
         """
         self._watched_in = self._pid()
         try:
             self._later(seconds, self._close_idle)
-        except RuntimeError:  # no more threads, or the interpreter is ending: not a task's failure
+        except RuntimeError:  # no more threads, or Python is ending
             self._watched_in = None
 
     def _close_idle(self) -> None:

@@ -1,10 +1,10 @@
-"""Translate a user's Avro schema to Spark's type, and to the forms that its bytes are read with.
+"""Translate a user's Avro schema to Spark's type, and to the forms with which its bytes are read.
 
-In: the schema's JSON, from an option or a registry. Out: the `StructType` that Spark's own Avro
-reader makes of it, all fields nullable, and two plain forms for decoding. Must not: read values.
+In: the schema's JSON, from an option or a registry. Out: the `StructType` that Spark's Avro reader
+creates for it, all fields nullable, and two plain forms for decoding. Must not: read values.
 
-Each named type is written out where it is used, in a namespace of its own, and without parts that
-Arrow does better or that fastavro would leave ambiguous; the encoding that it describes doesn't
+Each named type is written out where it is used, in a separate namespace, and without parts that
+Arrow handles faster or for which fastavro is ambiguous; the encoding that it describes doesn't
 change: logical types are left out (Arrow applies them to whole columns), a map is an array of its
 entries, and each branch of a union of several types is a record with one field, which names the
 branch.
@@ -140,7 +140,7 @@ class _Type:
 
 
 class _Walk:
-    """Goes through one schema from its top."""
+    """Translation of one schema, recursively from its root."""
 
     def __init__(self, option: str) -> None:
         self._option = option
@@ -175,7 +175,7 @@ class _Walk:
             return self._map(schema, space, where)
         if kind in ("record", "enum", "fixed"):
             full = _full_name(schema, space)
-            # The same type is found again if a type that contains it is used by name.
+            # The same type may be visited again if a type that contains it is referenced by name.
             if not full or self._named.get(full, (schema,))[0] is not schema:
                 raise self._wrong(
                     where, f"{full} is defined twice" if full else f"a {kind} has no name"
@@ -220,7 +220,7 @@ class _Walk:
         return self._with_digits(plain, schema, where)
 
     def _header(self, schema: dict[str, Any], name: str = "") -> dict[str, Any]:
-        """Return the beginning of a named type: its own name, in a unique namespace.
+        """Return the common fields of a named type: its own name, in a unique namespace.
 
         Readers' and writers' types are matched by names without namespaces.
         """
@@ -290,7 +290,7 @@ class _Walk:
 
         item = self.type(schema.get("items"), space, where)
         if not item.takes_bytes:
-            # Ten bytes could claim 2**60 of them.
+            # An array of such types could claim 2**60 entries in ten bytes.
             raise self._wrong(where, "an array whose items take no bytes is not supported")
         return _Type(
             {"type": "array", "items": item.reading},
@@ -349,8 +349,8 @@ class _Walk:
                 reading.append("null")
                 continue
             field: dict[str, Any] = {"name": next(member), "type": found.reading}
-            # A reader may have the branches in another order: records match by name, their fields
-            # don't.
+            # A reader may have the branches in another order: records match by name, but their
+            # fields don't.
             field["aliases"] = names
             branch = f"{BRANCH}{_kind(found)}"
             reading.append({**self._header({"type": "record"}, branch), "fields": [field]})
@@ -368,7 +368,7 @@ class _Walk:
         )
 
     def _with_digits(self, plain: _Type, schema: dict[str, Any], where: str) -> _Type:
-        """Mark bytes that are a valid decimal; by Avro's rules, an invalid one is plain bytes."""
+        """Mark bytes that are a valid decimal; by Avro's rules, invalid ones are plain bytes."""
         if schema.get("logicalType") != "decimal" or schema["type"] not in ("bytes", "fixed"):
             return plain
         digits, scale = schema.get("precision"), schema.get("scale", 0)
@@ -409,7 +409,7 @@ def _primitive(name: str, schema: dict[str, Any]) -> _Type:
 
 
 def _kind(found: _Type) -> str:
-    """Return the kind of a type, of which a union may have only one branch."""
+    """Return the kind of a type; each branch of a union must have a different kind."""
     if isinstance(found.reading, str):
         return found.reading
     plain = "map" if found.spark.typeName() == "map" else found.reading["type"]

@@ -140,7 +140,7 @@ class AvroDecoder:
         return self._column(rows, first)
 
     def _record(self, value: bytes) -> dict[str, Any]:
-        """Read one record, all bytes of it."""
+        """Decode one record, and check that no bytes remain."""
         stream = io.BytesIO(value)
         if self._begin:
             self._check_header(value)
@@ -162,7 +162,7 @@ class AvroDecoder:
         """Return the rows as a column.
 
         Records that don't fit its type, like a time in year 300000, become misfits. They are found
-        by bisection: converting row by row would take a second for each such part.
+        by bisection, because converting row by row would take a second.
         """
         import pyarrow as pa
 

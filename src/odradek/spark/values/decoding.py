@@ -45,7 +45,7 @@ class ValueDecoder(Protocol):
     """Decodes the values of one task."""
 
     bad: dict[int, str]
-    """By row of the last `decode`: why a value can't be decoded; it is null or partial."""
+    """Reason by row why the last `decode` couldn't decode a value, which is null or partial."""
 
     def decode(self, values: pa.Array) -> pa.Array:
         """Return a struct for each value; null for a null value."""
@@ -106,7 +106,7 @@ def kept_where(rows: Collection[int], values: pa.Array) -> pa.Array:
 
 
 class _LargeError(Exception):
-    """A JSON value whose objects of nulls would take Python seconds to create."""
+    """A JSON value for which Python would take seconds to create objects of nulls."""
 
 
 class JsonDecoder:
@@ -136,7 +136,7 @@ class JsonDecoder:
             return pa.concat_arrays(parts)
         rows = values.to_pylist()
         room = ColumnRoom(self._room.root, len(rows), sum(len(one or b"") for one in rows))
-        # With only the field for corrupt records, Arrow finds no object.
+        # If the field for corrupt records is the only one, Arrow finds no object.
         small = self._fields and self._room.is_small(rows, room)
         found = self._lines.read(values) if small else None
         if found is None:
@@ -167,8 +167,8 @@ class JsonDecoder:
             try:
                 row, why = self._decoded(given, room)
             except (RecursionError, _LargeError) as error:
-                # Too deep or too large for Python: Arrow accepts the former among other rows, and a
-                # row must not depend on these.
+                # The value is too deep or too large for Python. Arrow accepts too deep ones among
+                # other rows, and the result for a row must not depend on other rows.
                 large = isinstance(error, _LargeError)
                 one = values[number : number + 1]
                 found = self._lines.read(one, parsed=large) if self._fields else None
@@ -190,8 +190,8 @@ class JsonDecoder:
     def _decoded(self, given: bytes | None, room: ColumnRoom) -> tuple[dict[str, Any] | None, str]:
         """Decode one value as `from_json` does: return the row, and what is wrong with it.
 
-        Raises `RecursionError` for one that is too deep for Python, `_LargeError` for one that
-        takes it too long.
+        Raises `RecursionError` if the value is too deep for Python, and `_LargeError` if it would
+        take too long.
         """
         nothing = dict.fromkeys((field.name for field in self._fields), None)
         if given is None or not given.strip():

@@ -1,7 +1,7 @@
 """Check for timestamps that Spark's column can't hold: 64-bit microseconds end in 294246.
 
 In: a batch as the client decoded it, where only such a timestamp is null. Out: nothing, or an error
-that names the record and its timestamp. Must not: decide what to do about it: option
+that names the record and its timestamp. Must not: decide how the query continues: option
 outOfRangeTimestamps does.
 """
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from odradek.common.types import TopicPartition
 
 LOOK_S = 10.0
-"""Seconds for reading the record again, to report its timestamp."""
+"""Timeout in seconds for reading the record again, to report its timestamp."""
 
 
 def check_times(
@@ -55,5 +55,5 @@ def _written(tp: TopicPartition, offset: int, consumer: Consumer, clock: Clock) 
             for record in consumer.poll(timeout=left, max_records=1):
                 return f"the timestamp {record.timestamp_ms} ms"
     except KafkaError:
-        pass  # the error then lacks the number
+        pass  # the error is raised without the timestamp
     return "a timestamp"

@@ -114,10 +114,9 @@ class RegistryAvroDecoder:
             self._plain = pa.struct(list(target)[:-1])
         self._rows = AvroRows(self._read.raw, self._read.parsed, self._written_of)
         self._written: dict[bytes, Any] = {}
-        """Schemas by their framed ids, or why one can't be used.
+        """Schemas by framed id, or the reason why one can't be used.
 
-        The client's cache is bounded, and a task's records use few schemas.
-        """
+        The client's cache is bounded, and a task's records use few schemas."""
         self.bad: dict[int, str] = {}
 
     def decode(self, values: pa.Array) -> pa.Array:
@@ -137,7 +136,7 @@ class RegistryAvroDecoder:
                 raise ValueDecodeError(*next(iter(self.bad.items())))
         if not pa.types.is_struct(self._target):
             return found
-        columns = found.flatten()  # null where the struct is
+        columns = found.flatten()  # null where the struct is null
         if self._form.corrupt is not None:
             columns.append(kept_where(self.bad, values))
         return pa.StructArray.from_arrays(columns, fields=list(self._target), mask=values.is_null())
@@ -154,7 +153,7 @@ class RegistryAvroDecoder:
                 return pa.nulls(1, self._plain)
         half = len(numbers) // 2
         parts = (range(half), range(half, len(numbers)))
-        # Taken, not sliced: children of a slice are those of the whole.
+        # Use `take` instead of slices: the children of a slice are those of the whole array.
         return pa.concat_arrays(
             [
                 self._shaped(raw.take(pa.array(part, pa.int64())), [numbers[at] for at in part])

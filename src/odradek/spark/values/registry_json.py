@@ -95,7 +95,7 @@ class RegistryJsonDecoder:
         size = pc.binary_length(values)
         zero = pc.starts_with(values, pattern=b"\0")
         framed = pc.and_(pc.greater_equal(size, ID_SIZE), zero)
-        # Not binary_slice, which fails for some columns with short values.
+        # Don't use binary_slice, which fails for some columns with short values.
         rest = pc.binary_replace_slice(values, 0, ID_SIZE, b"")
         payload = pc.if_else(framed, rest, pa.scalar(None, values.type))
         # from_json treats an empty text as none, and no serializer writes one.

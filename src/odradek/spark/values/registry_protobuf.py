@@ -131,7 +131,7 @@ class RegistryProtobufDecoder:
         found, self.bad = self._rows.read(values)
         if self.bad and self._form.fail_fast:
             raise ValueDecodeError(*next(iter(self.bad.items())))
-        columns = found.flatten()  # null where the struct is
+        columns = found.flatten()  # null where the struct is null
         if self._form.corrupt is not None:
             columns.append(kept_where(self.bad, values))
         plain = pa.StructArray.from_arrays(

@@ -1,9 +1,9 @@
 """A certificate authority for tests: keys and certificates in every form that Kafka clients read.
 
-In: a directory, names and addresses. Out: files in PEM, PKCS12 and JKS. Must not: be trusted by
-anything but a test: its private key lies beside what it signs.
+In: a directory, names and addresses. Out: files in PEM, PKCS12 and JKS. Must not: be trusted
+outside of tests, because its private key is stored next to the certificates that it issues.
 
-Keys are of elliptic curves: one of RSA takes longer to make than a broker to answer.
+It uses elliptic-curve keys: generating an RSA key takes longer than starting a broker.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ STORE_PASSWORD = "store-password"  # noqa: S105 - of test stores, which aren't s
 _SUFFIXES = {"PEM": ".pem", "PKCS12": ".p12", "JKS": ".jks"}
 _KEYTOOL_TIMEOUT_S = 60.0
 _DAY = datetime.timedelta(days=1)
-# With a clock that is a little slow, a new certificate must already be valid.
+# New certificates must already be valid for clients whose clock is a little slow.
 _SLACK = datetime.timedelta(hours=1)
 
 
@@ -42,11 +42,11 @@ class KeyAndCertificate:
 
     name: str
     certificate: Path
-    """The certificate, followed by that of its authority, in PEM."""
+    """The certificate, followed by its authority's certificate, in PEM."""
     key: Path
     """The private key in PEM (PKCS8), not encrypted."""
     both: Path
-    """Key and certificates in one PEM file: the form of a PEM key store of Kafka."""
+    """The key and both certificates in one PEM file, as Kafka's PEM key stores need it."""
 
     def encrypted_key(self, password: str) -> Path:
         """Write the key to another file, encrypted, and return the file's path."""
@@ -222,7 +222,7 @@ def _pem_of(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 def _write(path: Path, data: bytes, mode: int = 0o600) -> Path:
-    """Replace a file in one step: a concurrent reader gets the old or the new content."""
+    """Replace a file atomically: a concurrent reader gets the old or the new content."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     temporary.unlink(missing_ok=True)
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
@@ -233,7 +233,7 @@ def _write(path: Path, data: bytes, mode: int = 0o600) -> Path:
 
 
 def _to_jks(source: Path, target: Path, password: str) -> None:
-    """Convert a PKCS12 store by Java's own tool, which is part of every runtime's base module."""
+    """Convert a PKCS12 store with Java's keytool, which every Java runtime contains."""
     target.unlink(missing_ok=True)
     command = [
         str(java_home() / "bin" / "java"), "-XX:TieredStopAtLevel=1", "-Xshare:auto",

@@ -1,4 +1,4 @@
-"""Everything about one broker that needs no other: its files, its command line, its class archive.
+"""Files, command line and class data archive of a single local broker.
 
 In: a node id, addresses, a directory, the jars. Out: properties files, command lines, log tails.
 Must not: start or signal anything by itself; `LocalCluster` does, through the keeper.
@@ -36,21 +36,21 @@ logger.config.name = org.apache.kafka.common.config.AbstractConfig
 logger.config.level = warn
 """
 
-# Small, quick and quiet: a broker that lives for minutes, on a machine with two cores.
+# Settings for a broker that starts fast, runs for minutes and shares two cores.
 _SMALL = {
     "auto.create.topics.enable": "false",
     "broker.heartbeat.interval.ms": "500",
-    # A killed broker that comes back is refused (DUPLICATE_BROKER_REGISTRATION) until its old
-    # session has run out; Kafka's 9 s would make every restart that slow.
+    # Until its old session has expired, a killed broker that is restarted is refused
+    # (DUPLICATE_BROKER_REGISTRATION); with Kafka's 9 s, every restart would take that long.
     "broker.session.timeout.ms": "3000",
     "controller.quorum.election.timeout.ms": "500",
     "controller.quorum.election.backoff.max.ms": "300",
     "group.initial.rebalance.delay.ms": "0",
-    "log.cleaner.dedupe.buffer.size": "4194304",  # Kafka's 128 MiB is a third of the heap
-    # Kafka's week would delete records with old timestamps at the first look, 30 s after the start.
+    "log.cleaner.dedupe.buffer.size": "4194304",  # Kafka's default, 128 MiB, is a third of the heap
+    # Kafka's default of a week would delete records with old timestamps 30 s after the start.
     "log.retention.ms": "-1",
-    # Else the controller writes twice a second that nothing happened, and three brokers read it:
-    # half of the work of an idle cluster.
+    # Otherwise the controller writes two no-op records per second, which three brokers read: half
+    # of the CPU time of an idle cluster.
     "metadata.max.idle.interval.ms": "0",
     "num.io.threads": "4",
     "num.network.threads": "2",
@@ -59,13 +59,13 @@ _SMALL = {
     "transaction.state.log.num.partitions": "5",
 }
 
-# The second compiler and the parallel collector cost more than they bring in minutes; so does
-# compiling what has run a few hundred times, as all does while a broker starts.
+# The second JIT compiler and the parallel collector cost more CPU time than they save within
+# minutes; the same is true for compiling code that has run only a few hundred times.
 SMALL_JVM = ("-XX:TieredStopAtLevel=1", "-XX:CompileThresholdScaling=3", "-XX:+UseSerialGC")
 CLIENT_LISTENER = "CLIENT"
-"""The listener for clients of a secured cluster; of a plaintext one it is the only one."""
+"""Name of the listener for clients; a cluster without security has only this listener."""
 
-# Options of Kafka's own start scripts, without the diagnostics.
+# Options of Kafka's start scripts, without diagnostics.
 FULL_JVM = (
     "-server",
     "-XX:+UseG1GC",
@@ -78,7 +78,7 @@ def random_kafka_id() -> str:
     """Return a cluster or directory id as Kafka writes them: 16 bytes in URL-safe base64."""
     while True:
         text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        if not text.startswith("-"):  # Kafka avoids those, too: they look like an option
+        if not text.startswith("-"):  # Kafka avoids these ids, too: tools read them as options
             return text
 
 
@@ -112,7 +112,7 @@ class LocalBroker:
     address: Address
     controller_address: Address
     inner: Address | None = None
-    """Where brokers and Kafka's tools find it without TLS when clients need security."""
+    """Address of the listener without TLS for brokers and Kafka's tools, in a secured cluster."""
     child: Child | None = None
     paused: bool = False
     answered: bool = False
@@ -162,7 +162,7 @@ class LocalBroker:
 
     @property
     def plain_address(self) -> Address:
-        """The address without TLS."""
+        """The address of a listener without TLS."""
         return self.inner or self.address
 
     def write_properties(
@@ -198,7 +198,7 @@ class LocalBroker:
         write_privately(self.properties, text)
 
     def _listeners(self, protocol: str, among_brokers: str) -> dict[str, str]:
-        """Return the properties of the listeners; the brokers' own listener never uses TLS."""
+        """Return the listener properties; the inter-broker listener never uses TLS."""
         open_at = f"PLAINTEXT://{self.address}"
         names = "PLAINTEXT:PLAINTEXT"
         more = {}
@@ -222,8 +222,8 @@ class LocalBroker:
     def copy_format_from(self, source: Path, cluster_id: str) -> None:
         """Copy storage that was formatted with the same configuration, and set this broker's ids.
 
-        The format tool needs a JVM for each broker, and the files that it writes only differ in the
-        ids: with static voters nothing else depends on the broker or the cluster.
+        The format tool would start a JVM for each broker, and the files that it writes differ only
+        in the ids: with static voters nothing else depends on the broker or the cluster.
         """
         target = self.directory / "data"
         shutil.copytree(source, target)
@@ -248,11 +248,11 @@ class JavaSetup:
     heap: str = "384m"
     options: Sequence[str] = SMALL_JVM
     tools: Callable[[], Path] | None = None
-    """Returns the folder with the jars of the console tools, if they aren't among these."""
+    """Returns the folder with the jars of the console tools, if `jars` doesn't contain them."""
 
     @property
     def archive(self) -> Path:
-        """The class data archive for this Java and these jars; the JVM checks that they match."""
+        """The class data archive for this Java and these jars; the JVM checks if it matches."""
         release = self.home / "release"
         identity = f"{self.home}:{release.read_text() if release.is_file() else ''}:{self.jars}"
         name = f"classes-{self.jars.name}-{zlib.crc32(identity.encode()):08x}.jsa"
@@ -280,7 +280,7 @@ class JavaSetup:
         if main.startswith(_TOOLS) and self.tools is not None:
             folder = self.tools()
         elif self.archive.is_file():
-            # auto: an archive that doesn't fit is left aside without a word
+            # with `auto`, the JVM silently ignores an archive that doesn't match
             options = (*options, f"-XX:SharedArchiveFile={self.archive}", "-Xshare:auto")
         return [
             str(self.home / "bin" / "java"), f"-Xmx{self.heap}",
@@ -292,5 +292,5 @@ class JavaSetup:
 
 
 def write_log4j(path: Path, level: str) -> None:
-    """Write a logging configuration; without one, Log4j only logs errors."""
+    """Write a logging configuration; without a configuration, Log4j logs only errors."""
     path.write_text(_LOG4J.format(level=level))

@@ -1,10 +1,10 @@
-"""One Kafka cluster as processes: formatted, started, hurt and moved.
+"""The processes of one Kafka cluster: format, start, stop and move its brokers.
 
 In: a keeper, a Java with jars, a directory, a number of brokers. Out: brokers that answer, or a
-`ClusterStartError` with the tail of a log. Must not: know of the front door (`LocalCluster` does).
-
-Readiness is asked of the brokers themselves: each must name all running ones at their present
-addresses, know a controller, and (when all run) a leader for every partition.
+`ClusterStartError` with the tail of a log. Must not: know the bootstrap address (`LocalCluster`
+does). To check whether the cluster is ready, the brokers themselves are asked: each must return all
+running brokers at their present addresses, a controller, and (if all brokers run) a leader for
+every partition.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ _FREEZE_TIMEOUT_S = 10.0
 _TOOL_TIMEOUT_S = 60.0
 _TOPIC_TIMEOUT_S = 60.0
 _POLL_S = 0.03
-_START_POLL_S = 0.1  # asked more often, brokers that start would do little else
-_LISTENING_POLL_S = 0.01  # a refused connection attempt costs a broker nothing
-# REQUEST_TIMED_OUT, NOT_CONTROLLER: the brokers don't agree on a controller just now.
+_START_POLL_S = 0.1  # more frequent requests would slow the start down
+_LISTENING_POLL_S = 0.01  # refused connection attempts don't slow the start down
+# REQUEST_TIMED_OUT, NOT_CONTROLLER: the brokers are electing a controller.
 _LATER = (7, 41)
 _EXISTS = 36
-_NETWORK_THREADS = 4  # more than these brokers have
+_NETWORK_THREADS = 4  # more than these brokers really have
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,8 @@ class TimelineEvent:
     """Event of the cluster, with its time on the wall clock and the monotonic clock.
 
     `name` is one of `broker_started` (the process exists), `broker_listening` (it accepts
-    connections; looked at every 10 ms), `broker_up` (it answers), `broker_exited`,
-    `broker_paused`, `broker_resumed`, `cluster_up` (all answer and every partition has a leader),
+    connections; checked every 10 ms), `broker_up` (it answers), `broker_exited`, `broker_paused`,
+    `broker_resumed`, `cluster_up` (all brokers answer and every partition has a leader),
     `move_started`, `moved`, `foreign_started` and `foreign_up` (another cluster replaces this one),
     `restored`.
     """
@@ -71,7 +71,7 @@ class Timeline(list[TimelineEvent]):
     """Events of the cluster in the order in which they were noticed."""
 
     def add(self, name: str, broker: int | None = None, ended: Exit | None = None) -> None:
-        """Append an event of this moment, or of the time when a process ended."""
+        """Append an event with the present time, or with the end time of a process."""
         wall = ended.wall if ended else time.time()
         at = ended.monotonic if ended else monotonic()
         self.append(TimelineEvent(name, broker, wall, at))
@@ -117,7 +117,8 @@ class BrokerSet:
         self._write_properties()
         if self._remembered():
             return
-        # Users are written into the storage, and features are if the test asks for unstable ones.
+        # Storage contains users and unstable features, so it can't be reused for clusters with
+        # them.
         asks = any(name.startswith("unstable.") for name in self._config)
         alike = not asks and not self._security.format_arguments()
         source, first = self._java.formatted, 0
@@ -132,7 +133,7 @@ class BrokerSet:
         )
 
     def _run_format_tool(self) -> Path:
-        """Format the first broker's storage; return where it is."""
+        """Format the first broker's storage; return its path."""
         first, users = self.brokers[0], self._security.format_arguments()
         arguments = ["format", "-t", self.cluster_id, "-c", str(first.properties), *users]
         try:
@@ -144,13 +145,13 @@ class BrokerSet:
         return first.directory / "data"
 
     def _keep_formatted(self, source: Path) -> None:
-        """Spare later clusters the JVM of the format tool."""
+        """Keep formatted storage for later clusters, so that they needn't run the format tool."""
         kept = self._java.formatted
         temporary = kept.with_name(f"{kept.name}.{self._keeper.pid}")
         shutil.copytree(source, temporary)
         try:
             temporary.rename(kept)
-        except OSError:  # another process was quicker
+        except OSError:  # another process did the same before
             shutil.rmtree(temporary)
 
     def start_all(self) -> None:
@@ -211,7 +212,7 @@ class BrokerSet:
         self._timeline.add("cluster_up")
 
     def _note_listening(self, brokers: Iterable[LocalBroker]) -> None:
-        """Note which of these brokers accept connections since the last call."""
+        """Note which of these brokers have begun to accept connections."""
         for broker in brokers:
             if not broker.listens and probe.accepts(broker.plain_address):
                 broker.accepted()
@@ -230,8 +231,8 @@ class BrokerSet:
                 self._signal(broker, signal.SIGKILL)
                 _ended(broker, _STOP_TIMEOUT_S)
             if 2 * sum(one.running for one in self.brokers) <= len(self.brokers):
-                # The controllers have lost their quorum, which a broker that shuts down in order
-                # asks for leave: it would ask for minutes.
+                # A broker that shuts down cleanly asks the controllers for permission; without
+                # their quorum, it would retry for minutes.
                 deadline = min(deadline, monotonic() + _NO_QUORUM_GRACE_S)
 
     def pause(self, broker: LocalBroker) -> None:
@@ -269,7 +270,7 @@ class BrokerSet:
         self.wait_ready()
 
     def _places(self, network: str, count: int) -> list[tuple[Address, Address, Address | None]]:
-        """Where each broker may listen: for clients, for controllers, without TLS if it must."""
+        """Return each broker's addresses: for clients, for controllers, perhaps without TLS."""
         kinds = 3 if self._security.secured else 2
         hosts = [_host(network, node_id) for node_id in range(count) for _ in range(kinds)]
         found = list(free_addresses(hosts))
@@ -307,7 +308,7 @@ class BrokerSet:
     ) -> list[str]:
         """Return arguments with which Kafka's tools connect to the brokers' inner listener.
 
-        All operations are allowed there.
+        All operations are allowed on this listener.
         """
         servers = ",".join(str(one.plain_address) for one in brokers)
         settings = self._security.inner_java()
@@ -323,7 +324,7 @@ class BrokerSet:
         if not live:
             raise ToolError(f"topic {topic!r} can't be created: no broker is running")
         deadline = monotonic() + _TOPIC_TIMEOUT_S
-        perhaps = False  # carried out, and the answer was lost
+        perhaps = False  # whether a lost response may mean that the topic was created
         for address in itertools.cycle(live):
             left = max(0.1, deadline - monotonic())
             found = probe.create_topic(address, topic, partitions, copies, left, self._login)
@@ -380,13 +381,14 @@ class BrokerSet:
         return text
 
     def train_archive(self) -> None:
-        """Run a broker once, so that the JVM writes an archive of the classes it loaded.
+        """Run a broker once, so that the JVM writes an archive of the loaded classes.
 
-        Every later start maps the archive instead of reading and verifying 45 jars: half the time.
+        Later starts map the archive instead of reading and verifying 45 jars, which halves their
+        time.
         """
         target = self._java.archive
         if not (self._java.home / "lib" / "server" / "classes.jsa").exists():
-            return  # a Java without an archive of its own can't write ours
+            return  # a Java without an own archive can't create one
         temporary = self.directory / "classes.jsa"
         broker = self.brokers[0]
         self.spawn(broker, f"-XX:ArchiveClassesAtExit={temporary}")
@@ -397,9 +399,10 @@ class BrokerSet:
             Path(f"{target}.{self._keeper.pid}").replace(target)
 
     def _wait_for_certificates(self, timeout: float) -> None:
-        """Brokers say that they are told before they have read, and each network thread reads.
+        """Wait until every network thread of each broker uses the new certificate.
 
-        Connections go to those threads in turn.
+        Brokers confirm the change before they have read the file, and each network thread reads it
+        separately; connections are distributed round-robin to these threads.
         """
         deadline = monotonic() + timeout
         for broker in self.brokers:
@@ -415,7 +418,7 @@ class BrokerSet:
             self._keeper.signal(broker.child, number)
 
     def _go_on(self, broker: LocalBroker) -> None:
-        """Continue a frozen process; one that has ended, perhaps just now, is frozen no more."""
+        """Resume a paused process; after this call, the broker doesn't count as paused."""
         if broker.running:
             self._signal(broker, signal.SIGCONT)
             self._timeline.add("broker_resumed", broker.node_id)
@@ -431,7 +434,7 @@ class BrokerSet:
         self.rewrite_properties()
 
     def _lacks(self, view: probe.ClusterView | None, expected: dict[int, Address]) -> str:
-        """Return what is missing in a broker's view of the cluster, nothing when it is whole."""
+        """Return what is missing in a broker's view of the cluster; an empty text if nothing is."""
         if view is None:
             return "it does not answer"
         if view.controller < 0:
@@ -439,7 +442,7 @@ class BrokerSet:
         absent = [node for node, address in expected.items() if view.brokers.get(node) != address]
         if absent:
             return f"it does not know the current addresses of brokers {absent}"
-        # While brokers are down on purpose, partitions without a leader may be the point.
+        # If brokers are down, a test may want partitions without a leader.
         if view.leaderless and len(expected) == len(self.brokers):
             return f"partitions without a leader: {view.leaderless}"
         return ""
@@ -451,7 +454,7 @@ class BrokerSet:
         )
 
     def _remembered(self) -> str | None:
-        """Return the cluster id that an earlier run left in this directory."""
+        """Return the cluster id that an earlier run stored in this directory."""
         path = self.directory / "cluster.json"
         if not path.is_file():
             return None
@@ -467,7 +470,7 @@ class BrokerSet:
 def _leads(view: probe.ClusterView | None) -> bool:
     """Return whether a broker knows the requested topics, with a leader for each partition.
 
-    A follower that learns of a new topic later than its clients would delay tests.
+    Otherwise tests could be slowed down by a broker that learns of a new topic later.
     """
     return view is not None and not view.refused and not view.leaderless
 
@@ -477,21 +480,21 @@ def _ended(broker: LocalBroker, timeout: float) -> bool:
 
 
 def _frozen(broker: LocalBroker) -> bool:
-    """Whether all threads have stopped: the keeper sends the signal, and it takes them in turn.
+    """Return whether all threads have stopped: after the signal, they stop one after the other.
 
-    True as well where the system doesn't say (no /proc), and of what has ended.
+    Also return True if the process has ended, or if the system has no /proc.
     """
     if broker.child is None or not broker.child.alive:
         return True
     try:
         stats = [path.read_text() for path in Path(f"/proc/{broker.child.pid}/task").glob("*/stat")]
     except OSError:
-        return not Path(f"/proc/{broker.child.pid}").is_dir()  # a thread ended: look again
+        return not Path(f"/proc/{broker.child.pid}").is_dir()  # a thread ended meanwhile: retry
     return all(text[text.rindex(")") + 2] in "TtZX" for text in stats)
 
 
 def _other_network(present: str) -> str:
-    """Return three numbers of a loopback address that differ from the present ones."""
+    """Return the first three bytes of a loopback address, different from the present ones."""
     while True:
         found = f"127.{random.randrange(1, 255)}.{random.randrange(256)}"
         if found != present:

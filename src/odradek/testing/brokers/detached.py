@@ -1,9 +1,9 @@
-"""Run a cluster that outlives the command which started it: a process that holds a `LocalCluster`.
+"""A process that keeps a `LocalCluster` open after the command that started it has ended.
 
 In: its options as JSON on standard input, from `odradek cluster start` (they may contain passwords,
 and every user can see command lines). Out: a state file with the cluster's address, until SIGTERM
-ends the process. Must not: be found by anything but its state file, or trust a pid in it without
-the start time: pids are reused.
+ends the process. Must not: be found in another way than by its state file, or trust a pid in it
+without the start time, because pids are reused.
 """
 
 from __future__ import annotations
@@ -46,21 +46,22 @@ def start_time(pid: int) -> str | None:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
         return None
-    # The second field is the name in brackets and may hold anything; the 22nd is the start time.
+    # The second field is the process name in brackets, with any characters; the 22nd is the start
+    # time.
     fields = text[text.rindex(")") + 2 :].split()
     if fields[0] == "Z":
-        return None  # it has ended, but wasn't waited for
+        return None  # a zombie: ended, but not yet reaped
     return f"{boot}:{fields[19]}"
 
 
 def read_state() -> dict[str, Any] | None:
-    """Return the state of a running detached cluster; remove that of an ended one, return None."""
+    """Return the state of a running detached cluster; if it ended, remove the file."""
     path = state_file()
     try:
         state: dict[str, Any] = json.loads(path.read_text())
     except FileNotFoundError:
         return None
-    except ValueError:  # cut short, which a rename can't be: not ours
+    except ValueError:  # truncated, so not written by `write_state`
         state = {}
     if state and start_time(state["pid"]) == state["start_time"]:
         return state
@@ -78,7 +79,7 @@ def write_state(state: dict[str, Any]) -> None:
 
 
 def describe(cluster: LocalCluster, registry: LocalRegistry | None = None) -> dict[str, Any]:
-    """Return the state of an open cluster for the state file."""
+    """Return an open cluster's state for the state file."""
     pids = cluster.pids()
     return {
         "schema_registry_url": None if registry is None else registry.url,
@@ -115,7 +116,7 @@ def main() -> None:
         with cluster, registry or contextlib.nullcontext():
             write_state(describe(cluster, registry))
             _say("up")
-            with contextlib.suppress(OSError):  # the parent may have stopped reading
+            with contextlib.suppress(OSError):  # the parent may have closed its end
                 sys.stdout.close()
             done.wait()
     except Exception as error:

@@ -1,9 +1,8 @@
-"""A TCP forwarder on a fixed loopback address: what a load balancer is to a real cluster.
+"""A TCP forwarder on a fixed loopback address, like the load balancer of a real cluster.
 
-In: connections of clients; the addresses of the brokers that live now (`lead_to`). Out: the same
-bytes to and from one of them, taken in turn. Must not: understand a byte of what passes.
-
-With no broker to be reached, an accepted connection is closed at once, as balancers do.
+In: connections of clients; the addresses of the running brokers (`lead_to`). Out: the same bytes to
+and from one of these brokers, chosen round-robin. Must not: interpret any byte. If no broker can be
+reached, an accepted connection is closed at once, as load balancers do.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ _CONNECT_TIMEOUT_S = 2.0
 
 
 class _Pipe(asyncio.Protocol):
-    """One end of a forwarded connection; what it receives it writes to its `peer`."""
+    """One end of a forwarded connection, which writes all received bytes to its `peer`."""
 
     def __init__(self, door: FrontDoor, *, client: bool) -> None:
         self._door = door
@@ -31,14 +30,14 @@ class _Pipe(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)  # noqa: S101 - asyncio's own promise
         self.transport = transport
         if self.client:
-            transport.pause_reading()  # until the connection to a broker is established
+            transport.pause_reading()  # until a broker is connected
         self._door.opened(self)
 
     def data_received(self, data: bytes) -> None:
         if self.peer is not None and self.peer.transport is not None:
             self.peer.transport.write(data)
 
-    # The names tell about this end's write buffer: a slow reader here stops the reading there.
+    # asyncio calls these for this end's write buffer: while it is full, the peer stops reading.
     def pause_writing(self) -> None:
         if self.peer is not None and self.peer.transport is not None:
             self.peer.transport.pause_reading()
@@ -51,7 +50,7 @@ class _Pipe(asyncio.Protocol):
         self._door.lost(self)
         peer, self.peer = self.peer, None
         if peer is not None and peer.transport is not None:
-            # A reset stays a reset; an orderly end is passed on after the last byte.  Kafka
+            # A reset is passed on as a reset, and an orderly close after the last byte. Kafka
             # doesn't use half-closed connections, so the end of one direction ends both.
             if exc is not None:
                 peer.transport.abort()
@@ -72,7 +71,8 @@ class FrontDoor:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self.accepted = 0
-        """Number of connections accepted so far, including those for which no broker was found."""
+        """Number of connections accepted so far, including those for which no broker was
+        reachable."""
 
     @property
     def address(self) -> Address:
@@ -128,7 +128,7 @@ class FrontDoor:
             return
         self.accepted += 1
         if self._loop is None:
-            return  # the door closes, and its end with it
+            return  # `close` was called, and aborts this connection
         task = asyncio.get_running_loop().create_task(self._connect(pipe))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -148,7 +148,7 @@ class FrontDoor:
                     _, pipe = await loop.create_connection(
                         lambda: _Pipe(self, client=False), backend.host, backend.port
                     )
-            except OSError:  # a timeout is one, too
+            except OSError:  # includes a timeout
                 continue
             if client.transport is None or client.transport.is_closing():
                 if pipe.transport is not None:
@@ -166,7 +166,7 @@ class FrontDoor:
                 pipe.transport.abort()
 
     async def _end(self, server: asyncio.Server) -> None:
-        """Leave no end of a connection open, nor one that is just being accepted."""
+        """Close all connections, including those that are being accepted."""
         server.close()
         for task in list(self._tasks):
             task.cancel()

@@ -2,13 +2,13 @@
 
 In: JSON lines on standard input (`spawn`, `signal`, `remove`, `quit`) from `process.Keeper`. Out:
 JSON lines on standard output: a pid for each spawn, the exact time of each exit. Must not: import
-anything beyond the standard library, not even from this package: it is run by its path.
+anything beyond the standard library, not even from this package, because it is run by its path.
 
-Whatever ends the owner (Ctrl-C, a crash, SIGKILL), the kernel makes the owner's pidfd readable;
-then the children are killed and the temporary directories removed. A pipe alone isn't enough: a
-process that the owner forked would hold it open. If this process itself is killed, the kernel kills
-the children (PR_SET_PDEATHSIG; its parent is this single thread, never a worker thread of the user,
-whose end would count as the parent's death).
+If the owner ends for any reason (Ctrl-C, a crash, SIGKILL), the kernel makes the owner's pidfd
+readable; then the children are killed and the temporary directories removed. A pipe alone isn't
+enough, because a process that the owner forked would keep it open. If this process itself is
+killed, the kernel kills the children (PR_SET_PDEATHSIG). Their parent is the only thread of this
+process: the end of a worker thread of the user would count as the parent's death.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class _Keeper:
         self._owner_fd = os.pidfd_open(owner)
         self._selector.register(self._owner_fd, selectors.EVENT_READ, self._stop)
         self._selector.register(0, selectors.EVENT_READ, self._read)
-        if os.getppid() != owner:  # it died before the pidfd was open, the number may be reused
+        if os.getppid() != owner:  # the owner died before, and its pid may be reused
             self._done = True
 
     def run(self) -> None:
@@ -73,7 +73,7 @@ class _Keeper:
             getattr(self, f"_do_{request.pop('do')}")(**request)
 
     def _say(self, **message: Any) -> None:
-        with contextlib.suppress(OSError):  # the owner has ended: the next select shows it
+        with contextlib.suppress(OSError):  # the owner ended: the next select reports it
             os.write(1, json.dumps(message).encode() + b"\n")
 
     def _do_spawn(
@@ -87,7 +87,7 @@ class _Keeper:
             ):
                 child = subprocess.Popen(
                     command, stdin=given, stdout=out, stderr=err, cwd=cwd,
-                    preexec_fn=_die_with_parent,  # safe here, where there is one thread
+                    preexec_fn=_die_with_parent,  # safe, because there is one thread
                 )  # fmt: skip
         except OSError as error:
             self._say(call=call, error=str(error))
@@ -105,7 +105,7 @@ class _Keeper:
         self._say(exited=pid, status=status, wall=wall, monotonic=monotonic)
 
     def _do_signal(self, pid: int, number: int) -> None:
-        # Not reaped yet, so the number is still this child's.
+        # The child isn't reaped yet, so its pid can't be reused.
         if pid in self._children:
             self._children[pid].send_signal(number)
 
@@ -117,9 +117,9 @@ class _Keeper:
 
 
 def main() -> None:
-    """Serve the owner, whose pid is the only argument."""
+    """Serve the owner; the only argument is its pid."""
     keeper = _Keeper(int(sys.argv[1]))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the owner's to handle
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the owner handles Ctrl-C
     signal.signal(signal.SIGTERM, keeper.stop)
     keeper.run()
 

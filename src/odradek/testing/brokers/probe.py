@@ -1,9 +1,9 @@
-"""Ask one broker for the cluster or a topic: round trips with plain `struct` on a blocking socket.
+"""Ask one broker for the cluster or a topic, with plain `struct` on a blocking socket.
 
 In: an address. Out: the brokers that it knows and the number of partitions without a leader, or the
 state of a topic; None if it doesn't answer. `login` is a name and a password for SASL PLAIN, if the
-broker requires them. Must not: use Odradek's client, which these clusters test.
-(Kafka's own tool does the same, but takes a second of processor time for its JVM.)
+broker requires them. Must not: use Odradek's client, which is tested with these clusters. (Kafka's
+own tool does the same, but its JVM takes a second of CPU time.)
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from odradek.common.types import Address
 
 _METADATA = 3
-_VERSION = 1  # the oldest that Kafka 4 speaks with a controller id in the answer
+_VERSION = 1  # the oldest of Kafka 4 with a controller id
 _CREATE_TOPICS = 19
-_CREATE_VERSION = 2  # the oldest that Kafka 4 speaks
+_CREATE_VERSION = 2  # the oldest of Kafka 4
 _LARGEST_ANSWER = 16 * 1024 * 1024
 _SASL_HANDSHAKE, _SASL_AUTHENTICATE = 17, 36
 
@@ -34,12 +34,12 @@ class ClusterView:
     topics: int
     leaderless: int
     refused: int = 0
-    """Topics that came with an error instead of partitions."""
+    """Number of topics with an error instead of partitions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A broker's answer to a request for a topic; error code 0 and no text if it was created."""
+    """A broker's response for a topic; error code 0 and an empty text if it was created."""
 
     error_code: int
     text: str
@@ -63,24 +63,21 @@ class _Reader:
         return self._data[self._at - length : self._at].decode()
 
     def skip_int32s(self) -> None:
-        count = self.take(">i")  # first: it moves the position that is added to
+        count = self.take(">i")  # before the sum: `take` changes the position
         self._at += 4 * count
 
 
 def ask(
     address: Address, timeout: float = 2.0, topic: str | None = None, login: Login | None = None
 ) -> ClusterView | None:
-    """Return a broker's metadata of all topics or of one.
-
-    None if it can't be reached in time.
-    """
+    """Return a broker's metadata of all topics or of one; None if there is no answer in time."""
     wanted = struct.pack(">i", -1) if topic is None else struct.pack(">i", 1) + _string(topic)
     data = _exchange(address, _METADATA, _VERSION, wanted, timeout, login)
     return None if data is None else parse(data)
 
 
 def accepts(address: Address, timeout: float = 0.5) -> bool:
-    """Return whether something accepts connections at an address."""
+    """Return whether a process accepts connections at an address."""
     try:
         socket.create_connection((address.host, address.port), timeout).close()
     except OSError:
@@ -98,7 +95,7 @@ def create_topic(
 ) -> Answer | None:
     """Create a topic through the broker at `address`, which forwards the request."""
     body = struct.pack(">i", 1) + _string(topic) + struct.pack(">ih", partitions, copies)
-    body += struct.pack(">iiib", 0, 0, int(timeout * 1000), 0)  # nothing assigned, no settings
+    body += struct.pack(">iiib", 0, 0, int(timeout * 1000), 0)  # no assignments, no options
     data = _exchange(address, _CREATE_TOPICS, _CREATE_VERSION, body, timeout, login)
     return None if data is None else parse_creation(data)
 
@@ -111,7 +108,7 @@ def _string(text: str) -> bytes:
 def _exchange(
     address: Address, key: int, version: int, body: bytes, timeout: float, login: Login | None
 ) -> bytes | None:
-    """Send a request on a connection of its own; return the answer from its correlation id on."""
+    """Send a request on a new connection; return the response from its correlation id on."""
     try:
         with socket.create_connection((address.host, address.port), timeout) as connection:
             connection.settimeout(timeout)
@@ -132,7 +129,7 @@ def _answer(connection: socket.socket, key: int, version: int, body: bytes) -> b
 
 
 def _log_in(connection: socket.socket, name: str, password: str) -> None:
-    """SASL PLAIN (RFC 4616) in Kafka's frames (KIP-152)."""
+    """Authenticate by SASL PLAIN (RFC 4616) in Kafka's frames (KIP-152)."""
     token = b"\0" + name.encode() + b"\0" + password.encode()
     for key, version, body in (
         (_SASL_HANDSHAKE, 1, _string("PLAIN")),
@@ -180,7 +177,7 @@ def parse(data: bytes) -> ClusterView:
 
 
 def parse_creation(data: bytes) -> Answer:
-    """Parse the response about the one topic of the request."""
+    """Parse the response to a request for one topic."""
     reader = _Reader(data)
     for _ in range(3):  # correlation id, throttle time, number of topics
         reader.take(">i")

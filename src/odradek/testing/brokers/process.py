@@ -1,7 +1,7 @@
 """The owner's side of the keeper: start processes that can't outlive this one.
 
-In: commands. Out: `Child` objects that know when they ended. Must not: signal a pid by itself;
-only the keeper, which is the parent, knows whether a number still is the child's.
+In: commands. Out: `Child` objects with the end of their process. Must not: signal a pid by itself;
+only the keeper, which is the parent, knows whether a pid still belongs to the child.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Child:
 
     @property
     def alive(self) -> bool:
-        """Whether the process hasn't ended, as far as is known."""
+        """Whether no end of the process has been reported."""
         return not self.ended.is_set()
 
 
@@ -57,8 +57,8 @@ class Keeper:
 
     def __init__(self) -> None:
         self._owner = os.getpid()
-        # -I -S: nothing of the user's environment or site can slow or break it.
-        # A session of its own: a terminal's Ctrl-C must reach the owner only.
+        # -I -S: the user's environment and site packages can't slow it down or break it. It has its
+        # own session, so that Ctrl-C in a terminal reaches only the owner.
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-S", keeper.__file__, str(self._owner)],
             stdin=subprocess.PIPE,
@@ -69,7 +69,7 @@ class Keeper:
         self._answered = threading.Condition(self._lock)
         self._answers: dict[int, dict[str, Any]] = {}
         self._children: dict[int, Child] = {}
-        self._early: dict[int, Exit] = {}  # exits that overtook the answer to their spawn
+        self._early: dict[int, Exit] = {}  # exits reported before the response to their spawn
         self._calls = 0
         self._gone = False
         self._directories: list[Path] = []
@@ -113,12 +113,12 @@ class Keeper:
         return child
 
     def signal(self, child: Child, number: signal.Signals) -> None:
-        """Send a signal, unless the child has ended."""
+        """Send a signal unless the child has ended."""
         if child.alive:
             self._send(do="signal", pid=child.pid, number=int(number))
 
     def remove_at_end(self, directory: Path) -> None:
-        """Have a directory removed when this keeper is closed or the owning process ends."""
+        """Let the keeper remove a directory when it is closed or the owning process ends."""
         self._directories.append(directory)
         self._send(do="remove", directory=str(directory))
 
@@ -126,15 +126,15 @@ class Keeper:
         """Kill all running processes, remove the directories, and end the keeper."""
         if os.getpid() != self._owner or self._process.returncode is not None:
             return  # a forked copy must not end its parent's processes
-        with contextlib.suppress(KeeperError):  # gone already
+        with contextlib.suppress(KeeperError):  # the keeper has ended already
             self._send(do="quit")
         self._process.wait()
         self._listener.join(timeout=5)
-        for directory in self._directories:  # they still exist if the keeper itself was killed
+        for directory in self._directories:  # left over if the keeper was killed
             shutil.rmtree(directory, ignore_errors=True)
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
-                with contextlib.suppress(OSError):  # an unsent rest, to a keeper that was killed
+                with contextlib.suppress(OSError):  # unsent data, if the keeper was killed
                     pipe.close()
 
     def _send(self, **request: Any) -> None:
@@ -171,7 +171,7 @@ class Keeper:
             left = list(self._children.values())
             self._children.clear()
             self._answered.notify_all()
-        for child in left:  # killed by the keeper as its last act, or by the kernel after it
+        for child in left:  # killed by the keeper at its end, or else by the kernel
             _finish(child, Exit(-signal.SIGKILL, time.time(), monotonic()))
 
 

@@ -1,10 +1,10 @@
 """Configure TLS, SASL and ACLs of a local cluster, for its brokers and its clients.
 
 In: the security options of a `LocalCluster`. Out: lines for the brokers' properties, credentials
-for the format tool, and the client configuration for Odradek, Java and librdkafka. Brokers talk to
-each other on plaintext listeners of their own, which Kafka's tools use, too; with `acls` these
-listeners require a password that is generated at each start, because their users may do everything.
-Must not: put a secret where `ps` shows it.
+for the format tool, and the client configuration for Odradek, Java and librdkafka. Brokers
+communicate on separate listeners without TLS, which Kafka's tools use, too; with `acls` these
+listeners require a password that is generated at each start, because their users have all
+permissions. Must not: put a secret on a command line.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from odradek.common.extras import require_extra
 from odradek.testing.brokers.broker import CLIENT_LISTENER, LocalBroker
 
-if TYPE_CHECKING:  # a plaintext cluster needn't wait for the import of `cryptography`
+if TYPE_CHECKING:  # a cluster without TLS needn't import `cryptography`
     from odradek.testing.brokers.authority import Authority, KeyAndCertificate, Kind
 
 Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
@@ -43,8 +43,8 @@ _LOGIN_MODULES = {
 _VALIDATOR = f"{_MODULES}oauthbearer.OAuthBearerValidatorCallbackHandler"
 _AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 INNER_USER = "odradek_inner"
-"""User name of the brokers on their own listener if there are ACLs; it may do everything."""
-# The format tool's and the config tool's own syntax has no escape for these.
+"""User name of the brokers on their inner listener with ACLs; it has all permissions."""
+# The format tool and the config tool can't escape these characters.
 _UNUSABLE = frozenset(',"[]=;\\ ')
 
 
@@ -53,7 +53,7 @@ class Security:
     """Security of the listener for clients.
 
     `users` exist for PLAIN and SCRAM. OAUTHBEARER accepts unsigned tokens unless `jwks` is the URL
-    of the keys. With `acls` all clients except the brokers need permissions.
+    of the keys. With `acls`, all users except the brokers need permissions.
     """
 
     protocol: Protocol
@@ -93,7 +93,7 @@ class Security:
 
     @property
     def sasl(self) -> bool:
-        """Whether clients authenticate by SASL."""
+        """Whether clients authenticate with SASL."""
         return self.protocol.startswith("SASL")
 
     @property
@@ -103,7 +103,7 @@ class Security:
 
     @property
     def client_names(self) -> tuple[str, ...]:
-        """Names that settings exist for: the users, or a single name if clients have none."""
+        """Names of clients with settings: the users, or a single name if there are no users."""
         if not self.secured:
             return ()
         return tuple(self.users) or ("client",)
@@ -173,7 +173,7 @@ class Security:
             lines["oauthbearer.sasl.oauthbearer.jwks.endpoint.url"] = self.jwks
         found = {f"{_PREFIX}{name}": value for name, value in lines.items()}
         if self.acls:
-            # A plaintext listener would make every client that reaches it a super user.
+            # Without a password, every client that connects to this listener would be a super user.
             module, word = _LOGIN_MODULES["PLAIN"], _quoted(self._inner_password)
             who = f"username={INNER_USER} password={word} user_{INNER_USER}={word}"
             found["authorizer.class.name"] = _AUTHORIZER
@@ -209,13 +209,13 @@ class Security:
 
     @property
     def java_options(self) -> tuple[str, ...]:
-        """JVM options of the brokers, beside their properties."""
+        """JVM options of the brokers, in addition to their properties."""
         if self.jwks is None:
             return ()
         return (f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={self.jwks}",)
 
     def format_arguments(self) -> list[str]:
-        """Return the users as arguments of the format tool."""
+        """Return the format tool's arguments that add the users with SCRAM."""
         return [
             word
             for mechanism in self.mechanisms
@@ -225,7 +225,7 @@ class Security:
         ]
 
     def change_password(self, user: str, password: str) -> list[str]:
-        """Note a new password; return the mechanisms for which it has to be changed in brokers."""
+        """Store a new password; return the mechanisms whose passwords brokers must change."""
         _usable(password)
         if user not in self.users:
             raise KeyError(f"there is no user {user}")
@@ -233,7 +233,7 @@ class Security:
         return [m for m in self.mechanisms if m.startswith("SCRAM")]
 
     def _server_module(self, mechanism: str) -> str | None:
-        """Return a broker's login module for a mechanism; Kerberos' is in `config`."""
+        """Return a broker's login module for a mechanism; the one for Kerberos is in `config`."""
         module = _LOGIN_MODULES.get(mechanism)
         if module is None:
             return None
@@ -259,7 +259,7 @@ class Security:
         password: str | None = None,
         stores: Kind = "PEM",
     ) -> dict[str, str]:
-        """Return a client's settings under Kafka's names, as in a Java client's file."""
+        """Return a client's settings with Kafka's names, as in a Java client's properties file."""
         if not self.secured:
             return {}
         name, mechanism = self._who(user, mechanism)

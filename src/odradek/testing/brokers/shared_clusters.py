@@ -1,7 +1,7 @@
-"""The real clusters of one pytest run: started when first needed, shared, put right, closed.
+"""Real clusters that the tests of a pytest run share: start, repair and close them.
 
-In: options of `LocalCluster`. Out: running clusters; after a test that hurt one, a whole one again.
-Must not: know pytest.
+In: options of `LocalCluster`. Out: running clusters, repaired after each test that has caused
+faults. Must not: know pytest.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TOPIC_TIMEOUT = 30.0
 
 
 class SharedClusters:
-    """Clusters by their options."""
+    """Shared clusters by their options."""
 
     def __init__(self, *, brokers: int = 3, version: str | None = None) -> None:
         self._defaults: dict[str, Any] = {"brokers": brokers}
@@ -56,7 +56,7 @@ class SharedClusters:
     def shared(self, options: dict[str, Any]) -> LocalCluster:
         """Return the cluster with these options that all tests share."""
         key = repr(sorted({**self._defaults, **options}.items()))
-        if key in self._failed:  # what was missing for one test is missing for all
+        if key in self._failed:  # the next tests would fail for the same reason
             raise self._failed[key]
         if key not in self._running:
             try:
@@ -67,7 +67,7 @@ class SharedClusters:
         return self._running[key]
 
     def put_right(self, cluster: LocalCluster) -> None:
-        """Undo what a test did to the cluster; if that fails, the next test gets a new cluster."""
+        """Undo a test's faults in the cluster; if that fails, the next test gets a new cluster."""
         try:
             if cluster.cluster_id != self._ids[id(cluster)]:
                 cluster.restore()
@@ -83,13 +83,13 @@ class SharedClusters:
 
 
 def make_topic(cluster: LocalCluster, test: str, partitions: int = 3) -> str:
-    """Create a topic with a name derived from a test, unique in this run."""
+    """Create a topic with a unique name that contains the test's name."""
     from odradek.api.admin import Admin
     from odradek.clients.admin.admin_arguments import NewTopic
 
     plain = re.sub(r"[^a-zA-Z0-9._-]+", "-", test)[:NAME_LENGTH].strip("-.")
     name = f"{plain}-{next(_numbers)}"
-    # The brokers' own listener: a secured cluster's users may not be allowed to.
+    # Users of a secured cluster may not have the permission, so use the inner listener.
     with Admin(cluster.inner_config()) as admin:
         replicas = min(3, len(cluster.broker_addresses))
         admin.create_topics([NewTopic(name, partitions, replicas)], timeout=TOPIC_TIMEOUT)

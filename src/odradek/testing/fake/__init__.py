@@ -1,1 +1,1 @@
-"""A Kafka cluster without Kafka on loopback sockets."""
+"""Simulated Kafka brokers on real loopback sockets."""

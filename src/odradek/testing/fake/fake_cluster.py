@@ -1,9 +1,9 @@
-"""`FakeCluster`: a Kafka cluster without Kafka, on loopback sockets, for any client.
+"""`FakeCluster`: simulated Kafka brokers on loopback sockets, for any client.
 
-In: a number of brokers, topics, verbs that hurt them. Out: `bootstrap_servers`, and brokers that
-speak Kafka's protocol: topics, groups of both protocols and transactions included. They are the
-simulation's (`odradek.simulation`), in real time, in one thread. Nothing is written to a disk, and
-the oldest records go when there are too many. Must not: need Java, or our own clients.
+In: a number of brokers, topics, calls that cause faults. Out: `bootstrap_servers`, and brokers that
+speak Kafka's protocol, with topics, groups of both protocols and transactions. They are the
+simulation's brokers (`odradek.simulation`), in real time, in one thread. Nothing is written to
+disk, and the oldest records are deleted above a limit. Must not: need Java, or our own clients.
 
     with FakeCluster(topics=["flights"]) as cluster:
         producer = odradek.Producer({"bootstrap.servers": cluster.bootstrap_servers})
@@ -281,7 +281,7 @@ class FakeCluster:
         brokers = self._cluster.brokers.values()
         self._until(lambda: all(b.registered for b in brokers))
 
-    # Inside
+    # Internals
 
     @property
     def _opened(self) -> LoopbackServer:
@@ -320,7 +320,7 @@ class FakeCluster:
         return broker
 
     def _until(self, true: Callable[[], bool]) -> None:
-        """Wait for what brokers tell the controller, which takes a moment."""
+        """Wait until a condition holds; brokers and the controller need a moment after a change."""
         deadline = monotonic() + PATIENCE
         while not self._call(true):
             if not self._changed.wait(max(0.0, deadline - monotonic())):
@@ -337,7 +337,7 @@ class FakeCluster:
 
 
 def _partitions_of(topics: Topics) -> dict[str, int]:
-    """Topics by name, from any of the ways to say them. Raises `ValueError`."""
+    """Return the number of partitions by topic name; raise `ValueError` for invalid topics."""
     if isinstance(topics, str):
         raise ValueError(f"topics must be a list of names, not the string {topics!r}")
     if isinstance(topics, Mapping):
@@ -364,7 +364,7 @@ def _check_name(topic: str) -> None:
 
 
 def _code(error: ErrorName) -> int:
-    """Return the code of an error that is named in one of three ways. Raises `ValueError`."""
+    """Return the code of an error from its name, code or class; raise `ValueError` if unknown."""
     if isinstance(error, str):
         code = next((code for code, kind in ERRORS.items() if kind.name == error.upper()), None)
     elif isinstance(error, int):

@@ -1,10 +1,10 @@
 """Serve simulated brokers on real sockets on loopback, plain or TLS.
 
 In: calls of a `SimulatedCluster`, real connections of any client. Out: the same responses and
-faults as in virtual time, whose clock follows the real one here. One thread serves all. Input is
-limited: a connection whose bytes aren't a request is closed, and one request of a connection is
-processed at a time, so that no client makes the process grow without bound. `FakeCluster` wraps
-this for users. Must not: know what a broker does.
+faults as in virtual time, which follows the real clock here. One thread serves all connections.
+Input is limited, so that no client can use unlimited memory: a connection whose bytes aren't a
+request is closed, and each connection has one request processed at a time. `FakeCluster` wraps this
+for users. Must not: know what a broker does.
 
     with LoopbackServer() as server:
         cluster = server.call(lambda: SimulatedCluster(server, brokers=1, bootstrap_name=None))
@@ -51,18 +51,17 @@ LOOPBACK = "127.0.0.1"
 CHUNK = 1 << 16
 LONGEST_SLEEP = 0.5
 LARGEST_PRODUCE = 16 << 20
-"""Bytes of a Produce request (Kafka's `socket.request.max.bytes` is 100 MiB)."""
+"""Maximum size of a Produce request in bytes (100 MiB in Kafka: `socket.request.max.bytes`)."""
 LARGEST_REQUEST = 1 << 19
-"""Bytes of any other: as objects these need a hundred times as much."""
+"""Maximum size of any other request in bytes: decoded, it needs a hundred times as much memory."""
 READ_AHEAD = 1 << 17
-"""Bytes that are read from a connection whose next request has already arrived."""
+"""Number of buffered bytes above which a connection with a complete request isn't read."""
 HELD_BYTES = 256 << 20
-"""Bytes of unfinished requests and unread responses over all connections.
+"""Maximum number of bytes of unfinished requests and unread responses of all connections.
 
-Above this limit, the connection that holds most of them is closed.
-"""
+Above this limit, the connection that holds most of them is closed."""
 COUNTED_AFTER = 16 << 20
-"""Bytes that come in or go out between two counts of them."""
+"""Number of bytes received or sent after which the buffered bytes are counted again."""
 MOST_CONNECTIONS = 2000
 FILLERS = 8
 _LOG = logging.getLogger(__name__)
@@ -78,7 +77,7 @@ class _Tls:
         self._ready = False
 
     def received(self, data: bytes) -> bytes:
-        """Take in what came over the wire; return what it says."""
+        """Decrypt received bytes; return the plaintext."""
         self._in.write(data)
         plain = b""
         with suppress(ssl.SSLWantReadError):
@@ -90,7 +89,7 @@ class _Tls:
         return plain
 
     def sealed(self, data: bytes) -> bytes:
-        """Return the bytes that carry `data` over the wire."""
+        """Encrypt `data`; return the bytes to be sent."""
         if data:
             self._tls.write(data)
         return self._out.read()
@@ -114,27 +113,27 @@ class _Connection:
 
     @property
     def size(self) -> int:
-        """Bytes that are kept for it."""
+        """Number of buffered bytes."""
         return len(self._received) + len(self._outgoing)
 
     @property
     def over(self) -> bool:
-        """The socket is closed, and the broker is through with all that came."""
+        """Whether the socket is closed and the broker has handled all received requests."""
         return self._ended and (self.session is None or self.session.ended)
 
     # The broker's side
 
     def respond(self, request: ReceivedRequest, response: Message, version: int) -> None:
-        """Send an answer."""
+        """Send a response."""
         self._write(b"".join(encode_response(response, version, request.correlation_id)))
 
     def failed(self, request: ReceivedRequest, error: Exception) -> None:
-        """Close the connection of an unreadable request, without disturbing the others."""
+        """Close a connection whose request can't be answered; other connections continue."""
         _LOG.warning("a request of API %d can't be answered", request.api_key, exc_info=error)
         self.abandon()
 
     def close(self, *, reset: bool) -> None:
-        """End the connection; what can be written at once still is."""
+        """Close the connection, after sending as much as the socket accepts at once."""
         if self._ended:
             return
         self._ended = True
@@ -146,12 +145,12 @@ class _Connection:
         self.release()
 
     def hold(self, on: bool) -> None:
-        """Read and write nothing for a while."""
+        """Stop reading and writing, or resume."""
         self._held = on
         self.watch()
 
     def trickle(self, seconds: float, *, both: bool = False) -> None:
-        """Write one byte each `seconds`, with `both` read nothing, until `seconds` is 0."""
+        """Write one byte every `seconds` and, with `both`, read nothing; 0 ends the fault."""
         begins = seconds and not self._every
         self._every, self._both = seconds, both
         if begins:
@@ -164,14 +163,14 @@ class _Connection:
             self._server.time.after(self._every, self._drip)
 
     def strand(self, seconds: float, arrived: ReceivedRequest | None = None) -> None:
-        """Only simulated connections can deliver what was sent before they broke."""
+        """Reset the connection: only simulated connections can deliver requests after their end."""
         self.close(reset=True)
 
     # The socket's side
 
     def watch(self) -> None:
-        """Tell the selector what this connection waits for."""
-        if self._ended:  # the broker may still work on what it received
+        """Tell the selector for which events this connection waits."""
+        if self._ended:  # the broker may still handle received requests
             return
         wanted = 0
         if not self._held:
@@ -183,10 +182,10 @@ class _Connection:
         self._server.watch(self._sock, wanted, self._ready)
 
     def deliver(self) -> None:
-        """Hand the broker the next request, once the one before is answered and the answer sent.
+        """Pass the next request to the broker when the response to the previous one is sent.
 
-        As Kafka does it, which doesn't read a connection meanwhile. (A client that has closed the
-        connection has sent what it has sent: that is still carried out.)
+        Kafka doesn't read a connection in the meantime, either. Requests that a client sent before
+        it closed the connection are still handled.
         """
         session = self.session
         while session is not None and session.idle and not self._outgoing:
@@ -205,7 +204,7 @@ class _Connection:
             self.watch()
 
     def serve(self) -> None:
-        """As `deliver`, but for a stranger's bytes, which may be no request."""
+        """Like `deliver`, but close the connection if its bytes aren't a valid request."""
         try:
             self.deliver()
         except Exception as error:
@@ -215,7 +214,7 @@ class _Connection:
             self.abandon()
 
     def _frame_end(self) -> int | None:
-        """Where the first request ends, if it is all there. Raises `KafkaError` if none can be."""
+        """Return the end of the first request if it is complete; raise `KafkaError` if invalid."""
         received = self._received
         if len(received) < 4:
             return None
@@ -233,7 +232,7 @@ class _Connection:
                 self._flush()
             if events & selectors.EVENT_READ:
                 self._read()
-        except OSError:  # it went away, or speaks no TLS
+        except OSError:  # the client has disconnected, or doesn't use TLS
             self._gone()
         self.serve()
 
@@ -249,17 +248,17 @@ class _Connection:
         self._server.holds(len(data))
 
     def _gone(self) -> None:
-        """Note that the client has closed the connection after what it has sent."""
+        """Note that the client has closed the connection; its requests are still handled."""
         self._left = True
         self.release()
 
     def abandon(self) -> None:
-        """End the connection, and forget what came over it."""
+        """Close the connection, and drop all received bytes."""
         self._received.clear()
         self.cut_off()
 
     def cut_off(self) -> None:
-        """End the connection from here, whatever the broker thinks of it."""
+        """Reset the connection, and tell the broker that it has ended."""
         self.close(reset=True)
         if self.session is not None:
             self.session.closed()
@@ -286,7 +285,7 @@ class _Connection:
 
     def _flush(self, most: int | None = None) -> None:
         if self._outgoing and not self._held:
-            with suppress(OSError):  # a peer that is gone shows when it is read next
+            with suppress(OSError):  # the next read reports a lost peer
                 sent = self._sock.send(self._outgoing if most is None else self._outgoing[:most])
                 del self._outgoing[:sent]
 
@@ -299,7 +298,7 @@ class LoopbackServer:
         self.dns: dict[str, list[str]] = {}
         self.tls = tls
         self.unreadable = 0
-        """Connections that ended because what came was no request."""
+        """Number of connections closed because of an invalid request."""
         self._seed = seed
         self._started = monotonic()
         self._selector = selectors.DefaultSelector()
@@ -336,7 +335,7 @@ class LoopbackServer:
                 outcome.set_exception(error)
 
         self._orders.append(order)
-        with suppress(OSError):  # the thread was awake, and the order was its last one
+        with suppress(OSError):  # the thread has already run the order
             self._waker.send(b"!")
         if not wait([outcome], 10.0).done:
             raise TimeoutError("the loopback server doesn't answer")
@@ -383,7 +382,7 @@ class LoopbackServer:
             self._bound[address.port] = self._bind(address.port)
 
     def black_hole(self, address: Address, on: bool) -> None:
-        """Let connection attempts at an address time out: the listener's queue is full."""
+        """Let connection attempts at an address time out, by filling the listener's queue."""
         for filler in self._fillers.pop(address.port, []):
             filler.close()
         self.unlisten(address)
@@ -416,14 +415,14 @@ class LoopbackServer:
         self._waiting.pop(connection, None)
 
     def wait(self, connection: _Connection, on: bool) -> None:
-        """Note whether a connection has data that its broker can't accept yet."""
+        """Note whether a connection has a request, or an end, that its broker can't handle yet."""
         if on:
             self._waiting[connection] = None
         else:
             self._waiting.pop(connection, None)
 
     def holds(self, more: int) -> None:
-        """Count bytes buffered for connections; above the limit, close the one with the most."""
+        """Count buffered bytes; above the limit, close the connection with the most."""
         self._counted += more
         if self._counted < COUNTED_AFTER:
             return
@@ -452,7 +451,7 @@ class LoopbackServer:
             ready = self._selector.select(max(0.0, min(sleep, LONGEST_SLEEP)))
             try:
                 self.time.run_until(self._now())
-            except Exception as error:  # of a timer; those of requests end their connection
+            except Exception as error:  # of a timer; an error of a request closes its connection
                 _LOG.warning("a scheduled action failed", exc_info=error)
             for key, events in ready:
                 key.data(events)
@@ -470,7 +469,7 @@ class LoopbackServer:
     def _accept(self, listening: socket.socket, endpoint: Endpoint) -> None:
         try:
             sock, _ = listening.accept()
-        except OSError:  # it was closed right after it was accepted
+        except OSError:  # it was closed before it was accepted
             return
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

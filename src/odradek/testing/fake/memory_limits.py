@@ -1,9 +1,9 @@
-"""Limit the memory of a fake cluster, whatever its clients send.
+"""Limit the memory of a fake cluster, independent of the data that its clients send.
 
 In: each request before it is processed, the sizes of logs. Out: deletion of the oldest records, and
-errors (those that Kafka has for such cases) for requests that would create too many topics, groups,
-members, offsets or transactional ids. A cluster in virtual time needs no such limits: all of its
-clients belong to the test. Must not: know connections; `loopback` bounds their memory.
+errors, as in Kafka, for requests that would create too many topics, groups, members, offsets or
+transactional ids. A cluster in virtual time needs no such limits, because all its clients belong to
+the test. Must not: know connections; `loopback` bounds their memory.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from odradek.simulation.world.environment import ReceivedRequest
 
 MOST_PARTITIONS = 10_000
 MOST_MEMBERS = 2_000
-"""Groups and their members together."""
+"""Maximum number of groups and members together."""
 MOST_OFFSETS = 50_000
 MOST_TRANSACTIONAL_IDS = 10_000
 MEMBER_BYTES = 1 << 16
-"""Of a subscription or an assignment."""
+"""Maximum size of a subscription or an assignment in bytes."""
 METADATA_BYTES = 4096
-"""Of a committed offset (`offset.metadata.max.bytes`)."""
+"""Maximum size of a committed offset's metadata in bytes (`offset.metadata.max.bytes`)."""
 LONGEST_POLL_MS = 60_000
 COUNTED_EVERY = 100
-"""Requests between two counts of what groups keep."""
+"""Number of requests after which the members and offsets of groups are counted again."""
 COMPACTED_FROM = 1_000
-"""Batches of a coordinator's partition."""
+"""Number of batches from which on a coordinator's partition is compacted."""
 TRIMMED_EVERY = 1 << 20
-"""Bytes that are produced between two checks of the logs' size."""
+"""Number of produced bytes after which the logs' size is checked again."""
 
 
 class MemoryLimits:
@@ -91,7 +91,7 @@ class MemoryLimits:
             self.trim(cluster)
 
     def trim(self, cluster: ClusterState) -> None:
-        """Delete the older half of the largest logs until all together are within the limit."""
+        """Delete the older half of the largest log, until all logs are within the limit."""
         internal = [topic.name for topic in cluster.coordinators.values()]
         logs = [
             partition.log
@@ -105,7 +105,7 @@ class MemoryLimits:
             before = largest.kept_bytes
             middle = largest.batches[len(largest.batches) // 2]
             largest.drop_before(middle.last_offset + 1)
-            if largest.kept_bytes == before:  # nothing of it is committed
+            if largest.kept_bytes == before:  # no batch of it is committed
                 break
             total -= before - largest.kept_bytes
         for topic in cluster.coordinators.values():
@@ -114,7 +114,7 @@ class MemoryLimits:
     # State of coordinators
 
     def _refusal(self, cluster: ClusterState, body: Any) -> int | None:
-        """Return the error code for a request that would create too much; else None."""
+        """Return the error code for a request that would exceed a limit; None for others."""
         refused: type[BrokerError] | None = None
         if isinstance(body, CreateTopicsRequest):
             wanted = sum(max(len(x.assignments), x.num_partitions, 1) for x in body.topics)
@@ -145,7 +145,7 @@ class MemoryLimits:
         return present + wanted <= MOST_PARTITIONS
 
     def _count(self, cluster: ClusterState) -> None:
-        """Count from time to time what groups keep; what is asked between counts as new."""
+        """Sometimes count members and offsets; in between, count each request as new ones."""
         self._asked += 1
         near = self._members >= MOST_MEMBERS or self._offsets >= MOST_OFFSETS
         if self._asked % COUNTED_EVERY and not near:

@@ -2,11 +2,12 @@
 
 In: a version with a list `kafka-<version>.txt` in this folder (coordinates and SHA-256, written by
 `tools/pin_jars.py`). Out: a directory in the user's cache that contains exactly those jars. Must
-not: leave a half-filled directory, even if the process is killed, or trust a jar by its name or
-because it is in the cache (R-IN-5): each process checks the hashes once before it uses the jars.
+not: leave an incomplete directory, even if the process is killed, or trust a jar because of its
+name or its place in the cache (R-IN-5): each process checks the hashes once before it uses the
+jars.
 
-The package jgo (`odradek[cluster]`) fetches them, from Maven Central or from the repositories that
-its settings name (a company's mirror). It needs no Java.
+The package jgo (`odradek[cluster]`) downloads them from Maven Central, or from the repositories in
+its settings (for example a company's mirror). It doesn't need Java.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ from odradek.testing.java import own_cache
 LISTS = Path(__file__).parent
 DEFAULT_VERSION = "4.4.0"
 TOOLS_OF = {"4.4.0": "4.3.1"}
-"""Whose console tools are run for a version whose own aren't on Maven Central."""
+"""Kafka versions whose console tools aren't on Maven Central, with the version whose tools are used
+instead."""
 _CONNECTIONS = 6
 _ANSWER_TIMEOUT_S = 30
 _MIRROR = (
@@ -43,7 +45,7 @@ _MIRROR = (
 _USER = re.compile(r"//\S*@")
 """User and password of a URL in an error's text."""
 _checked: set[Path] = set()
-"""Directories whose hashes this process has looked at."""
+"""Directories whose hashes this process has checked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,7 @@ def versions() -> list[str]:
 
 
 def resolve_version(version: str) -> str:
-    """Return the exact version for one that may be short: `"4.3"` is the newest listed 4.3.x."""
+    """Return the exact version for a short one: `"4.3"` is the newest listed 4.3.x."""
     fitting = [one for one in versions() if one == version or one.startswith(f"{version}.")]
     if not fitting:
         raise JarsError(
@@ -97,18 +99,18 @@ def fetch(version: str, report: Callable[[str], None] = lambda _: None) -> Path:
 
 
 def fetch_listed(listed: Path, report: Callable[[str], None] = lambda _: None) -> Path:
-    """Return the directory with the jars of a committed list, named like the list."""
+    """Return the directory with the jars of a committed list; both have the same name."""
     name = listed.stem
     target = own_cache() / name
     jars = read_list(listed)
     if _trusted(target, jars, report):
         return target
     with _locked(target.parent / f"{name}.lock"):
-        if _trusted(target, jars, report):  # another process was faster
+        if _trusted(target, jars, report):  # another process has fetched them
             return target
-        for stale in target.parent.glob(f".fetch-{name}-*"):  # of a process that was killed
+        for stale in target.parent.glob(f".fetch-{name}-*"):  # left by a process that was killed
             shutil.rmtree(stale, ignore_errors=True)
-        if target.is_dir():  # it isn't what the list says: moved aside, then removed
+        if target.is_dir():  # not as listed: move it aside, and remove it
             aside = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".fetch-{name}-"))
             target.rename(aside / "untrusted")
             shutil.rmtree(aside, ignore_errors=True)
@@ -128,7 +130,8 @@ def fetch_listed(listed: Path, report: Callable[[str], None] = lambda _: None) -
 def _trusted(target: Path, jars: list[Jar], report: Callable[[str], None]) -> bool:
     """Return whether the directory exists and contains exactly the listed jars.
 
-    It was created by a rename, complete and checked; later changes to it are detected here.
+    The directory was complete and checked when it was created, by a rename; later changes are
+    detected here.
     """
     if target in _checked:
         return True
@@ -145,7 +148,7 @@ def _trusted(target: Path, jars: list[Jar], report: Callable[[str], None]) -> bo
 
 
 def _maven_context(files: Path) -> Any:
-    """Return jgo's way to the repositories in its settings; what it downloads goes to `files`."""
+    """Return jgo's access to the configured repositories; downloads are stored in `files`."""
     try:
         from jgo.config import GlobalSettings
         from jgo.maven import MavenContext
@@ -157,7 +160,7 @@ def _maven_context(files: Path) -> Any:
     try:
         context.remote_repos.update(GlobalSettings.load().repositories)
     except configparser.Error as error:
-        # Its text may contain a password of a URL.
+        # The error's text may contain a URL with a password.
         reason = type(error).__name__
         raise JarsError(f"jgo's settings can't be read: {reason}. {_MIRROR}") from None
     return context
@@ -165,7 +168,7 @@ def _maven_context(files: Path) -> Any:
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Hold a file lock, which the kernel releases however this process ends."""
+    """Hold a file lock, which the kernel releases when this process ends in any way."""
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
@@ -180,12 +183,12 @@ def _download(work: Path, jars: list[Jar]) -> None:
         component = context.project(jar.group, jar.artifact).at_version(jar.version)
         try:
             file = component.artifact(jar.classifier, jar.extension).resolve()
-        except (OSError, ValueError) as error:  # requests' errors are OSErrors
+        except (OSError, ValueError) as error:  # includes the errors of requests
             reason = _USER.sub("//", str(error))
             raise JarsError(
                 f"{jar.file_name} can't be fetched: {sentence(reason)} {_MIRROR}"
             ) from None
-        except RuntimeError:  # its text contains URLs, and they may contain passwords
+        except RuntimeError:  # the text may contain URLs with passwords
             raise JarsError(
                 f"{jar.file_name} can't be fetched: no repository in jgo's settings, by default "
                 f"Maven Central, provides it. {_MIRROR}"
@@ -201,7 +204,7 @@ def _check(directory: Path, jars: list[Jar]) -> None:
     listed = {jar.file_name for jar in jars}
     for path in directory.iterdir():
         if path.name not in listed:
-            path.unlink()  # nothing unlisted may reach a class path
+            path.unlink()  # keep unlisted files out of class paths
     if wrong := _differences(directory, jars):
         raise JarsError("the fetched jars don't match the list of checksums:\n" + "\n".join(wrong))
 

@@ -1,9 +1,8 @@
-"""Run an event loop that the world drives, for programs that aren't coroutines: `DrivenLoop`.
+"""An event loop that the world drives, for programs that aren't coroutines: `DrivenLoop`.
 
-In: a world, callbacks. Out: each callback's run at its time, as one of the world's events, in their
-order: a caller that advances the world (`World.advance`, a sync client's call) also advances this
-loop. Several of these loops may exist in one world, each as the loop of one process. Must not:
-wait, or advance time.
+In: a world, callbacks. Out: each callback, run at its time as one of the world's events: a caller
+that advances the world (`World.advance`, a sync client's call) also advances this loop. A world may
+have several of these loops, one for each process. Must not: wait, or advance time.
 """
 
 from __future__ import annotations
@@ -22,20 +21,21 @@ from odradek.simulation.world.world import World
 from odradek.testing.virtual.virtual_loop import VirtualLoop
 
 AT_ONCE = 20
-"""Rounds of a loop that was woken before the world's other events at that instant have a turn."""
+"""Number of iterations of a loop that was woken up before the world's other events at that time
+run."""
 
 MILLISECOND = 0.001
-"""Of a loop that counts in them: what is nearer isn't planned too early."""
+"""Clock resolution of a loop that counts in milliseconds: timers may fire early by up to one."""
 
 ROUND = 0.00001
-"""Seconds that a round of a real loop takes at least, so that what rings too early can't for ever.
-"""
+"""Minimum duration in seconds of a real loop's iteration, so that early timers can't repeat
+forever."""
 
 
 class DrivenLoop(VirtualLoop):
-    """Loop of one simulated process; timers fire early by the seconds that `early` returns.
+    """Loop of one simulated process, whose timers fire early by `early()` seconds.
 
-    Loops that count in milliseconds (uvloop) do so.
+    So do timers of loops that count in milliseconds (uvloop).
     """
 
     _run_once: Callable[[], None]
@@ -43,7 +43,7 @@ class DrivenLoop(VirtualLoop):
     def __init__(self, world: World, *, early: Callable[[], float] | None = None) -> None:
         super().__init__(world, limit=math.inf)
         self.frozen = False
-        """The process is stopped, as by SIGSTOP."""
+        """Whether the process is stopped, as by SIGSTOP."""
         self._early = early
         self._planned: Timer | None = None
         self._turning = False
@@ -51,7 +51,7 @@ class DrivenLoop(VirtualLoop):
         self.set_exception_handler(self._note)
 
     def __del__(self) -> None:
-        """Close the loop at the end of its world."""
+        """Do nothing; the base class would warn about an unclosed loop."""
 
     def freeze(self, on: bool) -> None:
         """Pause or resume the process; timers that expired meanwhile fire when it resumes."""
@@ -110,12 +110,12 @@ class DrivenLoop(VirtualLoop):
             self._planned = self._world.time.at(when, self.turn)
 
     def _note(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Raise a callback's error in the call that advances the world."""
+        """Raise a callback's error from the call that advances the world."""
         error = context.get("exception")
         self._raised.append(error or AssertionError(context["message"]))
 
     def _go_on(self, timeout: float | None) -> None:
-        del timeout  # it is the world that waits
+        del timeout  # the world waits instead
         self._looked()
 
     def call_soon(  # type: ignore[override]

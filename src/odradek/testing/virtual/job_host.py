@@ -1,8 +1,8 @@
-"""A simulated host whose client may also be called in jobs of the loop that runs in its world.
+"""A simulated host whose client may also be called in jobs of the world's event loop.
 
-In: calls of the world's own thread, and of threads that work for its `VirtualLoop` (`to_thread`,
-executors, anyio's). Out: the latter are carried out by the loop, while their thread waits in real
-time; a refusal to all other threads. Must not: let two threads at the world at once.
+In: calls in the world's own thread, and in threads that work for its `VirtualLoop` (`to_thread`,
+executors, anyio's). Out: the loop carries out the calls of its jobs, whose threads wait in real
+time; calls in other threads raise an error. Must not: let two threads use the world at a time.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ONE_THREAD = (
 
 
 def loop_of_this_job(world: HostEnvironment) -> VirtualLoop:
-    """Return the loop of the job in this thread. Raises `IllegalStateError` if there is none."""
+    """Return the loop of the job in this thread; raise `IllegalStateError` if there is none."""
     loop = world.driver
     if not isinstance(loop, VirtualLoop) or not loop.has_job_here():
         raise IllegalStateError(ONE_THREAD)
@@ -38,13 +38,13 @@ def loop_of_this_job(world: HostEnvironment) -> VirtualLoop:
 
 
 def in_loop(world: HostEnvironment, action: Callable[[], T]) -> T:
-    """Run an action in the loop's thread for a job, and wait for it."""
+    """Run an action in the loop's thread on behalf of a job, and wait for it."""
     ended: Future[T] = Future()
 
     def do() -> None:
         try:
             ended.set_result(action())
-        except BaseException as error:  # it is the job's
+        except BaseException as error:  # raised in the job instead
             ended.set_exception(error)
 
     loop_of_this_job(world).call_soon_threadsafe(do)
@@ -75,7 +75,7 @@ class JobHost(SimulatedHost):
     def _wait_for(
         self, completion: Completion[Any], deadline: float | None, ended: Future[None]
     ) -> None:
-        """In the loop: a call has begun, and ends with the completion or at the deadline."""
+        """Begin a call in the loop's thread; it ends with the completion or at the deadline."""
         timer: Timer | None = None
 
         def over(_: object = None) -> None:
@@ -107,7 +107,7 @@ class JobHost(SimulatedHost):
             loop_of_this_job(self._world).call_soon_threadsafe(super().wake)
 
     def close(self, deadline: float) -> None:
-        """Finish pending work and close all links; the engine isn't stepped any more."""
+        """Carry out pending effects and close all links; the engine takes no more steps."""
         if self._here:
             super().close(deadline)
         else:

@@ -1,6 +1,6 @@
-"""Bring calls from threads, and the ends of their jobs, to a loop in virtual time.
+"""Pass calls from other threads, and the ends of their jobs, to a loop in virtual time.
 
-In: calls from other threads, jobs of executors, anyio's worker threads. Out: the calls, once the
+In: calls from other threads, jobs of executors, anyio's worker threads. Out: the calls, when the
 loop is idle; whether a job is running, so that virtual time must not advance; a wait in real time
 for the next call. Must not: run a job, or advance time.
 """
@@ -20,14 +20,14 @@ from typing import Any
 from odradek.simulation.world.virtual_time import StuckError
 
 PATIENCE = 60.0
-"""Real seconds that a loop waits for the jobs under way before it counts as stuck."""
+"""Real seconds for which a loop waits for running jobs before it counts as stuck."""
 GRACE = 1.0
-"""Real seconds that the loop waits for unknown threads when nothing else can happen."""
+"""Real seconds for which the loop waits for unknown threads when no other event is left."""
 FIRST_LOOK = 0.001
 LONGEST_LOOK = 0.02
-"""Real seconds between two looks at whether a job waits for the loop: first, and at most."""
+"""First and maximum interval in real seconds for checking whether a job waits for the loop."""
 LOOKED_UP_TO = 6
-"""Frames of a thread that are looked at: `Future.result` is below those of a condition."""
+"""Number of a thread's innermost frames that are searched: `Future.result` calls a condition."""
 
 
 class Job:
@@ -46,7 +46,7 @@ class Job:
 
 
 class JobExecutor(Executor):
-    """Submits one job to an executor, and keeps its future."""
+    """Submits one job to an executor, and stores its future."""
 
     def __init__(self, job: Job, executor: Executor) -> None:
         self._job = job
@@ -54,7 +54,7 @@ class JobExecutor(Executor):
         self.future: Future[Any] | None = None
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Submit the job; for a process pool the plain function, since a job can't be pickled."""
+        """Submit the job; to a process pool the plain function, because a job can't be pickled."""
         call = self._job if isinstance(self._executor, ThreadPoolExecutor) else function
         self.future = self._executor.submit(call, *args, **kwargs)
         return self.future
@@ -66,8 +66,8 @@ class LoopThreads:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.patience = PATIENCE
         self.arrived: deque[asyncio.Handle] = deque()
-        """Calls that wait until the loop has come to rest, so that their place in the order
-        doesn't depend on how fast a thread was."""
+        """Calls that wait until the loop is idle, so that their order doesn't depend on the speed
+        of threads."""
         self._loop = loop
         self._jobs: dict[Job, None] = {}
         self._bell = threading.Lock()
@@ -76,7 +76,7 @@ class LoopThreads:
     # Jobs
 
     def begun(self, job: Job) -> None:
-        """Note that a job runs, until `ended`."""
+        """Note that a job is running, until `ended`."""
         self._jobs[job] = None
 
     def ended(self, job: Job) -> None:
@@ -85,10 +85,10 @@ class LoopThreads:
         self.ring()
 
     def at_work(self) -> list[str]:
-        """Return the running jobs, which stop virtual time.
+        """Return the names of running jobs, which stop virtual time.
 
-        Empty if all of them wait for a result of the loop (`run_coroutine_threadsafe`), which
-        therefore has to run.
+        Jobs that wait for a result of the loop (`run_coroutine_threadsafe`) don't count, because
+        the loop must run for them.
         """
         jobs = list(self._jobs)
         others = _anyio_workers(self._loop)
@@ -103,7 +103,7 @@ class LoopThreads:
                 if not _awaits(frames.get(job.thread)):
                     working.append(_name(job.function))
         del frames
-        for job in jobs:  # a job that waits for a thread resumes as soon as there is one
+        for job in jobs:  # a job that waits for a free thread is about to run
             full = len(busy.get(job.executor, ())) >= getattr(
                 job.executor, "_max_workers", math.inf
             )
@@ -123,7 +123,7 @@ class LoopThreads:
         """Wake the loop up; safe in signal handlers."""
         try:
             self._bell.release()
-        except RuntimeError:  # it was rung already
+        except RuntimeError:  # the loop is already woken up
             return
 
     def wait(self, until: Callable[[], bool]) -> None:
@@ -155,7 +155,7 @@ class LoopThreads:
 
 
 def _anyio_workers(loop: asyncio.AbstractEventLoop) -> list[tuple[str, int]]:
-    """Threads of anyio that work for this loop; anyio starts its own, past all executors."""
+    """Return anyio's threads that work for this loop: anyio doesn't use executors."""
     if "anyio" not in sys.modules:
         return []
     return [
@@ -168,7 +168,7 @@ def _anyio_workers(loop: asyncio.AbstractEventLoop) -> list[tuple[str, int]]:
 
 
 def _awaits(frame: FrameType | None) -> bool:
-    """Whether a thread is in `result()` (`exception()`) of a future that isn't done."""
+    """Return whether a thread is in `result()` or `exception()` of a future that isn't done."""
     for _ in range(LOOKED_UP_TO):
         if frame is None:
             return False
@@ -181,7 +181,7 @@ def _awaits(frame: FrameType | None) -> bool:
 
 
 def _name(function: Any) -> str:
-    """Return the name of a job: `to_thread` hides its function in partials."""
+    """Return the name of a job's function, which `to_thread` wraps in partials."""
     for _ in range(LOOKED_UP_TO):
         inner = getattr(function, "args", None) if hasattr(function, "func") else None
         if not inner or not callable(inner[0]):

@@ -1,13 +1,10 @@
 """Run asyncio in the time of a simulated world: `VirtualLoop`.
 
-In: a world, and the coroutines of a program that knows nothing of it. Out: the program's run, which
-is the same each time and never sleeps: when no callback is ready, the world advances to its next
-event or the loop to its next timer, whichever comes first. Must not: open a socket or read a real
-clock.
-
-At each instant the order is fixed: first the world's events, with the callbacks that they make
-ready, then timers, in the order of their creation, and calls from other threads when nothing else
-is left to do.
+In: a world, and the coroutines of a program. Out: a run of the program that can be repeated exactly
+and never sleeps: when no callback is ready, the world advances to its next event or the loop to its
+next timer, whichever comes first. Must not: open a socket or read a real clock. At each time the
+order is fixed: first the world's events, with the callbacks that they make ready; then timers in
+the order of their creation; then calls from other threads, when nothing else is left to do.
 """
 
 from __future__ import annotations
@@ -32,15 +29,15 @@ from odradek.testing.virtual.loop_threads import Job, JobExecutor, LoopThreads
 from odradek.testing.virtual.virtual_sockets import Files
 
 HOUR = 3600.0
-"""How long one run may last in virtual seconds, if nothing else is said."""
+"""Default limit of a run, in virtual seconds."""
 MAX_ROUNDS_AT_ONCE = 1_000_000
-"""Rounds of the loop at one instant before it counts as stuck."""
+"""Maximum number of the loop's iterations at one time before it counts as stuck."""
 RESTLESS_ROUNDS = 100
-"""Rounds at one instant after which calls from threads don't wait for the loop's rest any longer.
-"""
+"""Number of iterations at one time after which calls from threads don't wait until the loop is
+idle."""
 TASKS_NAMED = 10
 PLACES_NAMED = 10
-"""How many tasks an error names at most, and how many places for each."""
+"""Maximum number of tasks in an error's text (`TASKS_NAMED`), and of places for each task."""
 # fmt: off
 NOT_HERE = (
     "add_signal_handler", "connect_accepted_socket", "connect_read_pipe", "connect_write_pipe",
@@ -51,11 +48,11 @@ NOT_HERE = (
     "subprocess_exec", "subprocess_shell",
 )
 # fmt: on
-"""Methods of other loops that this one refuses."""
+"""Methods of other loops that raise `NotImplementedError` on this loop."""
 
 
 class _Timer(asyncio.TimerHandle):
-    """A planned callback; those of one time are in the order in which they were planned."""
+    """A scheduled callback; callbacks of the same time are ordered by their creation."""
 
     _scheduled: bool
 
@@ -69,7 +66,7 @@ class _Timer(asyncio.TimerHandle):
         return (self.when(), self.order) < (other.when(), other.order)
 
     def planned(self, on: bool) -> None:
-        """Whether the loop has it on its list, which counts those that were cancelled."""
+        """Set whether the loop's list contains this timer; cancelled ones in it are counted."""
         self._scheduled = on
 
 
@@ -100,7 +97,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     signal handlers raise `NotImplementedError`.
     """
 
-    # Of the base class, which its subclasses need:
+    # Attributes of the base class that subclasses need:
     _ready: deque[asyncio.Handle]
     _scheduled: list[_Timer]
     _timer_cancelled_count: int
@@ -124,7 +121,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.limit = limit
         self._world = world
         self._threads = LoopThreads(self)
-        self._selector = SimpleNamespace(select=self._go_on)  # what `_run_once` asks
+        self._selector = SimpleNamespace(select=self._go_on)  # called by `_run_once`
         self.files = Files()
         """Simulated sockets that are open in this loop."""
         self._until = math.inf
@@ -152,14 +149,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
     # Methods that the base class calls
 
     def _process_events(self, event_list: object) -> None:
-        """There are none: the world's events have called the loop already."""
+        """Do nothing: the world's events have already called the loop."""
 
     def _write_to_self(self) -> None:
         self._threads.ring()
 
     def _go_on(self, timeout: float | None) -> None:
-        """Wait, as a selector does: until a callback is ready, or the next timer is due."""
-        del timeout  # it is capped, and rounded
+        """Wait like a selector, until a callback is ready or the next timer is due."""
+        del timeout  # it is rounded and limited
         time = self._world.time
         self._count()
         while True:
@@ -190,9 +187,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._looked()
 
     def _looked(self) -> None:
-        """Run the callbacks that the wait has found in this round, before timers that are due."""
+        """Add the callbacks of ready sockets to this iteration, before timers that are due."""
         self._ready.extend(self.files.ready())
-        # A timer counts as due from `time() + _clock_resolution` on: exactly at its time
+        # Timers are due from `time() + _clock_resolution` on: with the smallest value, exactly at
+        # their time.
         self._clock_resolution = math.ulp(self._world.now)
 
     def _next_timer(self) -> float:
@@ -203,7 +201,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return scheduled[0].when() if scheduled else math.inf
 
     def _count(self) -> None:
-        """Find programs that never wait, and take in calls from threads in spite of them."""
+        """Detect programs that never wait, and run calls from threads in spite of them."""
         now = self._world.now
         if now != self._instant:
             self._instant, self._rounds = now, 0
@@ -218,7 +216,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             )
 
     def _waiting(self) -> str:
-        """Return which tasks wait, and where."""
+        """Return the names and places of waiting tasks."""
         tasks = sorted(asyncio.all_tasks(self), key=_by_number)
         if not tasks:
             return "there are no tasks"
@@ -294,7 +292,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return bool(self._ready or self._threads.arrived)
 
     def _take_calls(self) -> bool:
-        """Make ready what other threads have called for."""
+        """Make the calls from other threads ready; return whether there were any."""
         arrived, any_of_them = self._threads.arrived, False
         while arrived:
             self._ready.append(arrived.popleft())
@@ -329,8 +327,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         job = Job(func, executor)
         through = JobExecutor(job, executor)
         self._threads.begun(job)
-        # A job may end at once, and still counts as a thread's: from Python 3.14 on, its end would
-        # be reported immediately if this were the running loop.
+        # If this were the running loop, Python 3.14 and later would report a job that ends at once
+        # immediately, but it must count as a call from another thread.
         self._submitting, running = True, _get_running_loop()
         _set_running_loop(None)
         try:
@@ -344,7 +342,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         future = through.future
 
         def over(heard: asyncio.Future[Any]) -> None:
-            if heard.cancelled() and future is not None:  # the job continues anyway
+            if heard.cancelled() and future is not None:  # the job still runs
                 future.add_done_callback(lambda _: self._threads.ended(job))
             else:
                 self._threads.ended(job)
@@ -368,7 +366,7 @@ def _by_number(task: asyncio.Task[Any]) -> list[tuple[str, int]]:
 
 
 def _place(task: asyncio.Task[Any]) -> str:
-    """Return where a task waits: its coroutine, and those that it awaits."""
+    """Return the places in which a task waits: its coroutine and those that it awaits."""
     places: list[str] = []
     inner: Any = task.get_coro()
     while inner is not None and len(places) < PLACES_NAMED:

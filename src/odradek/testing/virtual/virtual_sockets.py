@@ -1,8 +1,8 @@
-"""Sockets of a simulated world, as far as a `Transport` uses them, and what an event loop watches.
+"""Sockets of a simulated world for `Transport`, and the set of them that an event loop watches.
 
-In: bytes that a client writes; what comes out of a link, at its instant. Out: whole frames to the
-link; readiness, level by level, as the kernel tells an event loop. Numbers of descriptors that were
-closed are given again at once, the lowest first, as by the kernel. Must not: know asyncio's hosts.
+In: bytes that a client writes; bytes that a link delivers. Out: complete frames to the link;
+level-triggered readiness, as the kernel reports it to an event loop. Closed descriptors are reused
+at once, the lowest first, as by the kernel. Must not: know asyncio's hosts.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 FIRST = 1000
-"""The first number, so that none is mistaken for one of the process's own."""
+"""Lowest descriptor, which no real file of the process has."""
 LENGTH = 4
-"""Bytes before each frame that say how long it is."""
+"""Size in bytes of the length before each frame."""
 
 
 class RemoteEnd(Protocol):
@@ -31,7 +31,7 @@ class RemoteEnd(Protocol):
         """Send one request, including its length prefix."""
 
     def hang_up(self) -> None:
-        """Handle that the client has closed the socket."""
+        """Note that the client has closed the socket."""
 
 
 class Moods:
@@ -80,7 +80,7 @@ class Files:
         return number
 
     def closed(self, number: int) -> None:
-        """Free a descriptor. Raises `AssertionError` if a loop still watches it."""
+        """Free a descriptor; raise `AssertionError` if a loop still watches it."""
         if number in self._readers or number in self._writers:
             raise AssertionError(f"descriptor {number} was closed while a loop watches it")
         del self._open[number]
@@ -145,7 +145,7 @@ class VirtualSocket:
         self._error: OSError | None = None
         self._ended = False
         self._end: OSError | MemoryError | None = None
-        """How it ended; None: in order."""
+        """The error with which it ended; None after an orderly close."""
         self._came: deque[memoryview] = deque()
         self._goes = bytearray()
         self._full = self._choked = False
@@ -162,7 +162,7 @@ class VirtualSocket:
     def writable(self) -> bool:
         """Whether a write would succeed or fail at once.
 
-        A peer that only closed its sending side still reads.
+        A peer that has closed only its sending side still reads.
         """
         failed = self._end is not None or self._error is not None
         return failed or (self._up and not self._full)

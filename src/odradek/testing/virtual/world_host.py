@@ -1,9 +1,9 @@
-"""`WorldAsyncioHost`: the asyncio host that ships, in a simulated world.
+"""`WorldAsyncioHost`: the real asyncio host in a simulated world.
 
-In: a world. Out: a client whose sockets are links, whose names the world resolves, whose clock and
-generator are the world's; all else is `AsyncioHost`'s own code: watching, reading, writing, timers,
-wake-ups, the end. Programs that are coroutines run it in their `VirtualLoop`; for others
-(schedules, sync facades) it has a loop of its own, which the world turns. Must not: decide anything
+In: a world. Out: a client whose sockets are links, whose names the world resolves, and whose clock
+and random numbers are the world's. All else is the code of `AsyncioHost`: watching, reading,
+writing, timers, wake-ups, closing. Coroutines run it in their `VirtualLoop`; for other programs
+(schedules, sync facades) it has its own loop, which the world drives. Must not: decide anything
 that the real host decides.
 """
 
@@ -40,14 +40,15 @@ if TYPE_CHECKING:
 
 WORKER_DELAY = 0.01
 EARLY = 0.001
-"""Seconds by which timers of a loop that counts in milliseconds ring too early at most."""
+"""Maximum time in seconds by which timers of a loop that counts in milliseconds fire early."""
 
 
 class WorldAsyncioHost(AsyncioHost, StepCount):
     """`AsyncioHost` in a simulation, which only exchanges bytes (`World.make_host`)."""
 
     moody = False
-    """Whether the kernel transfers bytes in small pieces, and timers fire early, as both may."""
+    """Whether the kernel transfers bytes in small pieces and timers fire early, as real ones
+    may."""
 
     def __init__(
         self,
@@ -59,7 +60,7 @@ class WorldAsyncioHost(AsyncioHost, StepCount):
         background: bool = True,
         traced: bool = True,
     ) -> None:
-        del mode, background  # sockets carry bytes, and a loop runs on its own
+        del mode, background  # sockets carry bytes, and a loop runs in the background
         AsyncioHost.__init__(self, clock=lambda: world.time.now)
         StepCount.__init__(self, name, world.hot_loops)
         self.mode: Mode = "bytes"
@@ -97,11 +98,11 @@ class WorldAsyncioHost(AsyncioHost, StepCount):
         return self.world.wall_clock()
 
     def rng(self) -> random.Random:
-        """Random generator, the same one that `SimulatedHost` would have."""
+        """Return the random generator that `SimulatedHost` would have for this client."""
         return self._client_rng
 
     callers_first = False
-    """As the simulated host, whose trace it leaves."""
+    """Like `SimulatedHost`, whose traces it must produce."""
 
     @property
     def on_its_own(self) -> bool:  # type: ignore[override]
@@ -118,10 +119,10 @@ class WorldAsyncioHost(AsyncioHost, StepCount):
         self._frozen = on
         self._turned_loop().freeze(on)
 
-    # Whichever loop there is
+    # Loops
 
     def _turned_loop(self) -> DrivenLoop:
-        """Return a loop of its own, which the world drives."""
+        """Return the host's own loop, which the world drives."""
         if self._loop is None:
             rng = self._mood_rng
             early = (lambda: EARLY * rng.random()) if self.moody else None
@@ -184,7 +185,7 @@ class WorldAsyncioHost(AsyncioHost, StepCount):
 
         The loop runs to its end if it isn't the caller's.
         """
-        if self._frozen and not self._closed:  # a process that is stopped says nothing more
+        if self._frozen and not self._closed:  # a stopped process sends nothing more
             self._closed = True
         ending = super().close(deadline)
         loop = self._loop
@@ -210,9 +211,9 @@ class WorldAsyncioHost(AsyncioHost, StepCount):
     def _rings(self) -> None:
         self._rung = True
         super()._rings()
-        self._rung = False  # it may have been too early for a step
+        self._rung = False  # the timer may have fired before a step was due
 
-    # Links in place of sockets
+    # Links instead of sockets
 
     def _new_plain_transport(
         self, connection: int, address: Address, tunnel: Tunnel | None
@@ -231,7 +232,7 @@ class WorldAsyncioHost(AsyncioHost, StepCount):
         return line.socket  # type: ignore[return-value]  # as much of it as a transport uses
 
     def _later(self, seconds: float, action: Callable[[], object]) -> None:
-        """Something will come from outside."""
+        """Schedule an action, after which the loop handles external input."""
 
         def come() -> None:
             action()
@@ -255,7 +256,7 @@ class WorldAsyncioHost(AsyncioHost, StepCount):
             watcher.ended(effect.connection)
 
     def _taken(self, effect: Effect) -> int:
-        """Bytes that the connection of a `Send` was given so far."""
+        """Return the number of bytes that a `Send`'s connection has accepted so far."""
         found = self._transports.get(effect.connection) if isinstance(effect, Send) else None
         return found.taken if isinstance(found, _WorldTransport) else 0
 
@@ -299,7 +300,7 @@ class MoodyAsyncioHost(WorldAsyncioHost):
 
 
 class _WorldTransport(Transport):
-    """A transport whose socket is a link's end."""
+    """A transport whose socket is the end of a simulated link."""
 
     def __init__(
         self, host: WorldAsyncioHost, connection: int, address: Address, tunnel: Tunnel | None
@@ -308,18 +309,18 @@ class _WorldTransport(Transport):
         self._host = host
 
     def new_socket(self, family: int) -> socket.socket:
-        """One of the world's."""
+        """Return a socket of the simulated world."""
         del family
         return self._host.new_line(self.connection)
 
     @property
     def taken(self) -> int:
-        """Bytes that it was given so far."""
+        """Number of bytes that the transport has accepted so far."""
         return self._written + self.queued
 
 
 class _Line:
-    """Joins a socket and its link."""
+    """Connection between a socket and its link."""
 
     socket: VirtualSocket
 
@@ -328,12 +329,12 @@ class _Line:
         self._link = link
 
     def dial(self, ip: str, port: int) -> None:
-        """Ask what listens there."""
+        """Connect to the world's listener at this address."""
         world = self._host.world
         self._link.dial(lambda peer: world.dialled(peer, ip, port))
 
     def frame(self, frame: bytes) -> None:
-        """Receive a whole request."""
+        """Send a complete request."""
         self._link.send_frame(frame)
 
     def hang_up(self) -> None:
@@ -342,7 +343,7 @@ class _Line:
 
 
 class _WorldResolver(Resolver):
-    """The world's names; each question is one of its own, as in `SimulatedHost`."""
+    """Resolver of the world's names, which shares no lookups, as in `SimulatedHost`."""
 
     def __init__(self, host: WorldAsyncioHost, world: World) -> None:
         super().__init__()
@@ -360,7 +361,7 @@ class _WorldResolver(Resolver):
 
 
 class _WorldOutsiders(ExternalResults):
-    """Workers that take their time in virtual seconds."""
+    """Worker threads, simulated: their calls take virtual time."""
 
     def __init__(self, host: WorldAsyncioHost, world: World) -> None:
         super().__init__(host.wake)
@@ -369,7 +370,7 @@ class _WorldOutsiders(ExternalResults):
     def run_in_thread(
         self, token: int, function: Callable[..., Any], arguments: tuple[Any, ...]
     ) -> None:
-        """Run it a while from now, if its answer is still wanted then."""
+        """Run the function after the worker delay, if its result is still wanted then."""
 
         def act() -> None:
             if self.owes(token):

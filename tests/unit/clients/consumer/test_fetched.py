@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import struct
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from odradek.common.backoff import Backoff, ExponentialBackoff
 from odradek.common.errors import CorruptRecordError
 from odradek.common.types import Address, TopicPartition
 from odradek.record.columns import CREATE_TIME, RecordColumns, Row
-from odradek.record.reference import encode
+from odradek.record.reference import encode, encode_marker
 
 
 def rows(first: int, count: int) -> list[Row]:
@@ -92,6 +93,42 @@ def test_each_row_has_the_epoch_of_its_batch() -> None:
     columns = take(entry, 100)
     assert entry.leader_epochs(columns) == [0] * 20 + [1] * 20
     assert fetched(state(), BATCHES[3]).leader_epochs(columns) == 1
+
+
+MARKER = encode_marker(10, 0, producer_id=1, producer_epoch=0, commit=True)
+NEWER = bytearray(MARKER)
+struct.pack_into(">i", NEWER, 12, 3)
+"""A transaction's marker of a newer leader; the epoch is at byte 12 of a batch."""
+
+
+@pytest.mark.parametrize("one_by_one", [True, False])
+@pytest.mark.parametrize(
+    ("data", "places"),
+    [
+        (BATCHES[0] + NEWER, (9, 0, 11, 3)),
+        (
+            BATCHES[0] + NEWER + encode(rows(11, 2), leader_epoch=4),
+            (9, 0, 11, 4, 12, 4, 13, 4),
+        ),
+        (BATCHES[0] + encode(rows(25, 2), leader_epoch=2), (9, 0, 25, 2, 26, 2, 27, 2)),
+    ],
+    ids=["marker at the end", "marker between records", "compacted records"],
+)
+def test_a_position_has_the_epoch_of_the_next_batch_or_the_last_one(
+    data: bytes, places: tuple[int, ...], one_by_one: bool
+) -> None:
+    made = state()
+    entry = fetched(made, data)
+    found = list[int]()
+    if one_by_one:
+        columns = entry.peek(100)
+        for _ in entry.walk(list(columns)):
+            found += [made.position or 0, made.position_epoch]
+    else:
+        while not entry.exhausted:
+            take(entry, 1, ahead=100)
+            found += [made.position or 0, made.position_epoch]
+    assert tuple(found[16:]) == places
 
 
 def test_a_gap_after_the_last_record_is_skipped() -> None:

@@ -88,13 +88,12 @@ class Model:
             assert all((item.tp, offset) in self.finished for offset in before)
 
     def first(self, tp: TopicPartition) -> tuple[int, int]:
-        """R-WK-2: return the first unfinished offset and the epoch before it."""
-        epoch = -1
+        """R-WK-2: return the first unfinished offset and the epoch to validate it with."""
         for one in self.came[tp]:
             if (tp, one.offset) not in self.finished:
-                return one.offset, epoch
-            epoch = one.leader_epoch
-        return self.came[tp][-1].offset + 1, epoch
+                return one.offset, one.leader_epoch
+        last = self.came[tp][-1]
+        return last.offset + 1, last.leader_epoch
 
 
 @pytest.mark.parametrize("seed", range(60))

@@ -44,13 +44,13 @@ logger = logging.getLogger("odradek.consumer")
 R = TypeVar("R")
 
 Convert = Callable[[list[ConsumerRecord]], list[ConsumerRecord[Any, Any]]]
-"""Converts records, as many as possible; raises the error if the first one fails."""
+"""Converts records up to the first one that fails; raises its error if no record precedes it."""
 ARROW_ROWS = 131072
-"""Rows after which the decoding of one Arrow batch stops, at the end of a Kafka record batch."""
+"""Number of rows after which an Arrow batch ends, at the end of the next Kafka record batch."""
 RECORD_ROWS = 8192
-"""Number of records as objects at which decoding stops: few are decoded ahead of the caller."""
+"""Number of rows after which decoding for record objects stops: the caller may want no more."""
 ITERATED_ROWS = 1024
-"""Number of records that an iteration creates at once."""
+"""Number of record objects that an iteration creates at a time."""
 
 
 class Delivery:
@@ -83,9 +83,9 @@ class Delivery:
         self._convert = convert
 
     def leave_raw(self, meanwhile: Callable[[], bool]) -> Convert | None:
-        """Return records as bytes while `meanwhile` returns true; return the converting function.
+        """Leave records as bytes while `meanwhile` returns true; return the converting function.
 
-        It needn't be undone: an exception from outside could prevent that.
+        A function is used, not a setting, because an exception could prevent its reset.
         """
         self._left_raw = meanwhile
         return self._convert
@@ -106,7 +106,7 @@ class Delivery:
         """Return whether data is buffered for a caller that reads these partitions."""
         group = self._group
         if group is not None and group.calls:
-            return False  # callbacks come first
+            return False  # callbacks run before records are returned
         with self._lock:
             return self._subscription.failed(of) is not None or (self._waiting.head(of) is not None)
 
@@ -143,24 +143,23 @@ class Delivery:
                 self._leave_out(entry, error, now)
             except KafkaError:
                 if runs:
-                    break  # of a record that can't be converted, or not yet
+                    break  # the next call raises the error of the record that can't be converted
                 raise
             else:
                 if self._note_taken(entry, columns, now):
                     runs.append(_rows(entry, columns) if rows is None else rows)
                     left -= columns.count
                 elif not runs:
-                    self.handed_over()  # markers have been processed
+                    self.handed_over()  # only markers or aborted transactions: nothing to return
             entry = self._next(of)
         return runs
 
     def iterated(
         self, now: float, made: Callable[[list[ConsumerRecord]], list[R]]
     ) -> Iterator[R] | None:
-        """Return an iterator over the next records; each moves the position.
+        """Return an iterator over the next records; each record moves the position.
 
-        `made` converts them. The iterator ends early if anything else has moved the position
-        meanwhile.
+        `made` converts the records. The iterator ends early if anything else moves the position.
         """
         entry = self._head()
         while entry is not None:
@@ -175,7 +174,7 @@ class Delivery:
                     rows = _rows(entry, columns)
                     if (convert := self._converter) is not None:
                         rows = convert(rows)
-                    return entry.walk(made(rows), entry.leader_epochs(columns))
+                    return entry.walk(made(rows))
                 entry.move(columns)  # move the position past markers and aborted transactions
                 self.handed_over()
             entry = self._next()
@@ -230,13 +229,13 @@ class Delivery:
                 raise self._engine.ended.with_traceback(None)
             self._subscription.raise_pending(of)
             group = self._group
-            # No record is returned while a callback is pending, which may be about its partition.
+            # A pending callback may revoke the partition, so no record is returned before it.
             return None if group is not None and group.calls else self._waiting.head(of)
 
     def take_back(self) -> None:
         """Put records back that an interrupted call took: the next call returns them (R-GR-1).
 
-        This also runs before each call, because its last run may have been interrupted as well.
+        This runs before each call, too, because the run after the interruption may be interrupted.
         """
         subscription = self._subscription
         if subscription.hand_over.taken:
@@ -277,7 +276,7 @@ class Delivery:
             with self._lock:
                 self._subscription.hand_over.forget(state)
                 if not entry.valid:
-                    return  # there was a seek meanwhile
+                    return  # a seek has made the records useless
                 # As after a seek, brokers list the aborted transactions again in the next response.
                 self._waiting.drop(entry)
                 self._subscription.touch()
@@ -314,7 +313,7 @@ class Delivery:
         with self._lock:
             self._subscription.hand_over.forget(state)
             self._waiting.drop(entry)
-            state.stay()  # fetched again, once the caller has the error
+            state.stay()  # fetch the batch again after the caller has got the error
             state.backoff.failed(now)
             self._subscription.touch()
         raise failure from error

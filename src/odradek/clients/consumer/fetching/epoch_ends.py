@@ -24,8 +24,8 @@ from odradek.protocol.messages.offset_for_leader_epoch import (
 )
 
 FIRST_VERSION_FOR_CONSUMERS = 3
-"""First version for which a client needs no permission on the whole cluster."""
-REPLICA_ID = -1  # that of an ordinary client
+"""First version that requires DESCRIBE on the topic instead of a permission on the cluster."""
+REPLICA_ID = -1  # Kafka's replica id for clients
 UNKNOWN = ListedOffset(-1, -1, -1)
 
 

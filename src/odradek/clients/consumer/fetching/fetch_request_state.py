@@ -45,9 +45,9 @@ class FetchRequestState(Sampled):
         super().__init__()
         self.address = address
         self.aside = aside
-        """Whether it is sent while the broker holds another fetch.
+        """Whether this request is sent while the broker holds another fetch.
 
-        Such a fetch is outside of the session, and only for existing records.
+        Such a fetch is outside of the session, and the broker answers it at once.
         """
         self.session = NoSession() if aside else FetchSession()
         self.version = -1
@@ -81,7 +81,7 @@ class FetchRequestState(Sampled):
         return bool(self.parts) and 0 <= self.version < TOPIC_IDS_FROM
 
     def begin(self, version: int) -> None:
-        """Use another version from now on, which may name topics in another way."""
+        """Use another version of Fetch, which may identify topics by id instead of name."""
         self.release_all()
         self.version = version
         self.names.clear()
@@ -112,12 +112,12 @@ class FetchRequestState(Sampled):
         self.names = {i: name for i, name in self.names.items() if i in asked}
 
     def keep(self, state: PartitionState) -> None:
-        """Leave a partition out of requests until `give_back`."""
+        """Don't request a partition until `give_back`."""
         self._kept[state] = None
         state.asked_in(self)
 
     def give_back(self) -> bool:
-        """Request the kept partitions again; return whether there are any."""
+        """Allow requests for the partitions of `keep` again; return whether there are any."""
         kept, self._kept = self._kept, {}
         waits = [state for state in kept if state.asked is self]
         for state in waits:
@@ -125,7 +125,7 @@ class FetchRequestState(Sampled):
         return bool(waits)
 
     def sent(self, now: float, *, leaders_only: bool) -> None:
-        """Note that the next request was sent."""
+        """Note that a request was sent."""
         self.under_way, self.sent_at, self.leaders_only = True, now, leaders_only
         self.changed = False
 
@@ -134,7 +134,7 @@ class FetchRequestState(Sampled):
         self.under_way = False
         if not answered:
             return
-        waited = now - self.sent_at  # `record` in line
+        waited = now - self.sent_at  # inlined `record`
         if now >= self._until:
             self._turn(now)
         self._count += 1
@@ -147,14 +147,13 @@ class FetchRequestState(Sampled):
         self.outdated = True
 
     def doubts(self, state: PartitionState | None) -> None:
-        """Request this partition alone, because a response was too large."""
+        """Request only this partition, because a response was too large; None: all partitions."""
         self.doubted = state
 
     def least(self, usual: int) -> int:
         """Return the minimum number of bytes that brokers wait for.
 
-        It is one if an end is set: records before the end exist already, and later ones aren't
-        needed.
+        It is one if a partition is read up to a given end: the records before it exist already.
         """
         if usual > 1 and any(state.until != MAX_OFFSET for state, *_ in self.parts.values()):
             return 1
@@ -192,7 +191,7 @@ class FetchRequestState(Sampled):
         return [one[0] for one in found if one is not None]
 
     def without_news(self) -> list[PartitionState]:
-        """Return formerly failed or moved partitions that the response doesn't mention."""
+        """Return and clear the `doubtful` partitions that the response doesn't contain."""
         if not self.doubtful:
             return []
         states = [self.parts[name][0] for name in self.doubtful]

@@ -42,7 +42,7 @@ SESSION_ERRORS = frozenset(
 )
 _LAST_EPOCH = 2**31 - 1
 FINAL_EPOCH = -1
-"""Epoch that ends a session; without a session, it requests a response outside of any session."""
+"""Session epoch of a fetch that ends the session, or that uses none."""
 
 
 class SessionFields(TypedDict, total=False):
@@ -69,7 +69,7 @@ class FetchSession:
     def says(
         self, wanted: Mapping[Key, Wanted], version: int, *, changed: bool = True
     ) -> SessionFields:
-        """Return the fields and the changes since the last request."""
+        """Return the session's fields and the partitions that changed since the last request."""
         by_id = version >= TOPIC_IDS_FROM
         if version < SESSIONS_FROM:
             self.id, self.epoch = 0, 0
@@ -104,7 +104,7 @@ class FetchSession:
             self.epoch = 1 if self.epoch == _LAST_EPOCH else self.epoch + 1
 
     def reset(self) -> None:
-        """Begin again after a lost response or an error: the broker's state is unknown.
+        """Start a new session after a lost response or an error: the broker's state is unknown.
 
         The old id is sent once more, so that the broker can forget that session.
         """
@@ -119,18 +119,18 @@ class FetchSession:
         self.reset()
         if code == FetchSessionIdNotFoundError.code:
             self.id = 0
-        return incremental  # a full request would only fail again
+        return incremental  # after a full request, another one would fail as well
 
 
 class NoSession(FetchSession):
-    """Replaces a session: each request is a full one, and the broker remembers nothing."""
+    """Used instead of a session: each request is full, and the broker keeps no state."""
 
     __slots__ = ()
 
     def says(
         self, wanted: Mapping[Key, Wanted], version: int, *, changed: bool = True
     ) -> SessionFields:
-        """Return the fields and all requested partitions."""
+        """Return the session's fields and all requested partitions."""
         self.reset()
         said = super().says(wanted, version, changed=changed)
         if version >= SESSIONS_FROM:

@@ -74,7 +74,7 @@ GONE = frozenset(error.code for error in _GONE_ERRORS)
 RETRIED_ALL_THE_SAME = frozenset((UnknownServerError.code, BrokerNotAvailableError.code))
 """Errors that aren't retriable in Kafka's table, but after which its consumers continue."""
 LARGE_RESPONSE = 64 << 10
-"""Size of a response from which on the broker probably has more records: fetch again at once."""
+"""Minimum size of a response after which the broker probably has more records."""
 HELD_AFTER_S = 0.02
 """Seconds after which an unanswered fetch counts as held by its broker."""
 SECONDARY_RETRY_S = 0.25
@@ -133,7 +133,7 @@ class Fetcher:
         self._former = Sampled()
         """Response times of fetches, in seconds, from brokers that no longer lead a partition."""
         self.fetched_bytes = 0
-        """Number of fetched bytes since the client started."""
+        """Number of fetched bytes since the client was created."""
         self._asked: dict[Address, FetchRequestState] = {}
         self._aside: dict[Address, FetchRequestState] = {}
         self._served = 0
@@ -146,11 +146,11 @@ class Fetcher:
         self._seen: Cluster | None = None
         """The cluster snapshot at the last check."""
         self._wake_at = math.inf
-        """When a backoff ends, or another check of a partition is due."""
+        """Time when a backoff ends, or when a partition must be checked again."""
         self._due = False
-        """Whether a check is due for another reason: a response, free memory, a new leader."""
+        """Whether partitions must be checked now: after a response, freed memory, a new leader."""
         self._unasked = True
-        """Whether some partition may be in no request; if not, only requests are repeated."""
+        """Whether a partition may be in no request; if not, only the same requests are repeated."""
         self._reader_first = False
         """Whether a waiting reader gets records before the next fetch is sent."""
 
@@ -164,17 +164,16 @@ class Fetcher:
     def advance(self, now: float) -> bool:
         """Send a fetch to every leader without one in flight and with free memory.
 
-        Each reason for a check says whether all partitions are checked, or only those in requests.
-        Without a reason, as after a piece of a response, a step costs a few comparisons. Sending
-        doesn't count as a change that requires another turn.
+        Without a reason to check partitions, a step costs a few comparisons. A sent request doesn't
+        count as progress, so the engine needn't call this again in the same step.
         """
         subscription, network = self._subscription, self._network
         snapshot = self._metadata.snapshot
         if self._changes != subscription.changes:
-            # The only notification of readers after `resume`, `seek`, `assign` … (R-HO-6).
+            # Readers learn of `resume`, `seek` and `assign` only here (R-HO-6).
             self._changes = subscription.changes
             subscription.readable.notify()
-            self._routes.clear()  # some may not be assigned any more
+            self._routes.clear()  # drop partitions that aren't assigned any more
             self._due = self._unasked = True
         if self._reader_first:
             self._reader_first = self._due = False
@@ -242,11 +241,11 @@ class Fetcher:
     def next_deadline(self, now: float) -> float | None:
         """Return when a backoff ends or an attempt to connect to a leader is allowed."""
         if self._due or self._changes != self._subscription.changes:
-            self._candidates(now)  # a backoff may have begun since
+            self._candidates(now)  # sets `_wake_at` to the end of a backoff
         return None if self._wake_at == math.inf else max(self._wake_at, now)
 
     def abort(self, error: KafkaError, now: float) -> None:
-        """Drop everything, because the client has ended."""
+        """Drop all records and wake the readers, because the client has ended."""
         self.waiting.clear()
         self._subscription.readable.notify()
 
@@ -258,7 +257,7 @@ class Fetcher:
     # Requests
 
     def _all_asked(self) -> list[FetchRequestState]:
-        """Return the states of all brokers; callable in any thread."""
+        """Return the request states of all brokers; callable in any thread."""
         return [*list(self._asked.values()), *list(self._aside.values())]
 
     def _trusted(
@@ -268,9 +267,9 @@ class Fetcher:
         parts: list[Part],
         now: float,
     ) -> bool:
-        """Return whether a connection may be used for these partitions.
+        """Return whether a connection may be used to fetch these partitions.
 
-        If topics are named instead of identified, it must be known to lead to the client's cluster.
+        A fetch by topic name needs a check that the connection leads to the client's cluster.
         """
         _, newest = connection.versions.get(FetchRequest.API_KEY, (0, -1))
         by_name = newest < TOPIC_IDS_FROM or bool(asked and asked.parts and asked.nameless)
@@ -282,11 +281,11 @@ class Fetcher:
         return False
 
     def _ask_aside(self, held: FetchRequestState, parts: list[Part], most: int, now: float) -> bool:
-        """Fetch partitions that aren't in the fetch that the broker holds, within the budget."""
+        """Send a second fetch for partitions that the fetch held by the broker lacks."""
         network, address = self._network, held.address
         aside, first = self._aside.get(address), network.connection(address)
         parts = [part for part in parts if not part[0].oversized]
-        if not parts or first is None or first.reader.amid:  # its response is arriving
+        if not parts or first is None or first.reader.amid:  # a response is arriving
             return False
         if self.waiting.has_of(address) or (aside is not None and aside.under_way):
             return False
@@ -309,7 +308,7 @@ class Fetcher:
         return self._send(aside, connection, parts, most, now)
 
     def _comes_aside(self, address: Address, now: float) -> bool:
-        """Return whether a second request of this leader is in flight, for existing records."""
+        """Return whether a second request to this leader was sent a moment ago and is in flight."""
         aside = self._aside.get(address)
         if aside is None or not aside.under_way or now >= aside.sent_at + HELD_AFTER_S:
             return False
@@ -317,7 +316,7 @@ class Fetcher:
         return True
 
     def _release(self, snapshot: Cluster, now: float) -> None:
-        """Check everything again after new metadata; don't wait for former leaders."""
+        """Apply new metadata: stop waiting for responses of former leaders."""
         here = {broker.address for broker in snapshot.brokers.values()}
         for asked in self._all_asked():
             asked.give_back()
@@ -336,7 +335,7 @@ class Fetcher:
                         asked.release(key)
 
     def _candidates(self, now: float) -> tuple[list[PartitionState], list[PartitionState]]:
-        """Return partitions without a position, and those to fetch, longest waiting first."""
+        """Return partitions without a position, and partitions to fetch, longest waiting first."""
         lost: list[PartitionState] = []
         states: list[PartitionState] = []
         for state in self._subscription.partitions.values():
@@ -405,9 +404,9 @@ class Fetcher:
         return groups
 
     def _older(self, state: PartitionState, topic: Topic) -> bool:
-        """Return whether the leader's epoch is too old to check the position (R-ID-4)."""
+        """Return whether the leader's epoch is older than the position's (R-ID-4)."""
         if state.topic_id not in (NO_ID, topic.topic_id) and topic.topic_id != NO_ID:
-            return False  # another topic, with separate epochs
+            return False  # the epochs belong to different topics
         metadata = self._metadata
         return metadata.is_older(state.partition, state.known_epoch, state.topic_id)
 
@@ -435,7 +434,7 @@ class Fetcher:
     def _same_topic(
         self, state: PartitionState, topic: Topic, partition: Partition, now: float
     ) -> bool:
-        """Treat a topic with another id as another topic, whose offsets start over (KIP-516)."""
+        """Return whether the topic's id is unchanged; else restart in the new topic (KIP-516)."""
         if not state.is_assigned(topic.topic_id):
             self._due = True
             self._leaderless(state, partition, now)
@@ -468,7 +467,7 @@ class Fetcher:
         for part in parts:
             by_name = by_name or part[1].topic_id == NO_ID
             if part[0].oversized:
-                parts = [part]  # the others follow
+                parts = [part]  # later requests contain the others
                 by_name = asked.nameless or part[1].topic_id == NO_ID
                 break
         doubted = parts[0][0] if parts and parts[0][0].oversized else None
@@ -479,7 +478,7 @@ class Fetcher:
         if version != asked.version:
             again = bool(asked.parts)
             asked.begin(version)
-            if again:  # released partitions join the others in the next turn
+            if again:  # the next turn requests the released partitions
                 self._due = True
                 return True
         for state, topic, partition in parts:
@@ -500,15 +499,15 @@ class Fetcher:
             max_bytes=self._slow.limit(asked.address, most) if self._slow.limits else most,
             isolation_level=self._isolation,
             rack_id="" if leaders_only else self._replicas.rack,
-            # Shared by all requests: a consumer isn't a replica.
+            # One object serves all requests, because a consumer has no replica state.
             replica_state=DEFAULT_REPLICA_STATE,
             **asked.session.says(asked.wanted, version, changed=asked.changed),
         )
         asked.sent(now, leaders_only=leaders_only)
         request = network.send_version(connection, body, version, now, patience=wait)
-        # Applied when the response arrives, before flows check for records: poll(0) returns them.
+        # The callback runs before flows look for records, so that poll(0) returns them.
         request.reply.when_done(partial(self._answered, asked))
-        return False  # sending changes nothing else
+        return False  # a sent request isn't progress, see `advance`
 
     # Responses
 
@@ -521,7 +520,7 @@ class Fetcher:
             return
         aside = self._aside.get(asked.address)
         if aside is not None and aside.give_back():
-            unasked = True  # they are requested with the others
+            unasked = True  # request the partitions that were given back
         if reply.error is not None:
             asked.session.reset()
             self._slow.lost(asked.address, reply.error)
@@ -573,8 +572,8 @@ class Fetcher:
     ) -> None:
         """Apply the response of a second request.
 
-        A partition without records, or with an error, joins the next regular fetch, which shows its
-        leader's state: the second connection may lead to another broker.
+        A partition without records, or with an error, is left to the next regular fetch: the second
+        connection may lead to another broker.
         """
         network, address = self._network, asked.address
         response: FetchResponse | None = None
@@ -601,7 +600,7 @@ class Fetcher:
                 ends = data.last_stable_offset if self._isolation else data.high_watermark
                 empty.append((found[0], -1 if data.error_code else ends))
         for state, end in empty:
-            # Partitions that aren't at their end didn't fit into the response: fetch them again.
+            # If more records exist, they didn't fit into the response: fetch them again.
             left = self.fetched_bytes > came and (state.fetch_offset or 0) < end
             if not left and state.wants_fetch():
                 asked.keep(state)
@@ -613,7 +612,7 @@ class Fetcher:
         asked.release_all()
 
     def _lost(self, states: list[PartitionState], error: BaseException, now: float) -> None:
-        """Handle a fetch without a response: the address backs off, so its partitions needn't."""
+        """Handle a lost fetch; the address has a backoff, so its partitions need none."""
         self._replicas.give_up(states, now)
         if isinstance(error, AnswerTooLargeError):
             self._too_large(states, error, now)
@@ -659,7 +658,7 @@ class Fetcher:
             if not sound:
                 why = f"{address} named read replica {node}, which this client didn't ask for"
                 self._retry(state, KafkaError(why), now)
-            elif node < 0:  # a preferred replica alone proves nothing: the backoff continues
+            elif node < 0:  # a response that only names a replica doesn't end the backoff
                 state.fetched_well()
             return
         found = survey(records, offset)
@@ -674,11 +673,11 @@ class Fetcher:
             return
         if state.backoff.failures or state.losses or state.hinted:
             state.fetched_well()
-        # Redpanda lists them for any isolation.
+        # Redpanda lists aborted transactions for read_uncommitted, too.
         listed = data.aborted_transactions if self._isolation else None
         aborted = tuple([(a.producer_id, a.first_offset) for a in listed]) if listed else ()
         whole = records if found.odd else records[: found.size]
-        if FREE_THREADS:  # the other views of the response belong to this thread
+        if FREE_THREADS:  # the caller's thread must share no view with this thread
             whole = apart(whole)
         entry = CompletedFetch(
             state,
@@ -707,9 +706,9 @@ class Fetcher:
     def _note_ends(
         self, partition: TopicPartition, topic_id: bytes, data: PartitionData, now: float
     ) -> None:
-        """Apply the end of the log from a response to a request before a seek or new assignment.
+        """Apply the log's end from a response that is outdated by a seek or a new assignment.
 
-        The broker won't repeat it in this session until it changes (KIP-227).
+        The broker doesn't repeat the end in this session until it changes (KIP-227).
         """
         state = self._subscription.partitions.get(partition)
         if state is not None and state.topic_id in (topic_id, NO_ID):
@@ -760,7 +759,7 @@ class Fetcher:
         if code == OffsetOutOfRangeError.code:
             if from_replica:
                 return  # the replica may be outdated: the leader knows whether the offset exists
-            if state.position != offset:  # return buffered records first, then check again
+            if state.position != offset:  # return buffered records before the position is reset
                 state.backoff.failed(now)
             elif self._subscription.policy == "none":
                 self._resets.out_of_range(state)
@@ -795,5 +794,5 @@ class Fetcher:
         self._metadata.refused(state.partition, error, at=address)
 
     def _room(self) -> None:
-        """Note that memory for a leader's records became free."""
+        """Check all partitions again, because memory for a leader's records was freed."""
         self._due = self._unasked = True

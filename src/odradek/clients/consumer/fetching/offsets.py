@@ -35,7 +35,7 @@ from odradek.protocol.messages.list_offsets import (
 )
 
 BEGINNING, END = -2, -1
-_REPLICA_ID = -1  # that of an ordinary client
+_REPLICA_ID = -1  # Kafka's replica id for clients
 
 
 class ListedOffset(NamedTuple):
@@ -54,7 +54,7 @@ _Asked = tuple[Completion[Message], Connection, list[TopicPartition]]
 
 
 class ListOffsetsCall:
-    """One call for any number of partitions."""
+    """A lookup of the offsets of any number of partitions."""
 
     api = "ListOffsets"
 
@@ -206,7 +206,7 @@ class ListOffsetsCall:
     # Responses
 
     def _rows(self, response: Message) -> Iterator[Row]:
-        """Return the results of a response."""
+        """Yield each partition's error code and offset in a response."""
         for topic in cast("ListOffsetsResponse", response).topics:
             for p in topic.partitions:
                 found = ListedOffset(p.offset, p.timestamp, p.leader_epoch)
@@ -216,12 +216,12 @@ class ListOffsetsCall:
         for address, (reply, connection, partitions) in list(self._asked.items()):
             if reply.done:
                 del self._asked[address]
-                # A partition may have been revoked since: its result is useless.
+                # Ignore partitions that were revoked after the request.
                 partitions = [p for p in partitions if p in self._left]
                 if not partitions:
                     continue
                 if connection.purpose == ASIDE and self._in_vain(connection, reply, now):
-                    continue  # requested again at once, from another broker
+                    continue  # the next requests go to another broker
                 if reply.error is not None:
                     self._failed(partitions, reply.error, address, now)
                 else:
@@ -230,10 +230,10 @@ class ListOffsetsCall:
                 self._reasons.update(dict.fromkeys(partitions, f"no response from {address}"))
 
     def _in_vain(self, aside: Connection, reply: Completion[Message], now: float) -> bool:
-        """Return whether a second connection's response doesn't count.
+        """Return whether to ignore a response on a second connection.
 
-        That connection may lead to another broker: its error only counts if the first connection's
-        broker may return it.
+        That connection may lead to another broker than the first one: a retriable error may only
+        mean that this broker isn't the leader.
         """
         if reply.error is not None:
             return aside.ended
@@ -245,11 +245,10 @@ class ListOffsetsCall:
         return True
 
     def _waited_for(self) -> set[TopicPartition]:
-        """Return partitions for which no other broker should be asked.
+        """Return partitions for which no further request should be sent.
 
-        Their leader answers, or two leaders are asked already. The response of a silent leader
-        counts whenever it arrives (R-RB-9); the new leader is only asked as well if the partition
-        has moved.
+        A request is in flight to a leader that isn't silent, or two leaders were asked already. A
+        silent leader's late response is still used (R-RB-9), so only a new leader is asked as well.
         """
         often = Counter(p for *_, partitions in self._asked.values() for p in partitions)
         return {
@@ -303,7 +302,7 @@ class ListOffsetsCall:
 
     def _retry(self, partitions: list[TopicPartition], text: str, now: float) -> None:
         self._reasons.update(dict.fromkeys(partitions, text))
-        if now >= self._not_before:  # one backoff for all responses that arrive together
+        if now >= self._not_before:  # responses that arrive together count as one failure
             self._not_before = self._backoff.failed(now)
             self._engine.events.emit(
                 now,

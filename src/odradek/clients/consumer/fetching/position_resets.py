@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from odradek.clients.consumer.group.consumer_group import ConsumerGroup
 
 LOG_RANGE_TIMEOUT = 5.0
-"""Seconds for looking up the start and the end of a log for an error's text."""
+"""Maximum number of seconds to look up a log's start and end for an error message."""
 
 
 class PositionResets:
@@ -124,10 +124,9 @@ class PositionResets:
         return None if snapshot is None else snapshot.topic(state.partition.topic)
 
     def _note_topic(self, state: PartitionState) -> None:
-        """Bind the requested position to the topic that has the name now.
+        """Note the id of the topic for which ListOffsets looks up a position.
 
-        ListOffsets uses names, and the name may belong to another topic when the records are
-        fetched.
+        ListOffsets uses names, and another topic may have the name when records are fetched.
         """
         known = self._topic(state)
         if known is not None and not self._subscription.identify(state, known.topic_id):
@@ -136,14 +135,14 @@ class PositionResets:
     def _reset_timestamp(self, state: PartitionState) -> int:
         """Return the timestamp for ListOffsets.
 
-        A reset by duration looks up the end first, and then the time; so it has a position if no
-        record is young enough.
+        A reset by duration looks up the log's end first, and then the time. If no record is young
+        enough, the reset uses the end.
         """
         if state.reset == EARLIEST:
             return BEGINNING
         if state.reset == LATEST or self._lookback is None or state.log_end is None:
             return END
-        # Timestamps below 0 have another meaning.
+        # Negative timestamps are special values, such as END.
         return max(0, math.floor((self._wall_clock() - self._lookback) * 1000))
 
     def _reset_found(self, state: PartitionState, result: ListedOffset | KafkaError) -> None:
@@ -153,7 +152,7 @@ class PositionResets:
             state.looked_up()
             self._subscription.fail(state, result, self._engine.now)
         elif by_duration and state.log_end is None:
-            # The fetcher continues in its next turn, for all partitions at once.
+            # The fetcher's next turn looks up the time, for all partitions in one request.
             state.looked_up(result.offset)
             return
         elif by_duration and state.log_end is not None and result.offset < 0:
@@ -165,7 +164,7 @@ class PositionResets:
     def _begin_at(self, state: PartitionState, offset: int) -> None:
         """Move a position to the offset of a reset, and let the group commit it (R-GR-6).
 
-        The beginning needn't be committed: a second reset to it skips no record.
+        A reset to the beginning isn't committed: if it is repeated, no record is skipped.
         """
         state.move_to(offset)
         if self._group is not None and state.reset != EARLIEST:
@@ -173,7 +172,7 @@ class PositionResets:
 
     def out_of_range(self, state: PartitionState) -> None:
         """Let the next poll raise an error with the position and the range of the log."""
-        state.fetch_from(None)  # no request is sent meanwhile
+        state.fetch_from(None)  # don't fetch while the range is looked up
         self._engine.start(self._log_range(state, state.generation))
 
     def _log_range(self, state: PartitionState, generation: int) -> Flow[None]:
@@ -187,7 +186,7 @@ class PositionResets:
                     self._brokers, self._missing, {partition: which}, self._isolation, deadline
                 )
                 log[which] = found[partition].offset
-            except KafkaError:  # the error then contains "unknown"
+            except KafkaError:  # the error message then contains "unknown"
                 break
         if state.generation != generation or position is None:
             return

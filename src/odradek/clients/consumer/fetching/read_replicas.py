@@ -26,7 +26,7 @@ LEADERS_ONLY = 5.0
 
 
 class ReadReplicas:
-    """Chooses between leaders and the replicas that they prefer for this client."""
+    """Choice between each partition's leader and its preferred replica for this client."""
 
     def __init__(
         self,
@@ -39,10 +39,10 @@ class ReadReplicas:
         self._metadata = metadata
         self._subscription = subscription
         self.rack: str = config["client.rack"] or ""
-        """Rack in a fetch, unless the fetch is only for leaders."""
+        """Rack that fetches contain, except those that must not ask for a preferred replica."""
         self._max_age: float = config["metadata.max.age.ms"]
         self.leaders_until = -math.inf
-        """Time until which a fetch doesn't ask for a preferred replica."""
+        """Time until which fetches don't ask leaders for a preferred replica."""
         network.on_suspect.append(self._suspected)
 
     def source(
@@ -67,11 +67,10 @@ class ReadReplicas:
     def prefer(
         self, state: PartitionState, node: int, asked: Address, leaders_only: bool, now: float
     ) -> bool:
-        """Use the preferred replica that a broker returned, in a fetch that asked for one or not.
+        """Use the preferred replica that a broker returned; return False to back off instead.
 
-        Returns False if an immediate fetch is useless: the broker returned a replica without being
-        asked, so it would do so each time, or it is a replica itself, and two of them could
-        redirect the client to each other.
+        A broker that returns a replica without being asked (`leaders_only`) would repeat that. A
+        broker that isn't the leader might redirect the client to a replica that redirects it back.
         """
         snapshot = self._metadata.snapshot
         name, number = state.partition.topic, state.partition.partition
@@ -109,7 +108,7 @@ class ReadReplicas:
         return bool(found)
 
     def _suspected(self, connection: Connection, now: float) -> None:
-        """Return whether a replica's connection is silent: its leader may work."""
+        """Read partitions from their leaders if the connection to their replica is silent."""
         snapshot = self._metadata.snapshot
         if snapshot is None:
             return

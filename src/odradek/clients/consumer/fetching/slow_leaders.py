@@ -11,7 +11,7 @@ from odradek.common.types import Address
 
 
 class SlowLeaders:
-    """Limits in bytes for leaders whose last response timed out, by address."""
+    """Limits of the bytes per fetch for leaders whose last response timed out, by address."""
 
     def __init__(self, usual: int, soon: float) -> None:
         """Set `soon`: a response that takes at most this number of seconds wasn't slow."""
@@ -34,7 +34,7 @@ class SlowLeaders:
             self.limits[address] = max(self.limit(address, self._usual) // 2, 1)
 
     def answered(self, address: Address, seconds: float) -> None:
-        """Double the limit after a response with records that wasn't slow."""
+        """Double the limit after a response with records that took at most `soon` seconds."""
         most = self.limits.get(address)
         if most is None or seconds > self._soon:
             return

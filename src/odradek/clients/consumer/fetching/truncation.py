@@ -63,14 +63,11 @@ class Question(NamedTuple):
 
     address: Address
     leader_epoch: int
-    """The leader's epoch; if it is unknown, its `term`."""
+    """The leader's epoch; if it is unknown, a negative number for the leader (see `term`)."""
     generation: int
     offset: int
     epoch: int
-    """Epoch of the record before the offset.
-
-    For an end, of the log that had all offsets before it.
-    """
+    """Epoch of the record before the offset; for an end, of the leader whose log reached it."""
     ends: bool
     """Whether the offset is the end of reading, not a position."""
 
@@ -78,7 +75,7 @@ class Question(NamedTuple):
 def to_be_checked(state: PartitionState, partition: Partition) -> bool:
     """Return whether no request was sent under the leader's epoch yet.
 
-    If the epoch is unknown, whether another broker leads: each new leader is asked (as in Java).
+    If the epoch is unknown, return whether the leader is another broker than at the last request.
     """
     epoch = term(partition)
     if epoch < 0:
@@ -120,7 +117,7 @@ class TruncationCheck:
     ) -> float:
         """Ask the leaders of partitions whose last epoch isn't checked yet.
 
-        Returns when to ask again if a leader can't be connected yet.
+        Returns the time for the next attempt if a leader can't be connected yet.
         """
         network = self._network
         groups: dict[Address, list[tuple[PartitionState, Question]]] = {}
@@ -138,8 +135,8 @@ class TruncationCheck:
                 ends,
             )
             asked = self._asked.get(state)
-            # After a seek, the leader is asked again only after its response: otherwise an
-            # application that seeks in a loop would pile up requests at a silent leader.
+            # One request at a time: otherwise an application that seeks in a loop would pile up
+            # requests at a silent leader.
             if asked is None or asked.address != question.address:
                 groups.setdefault(leader.address, []).append((state, question))
         wake_at = math.inf
@@ -150,14 +147,14 @@ class TruncationCheck:
             elif self._whose.passed(connection, now):
                 if not self._send(connection, parts, now):
                     wake_at = math.nextafter(now, math.inf)
-            else:  # the response of another cluster's broker would move a position (R-RB-5)
+            else:  # a broker of another cluster could move the position (R-RB-5)
                 wake_at = min(wake_at, now + CLUSTER_RECHECK_S)
         return wake_at
 
     def _send(
         self, connection: Connection, parts: list[tuple[PartitionState, Question]], now: float
     ) -> bool:
-        """Ask a leader; return False if that is impossible, so that no response is waited for."""
+        """Ask a leader; return False if its connection doesn't support the request."""
         if not is_supported(connection):
             for state, question in parts:
                 if made_anew(state, question.leader_epoch):
@@ -197,7 +194,7 @@ class TruncationCheck:
         self._subscription.touch()
         for state, question in parts:
             if self._asked.get(state) != question:
-                continue  # a newer request was sent
+                continue  # the response belongs to an older request
             del self._asked[state]
             stale = state.generation != question.generation
             if stale or not self._subscription.holds(state):
@@ -235,7 +232,7 @@ class TruncationCheck:
     ) -> None:
         """Compare the position with where the leader's records of that epoch end."""
         if made_anew(state, question.leader_epoch):
-            # Otherwise the leader would have fenced the request: it uses the lower epoch itself.
+            # The leader has accepted the lower epoch in the request, so that is its own epoch.
             state.begin_again(NO_ID)
             logger.warning("topic %s was deleted and created again", state.partition.topic)
             self.began_anew(state, question.leader_epoch)
@@ -245,7 +242,7 @@ class TruncationCheck:
         known = answer.end_offset >= 0 and answer.leader_epoch >= 0
         judges = known or (question.epoch > question.leader_epoch >= 0 and not question.ends)
         if (known and answer.end_offset >= question.offset) or not judges:
-            # A leader that isn't older than the position's epoch has a later epoch in its log,
+            # A leader whose epoch isn't older than the position's has a later epoch in its log,
             # unless the log keeps none (before Kafka 0.11, or its list was lost). A leader of an
             # unknown epoch that doesn't know the position's epoch may be outdated.
             state.backoff.succeeded()
@@ -253,8 +250,8 @@ class TruncationCheck:
         elif question.ends:
             self._cut(state, question, answer, now)
         elif known and position is not None and answer.end_offset >= position:
-            # Only prefetched records are missing. They are fetched again from the position on, once
-            # the position itself has been checked.
+            # Only records after the position were truncated. Fetching continues at the position,
+            # after the position itself is checked.
             state.move_to(position)
         elif state.position == question.offset == state.ownership.span.low and self._foreign(
             state, question
@@ -282,11 +279,11 @@ class TruncationCheck:
         self._subscription.touch()
 
     def _foreign(self, state: PartitionState, question: Question) -> bool:
-        """Return whether an offset beyond the log's end belongs to an earlier topic.
+        """Reset a position that belongs to an earlier topic; return whether it was reset.
 
-        An election removes records only together with a newer epoch: without one, the offset was
-        committed for another topic (R-ID-3). This only applies to a position from which nothing was
-        read yet.
+        The position is beyond the log's end. If an unclean election had removed records, the
+        leader's epoch would be newer than the position's. Otherwise the offset was committed for
+        another topic of the same name (R-ID-3).
         """
         led = max(question.leader_epoch, -1)
         where = state.partition, question.offset, question.epoch, led
@@ -304,12 +301,11 @@ class TruncationCheck:
     def began_anew(self, state: PartitionState, epoch: int) -> None:
         """Read another topic of the same name from its beginning (KIP-516).
 
-        None of its records was read: "latest" would skip some, and so would a position in the old
-        topic.
+        None of its records was read: a reset to "latest" would skip some.
         """
         self._subscription.topic_replaced(state)
         if self._subscription.policy == NONE:
-            # Otherwise the range isn't in this log, whatever its offsets are.
+            # With an end, the old topic's range isn't in this log, so no check can succeed.
             if state.until_epoch < 0:
                 state.checked(epoch)
             self._out_of_range(state)

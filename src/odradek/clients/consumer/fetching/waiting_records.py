@@ -34,7 +34,7 @@ class Consumed(NamedTuple):
 
     records: int
     bytes: int
-    """Size of the decoded batches in the log."""
+    """Size of the decoded batches, as they are stored in the log."""
     seconds: float
     """Seconds spent on decoding."""
 
@@ -46,7 +46,7 @@ class WaitingRecords:
     """The fetcher's buffer; its callers hold the host's lock."""
 
     def __init__(self, subscription: SubscriptionState, room: Callable[[], None]) -> None:
-        """Create the buffer; `room` is called when a leader may be asked again."""
+        """Create the buffer; `room` is called when memory for a leader's records is freed."""
         self._subscription = subscription
         self._room = room
         self.fetched: deque[CompletedFetch] = deque()
@@ -56,7 +56,7 @@ class WaitingRecords:
         All entries of a partition are here, or all are in `fetched`.
         """
         self._gone: dict[str, Consumed] = {}
-        """Records returned from entries that have been removed, by topic."""
+        """Counts of returned records of entries that are no longer buffered, by topic."""
         self.former = NOTHING_CONSUMED
         """Sum of the returned records of topics that aren't in use any more."""
         self._buffered: dict[Address, int] = {}
@@ -66,20 +66,19 @@ class WaitingRecords:
         self._room_made = False
         self._seen = (subscription.changes, subscription.pauses)
         self._torn = False
-        """Whether a change has begun and hasn't ended."""
+        """Whether a change is in progress, or was interrupted by an exception."""
 
     # Calls of the fetcher
 
     def add(self, entry: CompletedFetch) -> None:
         """Add a response; its partition may have been paused since the request.
 
-        The buffer is sorted first: otherwise this entry could be set aside before earlier ones, and
-        be returned before them after the resume.
+        Earlier entries of a paused partition are moved to `paused` first, to keep their order.
         """
         subscription = self._subscription
         if self._torn or self._seen != (subscription.changes, subscription.pauses):
             self._sort()
-        if entry.state.generation != entry.generation:  # `valid` in line, here and below
+        if entry.state.generation != entry.generation:  # inlined `valid`, here and below
             return
         self._torn = True
         state = entry.state
@@ -91,7 +90,7 @@ class WaitingRecords:
         self._torn = False
 
     def divide(self, budget: int, asked: Iterable[Address]) -> int:
-        """Divide the budget between leaders and uses; return the most bytes of one request."""
+        """Divide the byte budget among leaders; return the maximum size of one response."""
         subscription = self._subscription
         if self._torn or self._seen != (subscription.changes, subscription.pauses):
             self._sort()
@@ -104,7 +103,7 @@ class WaitingRecords:
         return state in self.paused or any(entry.state is state for entry in self.fetched)
 
     def has_of(self, address: Address) -> bool:
-        """Return whether entries of this leader are buffered that aren't paused."""
+        """Return whether the buffer has entries of this leader, apart from paused partitions."""
         return address in self._buffered
 
     def full(self, address: Address) -> bool:
@@ -116,7 +115,7 @@ class WaitingRecords:
                 break
             if any(entry.address == address for entry in self.paused[state]):
                 self._torn = True
-                state.stay()  # fetched again after its resume
+                state.stay()  # after `resume`, the records are fetched again
                 self._sift(state)
                 self._torn = False
         return False
@@ -142,7 +141,7 @@ class WaitingRecords:
         return found
 
     def forget(self, topic: str) -> None:
-        """Count a topic that isn't in use any more among the former ones."""
+        """Add the counts of a topic that isn't in use any more to `former`."""
         gone, before = self._gone.pop(topic, NOTHING_CONSUMED), self.former
         self.former = Consumed(
             before.records + gone.records, before.bytes + gone.bytes, before.seconds + gone.seconds
@@ -232,18 +231,18 @@ class WaitingRecords:
             room = True
         else:
             self.fetched.popleft()
-            topic = entry.state.partition.topic  # `_note_gone` in line
+            topic = entry.state.partition.topic  # inlined `_note_gone`
             gone = self._gone.get(topic, NOTHING_CONSUMED)
             records, size = gone.records + entry.handed + entry.row, gone.bytes + entry.at
             self._gone[topic] = tuple.__new__(Consumed, (records, size, gone.seconds + entry.spent))
             before = self._buffered.get(entry.address, 0)
             left = self._count(self._buffered, entry.address, -entry.size)
-            # Checking all partitions for each of their batches would take quadratic time.
+            # Check for fetches only if memory allows one: a check iterates over all partitions.
             room = left <= 0 or before > self._share >= left
         state = entry.state
         room = room or state.unread
         if state.fetch_offset is None and entry.valid:
-            # Before the records were decoded, the next position wasn't known.
+            # The next offset was unknown until the records were decoded.
             state.fetch_from(state.position, state.position_epoch)
             room = True
         if room:
@@ -282,7 +281,7 @@ class WaitingRecords:
         self._torn = False
 
     def _mend(self) -> None:
-        """Drop everything after an exception during a change, which may be half done."""
+        """Drop everything if an exception interrupted a change, which may be incomplete."""
         if not self._torn:
             return
         subscription = self._subscription
@@ -318,7 +317,7 @@ class WaitingRecords:
         self._room()
 
     def _let_go(self, state: PartitionState) -> None:
-        """Put a resumed partition's records back if they are still needed."""
+        """Return a resumed partition's valid entries to the front of the buffer."""
         entries = self.paused.pop(state)
         for entry in reversed(entries):
             self._count(self._aside, entry.address, -entry.size)

@@ -21,10 +21,7 @@ from odradek.common.errors import KafkaError
 from odradek.common.types import TopicPartition
 
 REMEMBERED = 10_000
-"""Minimum number of ended ownerships to remember.
-
-If more partitions are assigned, as many as these.
-"""
+"""Maximum number of ownerships to remember; with many partitions, two for each."""
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
@@ -34,14 +31,14 @@ class AskedCommit(NamedTuple):
 
     offsets: dict[TopicPartition, OffsetAndMetadata]
     ownerships: dict[TopicPartition, Ownership]
-    """Ownerships of partitions that the caller knows, or that are assigned for the first time.
+    """Ownerships that the caller knows, or of partitions that are assigned for the first time.
 
-    The coordinator decides about offsets of other partitions.
+    Offsets of other partitions are sent, and the coordinator accepts or refuses them.
     """
     older: frozenset[TopicPartition] = frozenset()
-    """Partitions whose records are older than the ownership."""
+    """Partitions whose records were returned before the present ownership began."""
     broken: bool = False
-    """Whether it commits positions although partitions that the caller knows were lost."""
+    """Whether this commits positions although partitions that the caller knows were lost."""
     ids: Mapping[TopicPartition, bytes] = {}
     """The ids of the offsets' topics; `NO_ID` if unknown (R-ID-3)."""
     replaced: Mapping[TopicPartition, KafkaError] = {}
@@ -49,7 +46,7 @@ class AskedCommit(NamedTuple):
     topic_id: Callable[[str], bytes] | None = None
     """Returns a topic's id in the consumer's metadata at the time of the call."""
     is_missing: Callable[[str], bool] | None = None
-    """Returns whether that metadata lacks a topic."""
+    """Returns whether a topic is missing in that metadata."""
 
     def refused(self) -> list[TopicPartition]:
         """Return the partitions that another member may have read in the meantime."""
@@ -63,27 +60,23 @@ class AnnouncedOwnership:
     def __init__(self, subscription: SubscriptionState) -> None:
         self._subscription = subscription
         self._known: dict[TopicPartition, Ownership] = {}
-        """The newest announced ownership of each partition, even after its end.
+        """The last announced ownership of each partition, also an ended one.
 
-        The caller may still process records of it.
+        The caller may still process records of an ended ownership.
         """
         self._given_back: dict[TopicPartition, Ownership] = {}
-        """Ownerships of partitions that were revoked cleanly.
-
-        The next assignment decides whether they end.
-        """
+        """Ownerships of revoked partitions, which the next assignment ends or resumes."""
         self._former: set[TopicPartition] = set()
         """Partitions that the caller gave up by leaving the group.
 
-        Their next one needs no announcement.
+        If they are assigned again, their new ownership counts as announced.
         """
         self.broken = False
-        """Whether partitions that the caller knows were lost, and none was announced since."""
+        """Whether partitions that the caller knows were lost, without an announcement since."""
         self.unannounced = False
-        """Whether partitions were assigned that no callback will announce, so that the next `poll`
-        does."""
+        """Whether the next `poll` has to announce partitions, because no callback does."""
         self.attended = False
-        """Whether `poll` runs for the client's own purposes, without the caller."""
+        """Whether the client itself runs `poll`, for its own purposes, instead of the caller."""
         self.losses = 0
         """Number of losses, by which an announcement is recognized as older than a loss."""
         self._member = GroupIdentity()
@@ -92,10 +85,10 @@ class AnnouncedOwnership:
     # Calls of the membership (in the engine's step)
 
     def assigned(self, states: Iterable[PartitionState], member: GroupIdentity) -> None:
-        """Start an ownership of each, or resume the one that was given back for a rebalance.
+        """Start an ownership of each partition, or resume the one that a rebalance interrupted.
 
-        Only in the next generation of the same member is it certain that no other member had the
-        partition in between.
+        An ownership resumes only in the same member's next generation: otherwise another member may
+        have had the partition in between.
         """
         back, self._given_back = self._given_back, {}
         for state in states:
@@ -130,7 +123,7 @@ class AnnouncedOwnership:
                 self._given_back[state.partition] = state.ownership
 
     def lost(self, states: Iterable[PartitionState]) -> None:
-        """End the ownership of these and of all that were given back: the membership has ended."""
+        """End these ownerships and those that were given back, because the membership has ended."""
         ended = {s.partition: s.ownership for s in states}
         ended.update(self._given_back)
         self._given_back = {}
@@ -150,11 +143,11 @@ class AnnouncedOwnership:
     # Announcements (in the caller's thread)
 
     def leave_unannounced(self) -> None:
-        """Note that partitions were assigned which the caller's next poll has to announce."""
+        """Let the caller's next poll announce the assigned partitions."""
         self.unannounced = True
 
     def attend(self, *, attended: bool) -> None:
-        """Set whether polls are the client's own from now on, or the caller's."""
+        """Set whether the client itself runs the next polls, instead of the caller."""
         self.attended = attended
 
     def announce(
@@ -177,7 +170,7 @@ class AnnouncedOwnership:
         state.ownership.announce()
         self._subscription.note_told(state)
         self._former.discard(partition)
-        known.pop(partition, None)  # keep the newest as the last
+        known.pop(partition, None)  # move it to the end: the first is the oldest
         known[partition] = state.ownership
         if len(known) > max(REMEMBERED, 2 * len(self._subscription.partitions)):
             oldest = next(iter(known))

@@ -58,7 +58,7 @@ class AutoCommit:
         *,
         only_taken: bool = False,
     ) -> None:
-        """Set the group; with `only_taken`, only offsets that resets found are committed."""
+        """Set the group. With `only_taken`, commit only offsets that resets found."""
         self._engine = engine
         self._subscription = subscription
         self._member = member
@@ -70,7 +70,7 @@ class AutoCommit:
         self._unsaved = False
         """Whether a reset has found an offset since the last commit began."""
         self._interval: float = config["auto.commit.interval.ms"]
-        # While one commit is retried, newer ones wait for it.
+        # Time limit of a periodic commit: newer commits wait while it is retried.
         self._patience: float = max(self._interval, config["request.timeout.ms"])
         self._before_revocation: float = min(patience(config), config["max.poll.interval.ms"])
 
@@ -102,7 +102,7 @@ class AutoCommit:
         self._ended = True
 
     def took(self) -> None:
-        """Commit the offset that a reset has found, without waiting for the interval."""
+        """Commit offsets that resets have found at once, without waiting for the interval."""
         self._unsaved = True
         self._taken.notify()
 
@@ -129,7 +129,7 @@ class AutoCommit:
         try:
             if self._member.is_member or not self._watch.active:
                 now = yield from self._commit(self._last(states), deadline, now)
-        finally:  # also if the client ends before the commit
+        finally:  # the client may end before the commit does
             self.warn_of_repeats(states)
         return now
 
@@ -163,8 +163,8 @@ class AutoCommit:
         return self._subscription.partitions.values()
 
     def _due(self, states: Iterable[PartitionState]) -> Due:
-        # Without members a group's offsets expire one by one, so all are committed again (as in
-        # Java).
+        # For a group without members, brokers expire each offset by its own age, so all offsets
+        # are committed each time (as in Java).
         every = not self._watch.active
         return {
             s: offset
@@ -174,7 +174,7 @@ class AutoCommit:
         }
 
     def _last(self, states: Iterable[PartitionState]) -> Due:
-        """Return the offsets to commit when these are given back; idle partitions are renewed.
+        """Return the offsets to commit before partitions are given up; renew idle ones.
 
         Offsets that were committed just now need no renewal.
         """

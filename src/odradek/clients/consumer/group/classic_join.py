@@ -41,7 +41,7 @@ from odradek.protocol.messages.sync_group import (
 LONGEST_REASON = 255
 """Maximum length of a reason; brokers refuse longer ones (KIP-800)."""
 NAMED = 5.0
-"""Seconds for which a leaving member waits for the response to its first JoinGroup."""
+"""Seconds for which a leaving consumer waits for its member id (see `learn_id`)."""
 GRACE = 5.0
 """Seconds after the rebalance timeout in which a broker has to answer."""
 R = TypeVar("R", JoinGroupResponse, SyncGroupResponse)
@@ -57,7 +57,7 @@ class ClassicIdentity:
     generation: int = NO_GENERATION
 
     def forget(self, *, member_id: bool = True) -> None:
-        """Forget the identity, because the coordinator has."""
+        """Forget the generation, and the member id unless told to keep it."""
         self.generation = NO_GENERATION
         if member_id:
             self.member_id = NO_MEMBER
@@ -84,17 +84,14 @@ class Joining:
         self._session_timeout: float = config["session.timeout.ms"]
         self._rack: str | None = config["client.rack"] or None
         self._again = Backoff(config.backoff("retry.backoff").steady(), rng)
-        """Number of joins in a row after which the coordinator required another one."""
+        """Backoff of joins in a row after which the coordinator requires another one."""
         self.last: tuple[TopicPartition, ...] = ()
         """The last assignment, for assignors."""
         self.last_generation = NO_GENERATION
         self._unnamed: Completion[JoinGroupResponse] | None = None
-        """The reply to a first JoinGroup, until it contains the member id."""
+        """A first JoinGroup, sent without a member id, while it is in flight."""
         self._leaves = False
-        """Whether the member leaves.
-
-        A JoinGroup in flight may be answered, but isn't sent again.
-        """
+        """Whether the member is leaving: a JoinGroup in flight isn't retried then."""
 
     def took(self, assigned: tuple[TopicPartition, ...], generation: int) -> None:
         """Note the member's last assignment and its generation, for sticky assignors."""
@@ -131,7 +128,7 @@ class Joining:
                 self._again.succeeded()
                 return answer
             again = True
-            if answer.error_code == MemberIdRequiredError.code:  # KIP-394
+            if answer.error_code == MemberIdRequiredError.code:  # assigns an id (KIP-394)
                 identity.member_id = answer.member_id
                 again, named = named, True
             if again:
@@ -139,9 +136,9 @@ class Joining:
                 yield Wait((), until)
 
     def _unnamed_asks(self, ask: Flow[JoinGroupResponse]) -> Flow[JoinGroupResponse]:
-        """Send a first join in a separate flow.
+        """Send a first join in a separate flow, which a leaving consumer doesn't cancel.
 
-        A leaving consumer still learns its id (`learn_id`).
+        The response contains the member id, which the consumer needs for leaving (`learn_id`).
         """
         self._unnamed = asked = self._engine.start(ask)
         yield Wait((asked,), math.inf)
@@ -149,10 +146,10 @@ class Joining:
         return asked.result()
 
     def learn_id(self, deadline: float) -> Flow[Completion[JoinGroupResponse] | None]:
-        """Take the member id from the response to a first JoinGroup; return an unanswered request.
+        """Wait for the response to a first JoinGroup, and take the member id from it.
 
-        The coordinator, and all members with it, wait for a member that was assigned an id until it
-        leaves or its session times out.
+        Returns the request if it isn't answered in time. The other members have to wait for a
+        member with an id until it leaves or its session times out.
         """
         now = yield START
         asked, self._unnamed, self._leaves = self._unnamed, None, True

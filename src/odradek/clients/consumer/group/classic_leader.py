@@ -37,21 +37,21 @@ from odradek.protocol.messages.sync_group import SyncGroupRequestAssignment
 logger = logging.getLogger("odradek.consumer")
 
 TOPICS_TIMEOUT = 5.0
-"""Seconds for which the group waits for metadata of topics.
+"""Seconds for which the leader waits for metadata of topics before it assigns.
 
-Topics found later cause another rebalance.
+A topic that is found later causes another rebalance.
 """
 MISSING_FIRST, MISSING_MOST = 0.5, 10.0
-"""Seconds between metadata requests for a missing topic: after the first, and at most."""
+"""Initial and maximum number of seconds between metadata requests for a missing topic."""
 GONE_AFTER = 10.0
-"""Seconds for which a topic has to be missing before the group rebalances.
+"""Seconds for which an assigned topic has to be missing before the group rebalances.
 
 A broker that has just started may not know it yet.
 """
 
 
 class Leader:
-    """The group as its leader sees it; unused in followers."""
+    """The work of a group's leader; does nothing while another member leads."""
 
     def __init__(
         self,
@@ -69,13 +69,13 @@ class Leader:
         """Number of partitions of each topic at the last assignment; None in followers."""
         self._gone_since = math.inf
         self._withheld_until = math.inf
-        """Time of the rebalance for partitions that their owner hasn't revoked."""
+        """Time of a rebalance if owners of withheld partitions still haven't joined again."""
         config = group.config
         self._first_pause: float = 2 * config["heartbeat.interval.ms"]
         self._longest_pause: float = max(self._first_pause, config["max.poll.interval.ms"])
         self._withheld_pause = self._first_pause
         self._denied: set[str] = set()
-        """Topics of the group that this client may not describe."""
+        """Topics of the group for which this client lacks the permission DESCRIBE."""
         retry = ExponentialBackoff(MISSING_FIRST, MISSING_MOST)
         self._missing = Backoff(retry, rng)
 
@@ -104,8 +104,8 @@ class Leader:
     ) -> Flow[Assignments]:
         """Run the assignor: Kafka's built-in ones here, a user's in a worker thread.
 
-        A user's assignor may be slow or never end, and the client continues meanwhile. But the
-        group waits, and removes its leader when its session times out.
+        A user's assignor may be slow or never end. The client continues meanwhile, but the group
+        waits until the leader's session times out.
         """
         if type(assignor) in BUILT_IN.values():
             return assign_group(assignor, subscriptions, cluster)
@@ -129,8 +129,8 @@ class Leader:
     def _note_withheld(self, assignor: Assignor, given: Assignments) -> None:
         """Note partitions that are withheld until their owner has revoked them (KIP-429).
 
-        Their owner joins again then. A static member that restarts meanwhile doesn't, so the leader
-        requests a rebalance itself; if the owner still claims them, after a pause twice as long.
+        Owners join again after they have revoked. A static member that restarts in between doesn't,
+        so the leader requests a rebalance itself after a pause, which doubles each time.
         """
         if type(assignor) not in BUILT_IN.values() or assignor.protocol is not COOPERATIVE:
             return
@@ -142,7 +142,7 @@ class Leader:
         self._withheld_pause = min(2 * self._withheld_pause, self._longest_pause)
 
     def watch(self, members: Sequence[JoinGroupResponseMember]) -> Flow[None]:
-        """Watch a group without assigning (KIP-814): a static leader returned, nothing changes."""
+        """Watch the topics as a returned static leader, which keeps the assignment (KIP-814)."""
         yield START
         subscriptions = [
             decode_subscription(m.metadata, m.group_instance_id, m.member_id) for m in members
@@ -152,7 +152,7 @@ class Leader:
         self._lead(topics, cluster)
 
     def step_down(self) -> None:
-        """Forget topics that only other members subscribe to, because another member leads."""
+        """Forget topics to which only other members subscribe: this member no longer leads."""
         if self._counts is not None:
             own = {*self._group.topics(), *(p.topic for p in self._group.owned())}
             metadata = self._metadata
@@ -197,7 +197,7 @@ class Leader:
     def _look_for(self, missing: str | None, now: float) -> None:
         """Request metadata of a topic of the group that doesn't exist.
 
-        Once it is created, its partitions have no owner until the leader knows them.
+        If the topic is created, its partitions have no owner until the leader rebalances.
         """
         if missing is None:
             self._missing.succeeded()
@@ -217,7 +217,7 @@ class Leader:
         self._warn_of_refused(self._counts)
 
     def _warn_of_refused(self, topics: Iterable[str]) -> None:
-        """Warn once of topics that only other members subscribe to and this leader may not see.
+        """Warn once of other members' topics for which this leader lacks permissions.
 
         Without DESCRIBE on them it can't assign their partitions, and no other member reports that.
         The search for missing topics notices when the permission is added.

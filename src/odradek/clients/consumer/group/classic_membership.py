@@ -67,9 +67,9 @@ REMOVED = (UnknownMemberIdError, IllegalGenerationError)
 
 
 MOST_LOOKS = 16
-"""Maximum number of failed descriptions of the group that a returned static member requests.
+"""Maximum number of failed DescribeGroups requests of a static member that returned.
 
-After one that timed out it requests no more: they use the connection of the heartbeats.
+After a timeout it sends no more, because they use the connection of the heartbeats.
 """
 
 
@@ -98,35 +98,34 @@ class ClassicMembership(Life):
         self._max_poll: float = config["max.poll.interval.ms"]
         self._patience = patience(config)
         self._mishaps = Backoff(config.backoff("retry.backoff"), rng)
-        """Number of unexpected errors since the group was last stable, and their backoff."""
+        """Backoff of unexpected errors since the membership was last stable."""
         self._looks = Backoff(config.backoff("retry.backoff"), rng)
-        """Failed searches for partitions without an owner, and their backoff."""
+        """Backoff of failed searches for partitions without an owner."""
         self._changed = Signal()
         """Notified when another join or the end is requested."""
         self._wish: str | None = None
-        """Reason to join again."""
+        """Reason to join again; None while there is none."""
         self._removal: KafkaError | None = None
         """Error of a commit which means that this member was removed."""
         self._moved_to: list[str] = []
-        """Topics for which it gave its old membership up; that helps once only."""
+        """Topics for which this static member left and joined again; that helps only once."""
         steady = config.backoff("retry.backoff").steady()
         self._removals, self._syncs = Backoff(steady, rng), Backoff(steady, rng)
         """Backoff of removals since the last accepted heartbeat, and of refused syncs in a row.
 
-        The member only joins again at once after the first one (R-RT-1).
+        The first one has no delay: the member joins again at once (R-RT-1).
         """
         self._beats = Backoff(steady, rng)
         """Backoff of heartbeats in a row with errors that don't concern this member."""
         self._beat_at = math.inf
         self._sent_at = -math.inf
         self._expires = math.inf
-        """When the session ends unless a heartbeat is answered."""
+        """Time when the session times out unless a heartbeat is answered before."""
         self._doubtful = False
-        """Whether the session has timed out on this side; no records are returned then.
+        """Whether the session has timed out by the client's clock: no records are returned then.
 
-        If the partitions were lost at once, records would be read twice after each outage of the
-        whole cluster, in which no session ends. If more records were returned, they would be read
-        twice if other members have the partitions.
+        The partitions aren't dropped yet, because in an outage of the whole cluster the coordinator
+        ends no session. No records are returned, because other members may have the partitions.
         """
         self._holding = False
         """Whether the consumer leaves as soon as its offsets are committed."""
@@ -196,8 +195,8 @@ class ClassicMembership(Life):
     def _run(self) -> Flow[None]:
         yield START
         reason = "the consumer has subscribed"
-        # While it leaves, it joins again after errors that don't end its membership: once the
-        # coordinator has started the next generation, it only accepts commits of that one.
+        # A leaving member with a generation finishes its join, even after errors: once the next
+        # generation has begun, the coordinator only accepts commits from members of that one.
         while not self._holding or self.generation != NO_GENERATION:
             try:
                 yield from self._rebalance(reason)
@@ -303,7 +302,7 @@ class ClassicMembership(Life):
         yield from self._give_back(gone)
 
     def _take(self, assigned: tuple[TopicPartition, ...], topics: list[str]) -> Flow[None]:
-        """Set the owned partitions to the assigned ones."""
+        """Revoke partitions that aren't assigned any more, and add the new ones."""
         if self._holding:
             yield START
             return
@@ -319,14 +318,14 @@ class ClassicMembership(Life):
         yield from self._give_back(gone)
         kept = set(group.owned())
         yield from group.assign([p for p in wanted if p not in kept])
-        if gone:  # other members get them in the next generation (KIP-429)
+        if gone:  # the next generation assigns them to other members (KIP-429)
             self.rejoin("partitions were revoked", self._engine.now)
 
     def _give_place_up(self) -> Flow[None]:
         """Leave the group as a static member that returned with another subscription.
 
-        Its coordinator kept its membership and its assignment (KIP-345), and doesn't rebalance for
-        it.
+        The coordinator kept the member's old subscription and assignment (KIP-345), and doesn't
+        rebalance when the member returns.
         """
         yield from self._give_back(self._group.owned())
         reason, now = "the subscription of this static member has changed", self._engine.now
@@ -428,7 +427,7 @@ class ClassicMembership(Life):
             if not isinstance(error, KafkaError) or is_refusal(error) or isinstance(error, REMOVED):
                 break
             if self._doubtful or now >= self._expires:
-                break  # so for a whole session: the group may have removed this member
+                break  # no answer for a whole session: the group may have removed this member
             logger.warning("heartbeat to group %r: %s; sent again", group.group_id, error)
             yield Wait((), self._beats.failed(now))
             if self._running is None:
@@ -447,7 +446,7 @@ class ClassicMembership(Life):
         try:
             while not asked.done:
                 now = yield Wait((asked,), math.inf if self._doubtful else self._expires)
-                if self._running is None:  # in this step, perhaps together with the response
+                if self._running is None:  # `_stop` was called in the same step
                     return False
                 if not (asked.done or self._doubtful) and now >= self._expires:
                     self._doubt()
@@ -456,7 +455,7 @@ class ClassicMembership(Life):
             self._forget_beat(asked)
 
     def _doubt(self) -> None:
-        """Return no records until the session, which timed out on this side, is confirmed."""
+        """Return no records until the coordinator confirms that the session hasn't ended."""
         text = f"no heartbeat was answered within session.timeout.ms ({self._session:g} s)"
         logger.warning(
             "group %r: %s; poll() returns no records until one is", self._group.group_id, text
@@ -474,7 +473,7 @@ class ClassicMembership(Life):
                 self._move(event, None, self._engine.now)
 
     def _forget_beat(self, beat: Completion[Any] | None) -> None:
-        """Drop a heartbeat, whose response would refer to an earlier generation."""
+        """Cancel a heartbeat, because its response would refer to an earlier generation."""
         if beat is not None and not beat.done:
             self._engine.cancel_now(beat, DisconnectedError("no longer needed"))
 
@@ -485,15 +484,15 @@ class ClassicMembership(Life):
         now = yield START
         logger.warning("removed from group %r: %s", self._group.group_id, error)
         self._move(MemberEvent.REMOVED, f"{type(error).__name__}: {error}", now)
-        # After a new generation the member id is still valid, and others needn't wait for a
-        # session's end.
+        # An illegal generation leaves the member id valid. The next join uses it, so that the
+        # others needn't wait until the session of an abandoned id times out.
         self._identity.forget(member_id=isinstance(error, UnknownMemberIdError))
         now = yield from self._lose_all(now)
         yield from self._back_off(self._removals)
         self._move(MemberEvent.REBALANCE, "joins again", self._engine.now)
 
     def _back_off(self, backoff: Backoff) -> Flow[None]:
-        """Wait before another join, unless it is the first in a row."""
+        """Wait before another join, unless it is the first since the backoff was last reset."""
         now = yield START
         until = backoff.failed(now)
         while backoff.failures > 1 and now < until:
@@ -507,7 +506,7 @@ class ClassicMembership(Life):
         logger.warning("%s. %s", why_overdue(group.config), OVERDUE_CURE)
         self._move(MemberEvent.POLL_OVERDUE, text, now)
         now = yield from self._lose_all(now, taken=group.instance_id is None)
-        # At once: a consumer that is closed meanwhile sends no heartbeat for a former generation.
+        # Forget the generation at once, so that no heartbeat is sent for it during `close()`.
         self._identity.forget(member_id=False)
         yield from self._say_goodbye(text, now + LEAVE_TIMEOUT)
         self._identity.forget()
@@ -522,14 +521,14 @@ class ClassicMembership(Life):
         now = yield from self._lose_all(now)
         self._group.failed(error)
         self._identity.forget(member_id=False)
-        # Other members may wait for it: a leader whose assignor failed assigns nothing.
+        # Other members may wait for this one: it may be the leader, and its assignor has failed.
         yield from self._say_goodbye(f"{type(error).__name__}: {error}", now + LEAVE_TIMEOUT)
         self._identity.forget()
 
     def _mishap(self, error: KafkaError) -> Flow[None]:
         """Join again after an error that doesn't concern this member; the next poll raises it.
 
-        As far as it knows, it keeps its partitions until its session ends.
+        The member keeps its partitions, at the latest until its session times out.
         """
         now = yield START
         text, group = f"{type(error).__name__}: {error}", self._group
@@ -545,8 +544,8 @@ class ClassicMembership(Life):
 
     def _lose_all(self, now: float, *, taken: bool = True) -> Flow[float]:
         self._leader.step_down()
-        # Even without partitions: other members may have those that were revoked for this
-        # rebalance.
+        # Called even without partitions, to end the ownership of those that were revoked for this
+        # rebalance: other members may have them.
         now = yield from self._group.lose(self._group.owned(), taken=taken)
         self._trust()
         return now
@@ -565,7 +564,7 @@ class ClassicMembership(Life):
             yield from self._leave_as(identity.member_id, reason, deadline)
 
     def _leave_late(self, asked: Completion[JoinGroupResponse]) -> Flow[None]:
-        """Leave once a first JoinGroup is answered after all, while the client is open."""
+        """Leave after a late response to a first JoinGroup, if the client is still open."""
         now = yield START
         until = now + self._session
         while not asked.done and now < until:
@@ -599,7 +598,7 @@ class ClassicMembership(Life):
             logger.debug("leaving group %r: %s", group.group_id, error)
 
     def _stop(self) -> None:
-        """End the flow at any point."""
+        """Cancel this membership's flows, wherever they wait."""
         over = DisconnectedError("the consumer is leaving its group")
         for open_ in (self._revoking, self._running):
             if open_ is not None and not open_.done:

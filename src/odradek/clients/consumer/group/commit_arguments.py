@@ -1,6 +1,6 @@
 """Read the arguments of `commit` and `send_offsets_to_transaction`.
 
-In: offsets by partition, records, Arrow data. Out: the offset after the last of them by partition.
+In: offsets by partition, records, Arrow data. Out: by partition, the offset after the last record.
 Must not: know what is assigned, or import pyarrow unless the caller has.
 """
 
@@ -24,7 +24,7 @@ ARROW_COLUMNS = ("topic", "partition", "offset")
 
 
 def offsets_to_commit(given: Any, call: str = "commit()") -> Offsets:
-    """Read the argument of `commit`, or of another call that takes the same."""
+    """Read the argument of `commit` or of another `call` with the same argument."""
     if isinstance(given, ConsumerRecord):
         return _behind_records([given])
     if isinstance(given, Mapping):

@@ -21,7 +21,7 @@ class CommitQueue:
 
     def __init__(self) -> None:
         self._line: deque[Completion[None]] = deque()
-        """Turns of the running commit, which is the first, and of those that wait."""
+        """Turns of the running commit (the first) and of the waiting ones."""
         self._gone: set[Completion[None]] = set()
         """Commits that stopped waiting; they are removed when they come to the front."""
 

@@ -61,8 +61,8 @@ UNKNOWN = (UNKNOWN_TOPIC_OR_PARTITION, 100)
 MAYBE_STORED_CODES = (-1, 7, 15, 16)
 """Codes with which a coordinator may have written the offsets nevertheless.
 
-UNKNOWN_SERVER_ERROR, REQUEST_TIMED_OUT, COORDINATOR_NOT_AVAILABLE (too few replicas after its
-write) and NOT_COORDINATOR (it moved before the replicas had them).
+UNKNOWN_SERVER_ERROR, REQUEST_TIMED_OUT, COORDINATOR_NOT_AVAILABLE (the write reached too few
+replicas) and NOT_COORDINATOR (the coordinator moved before the write was replicated).
 """
 UNKNOWN_FOR = 5.0
 """Seconds for which a commit is retried if the coordinator doesn't know a topic.
@@ -72,7 +72,7 @@ The topic may be new. Other commits wait, so the retries don't take the caller's
 METADATA_CHECK_S = 0.1
 """Seconds between two checks of metadata that a commit by name waits for."""
 FORGOTTEN_AFTER = 30.0
-"""Seconds after which a topic that was unknown to the coordinator may be new again."""
+"""Seconds after which the client forgets that the coordinator didn't know a topic."""
 Accepted = Callable[[TopicPartition, OffsetAndMetadata], object]
 NOT_A_MEMBER = (UnknownMemberIdError, IllegalGenerationError, FencedMemberEpochError)
 REBALANCED_ERRORS = (
@@ -81,7 +81,7 @@ REBALANCED_ERRORS = (
     FencedMemberEpochError,
     RebalanceInProgressError,
 )
-"""Errors after a rebalance: a retry in the new generation may succeed."""
+"""Errors caused by a rebalance: a retry in the new generation may succeed."""
 
 
 class OffsetCommitByName(OffsetCommitRequest):
@@ -91,7 +91,7 @@ class OffsetCommitByName(OffsetCommitRequest):
 
 
 class _NothingToSendError(KafkaError):
-    """All remaining offsets were refused before a request was sent."""
+    """No offset can be sent now: all were refused, or metadata must be awaited first."""
 
 
 class CommittedOffsets:
@@ -119,9 +119,9 @@ class CommittedOffsets:
         """Response times of commits in seconds."""
         self._queue = CommitQueue()
         self._unknown: dict[str, tuple[float, float]] = {}
-        """Times when a topic was first and last unknown: of successive commits only one waits."""
+        """Times when the coordinator first and last didn't know a topic."""
         self._missing: dict[str, float] = {}
-        """Time when a commit by name was last refused because newer metadata lacks its topic."""
+        """Time when a commit was last refused because new metadata lacks its topic, by topic."""
 
     @property
     def now(self) -> float:
@@ -291,7 +291,7 @@ class _Commit:
     def run(self, deadline: float) -> Flow[None]:
         """Retry until all offsets are accepted or refused; raise the error of failed ones."""
         ask = self._stored.coordinator.ask
-        while self._left:  # two requests if only some topics' ids are known
+        while self._left:  # topics with and without a known id need separate requests
             self._member()
             with suppress(_NothingToSendError):
                 yield from ask(
@@ -318,7 +318,7 @@ class _Commit:
                 self._refuse_if_replaced(p)
             missing = [p for p in self._left if self._is_missing(p)]
             missing = [p for p in missing if not self._refuse_if_missing_still(p)]
-            if missing:  # a topic of that name may exist again
+            if missing:  # the metadata may be outdated: the topic may have been recreated
                 self._doubt(missing[0].topic)
             self._in_request = {} if missing else dict(self._left)
         else:
@@ -335,9 +335,9 @@ class _Commit:
         return partition in self._ids and self._stored.is_missing(partition.topic)
 
     def _refuse_if_missing_still(self, partition: TopicPartition) -> bool:
-        """Fail a partition without waiting for newer metadata if an earlier commit has waited.
+        """Fail a partition at once if an earlier commit waited in vain for its topic's metadata.
 
-        Otherwise each commit would take as long, and others wait for their turn.
+        Otherwise each commit would wait as long, and later commits with it.
         """
         if not self._stored.is_missing_still(partition.topic):
             return False
@@ -346,15 +346,15 @@ class _Commit:
         return True
 
     def _doubt(self, topic: str) -> None:
-        """Send nothing more by name until a metadata request from now on has a response."""
+        """Send no topic by name before the response to a new metadata request."""
         self._doubted = self._stored.metadata.next_question
         self._stored.metadata.request(f"{self.what}: the coordinator doesn't know topic {topic}")
 
     def _topics_known(self, deadline: float) -> Flow[None]:
         """Wait for new metadata after a coordinator's response.
 
-        A topic that the coordinator doesn't know was deleted: by name, the next request might reach
-        another one.
+        The coordinator may not know a topic because it was deleted. By name, the next request might
+        commit offsets of a new topic.
         """
         metadata, now = self._stored.metadata, self._stored.now
         while metadata.answered < self._doubted:
@@ -472,11 +472,11 @@ class _Commit:
         return next(iter(self._failed.values())).beside(self._done, self._failed)
 
     def _still(self, now: GroupIdentity) -> bool:
-        """Return whether the member is still the same."""
+        """Return whether this is the member that sent the last request."""
         return now.member_id == self._sent.member_id
 
     def _removed(self) -> CommitFailedError:
-        """Return the error that other members may have read on, and committed, in the meantime."""
+        """Return the error for partitions that other members may have read in the meantime."""
         if not self._over:
             why = "the member was removed in the meantime"
             return lost_membership(self._stored.group_id, why)
@@ -486,12 +486,12 @@ class _Commit:
         return lost_membership(self._stored.group_id, why)
 
     def _judged(self, error: KafkaError | None) -> KafkaError | None:
-        """Return an error as it affects this member: retriable, or final."""
+        """Return the error as retriable if only the member's generation has changed."""
         if error is None or error.retriable or isinstance(error, FencedInstanceIdError):
             return error
         now, sent = self._stored.identity(), self._sent
-        # A JoinGroup is in flight, and its response decides: the group may have moved to the
-        # generation in which this member keeps its partitions, and only the commit has noticed.
+        # While a JoinGroup is in flight, the group may be in the generation that its response
+        # announces, in which this member keeps its partitions.
         moved = now.generation >= 0 and (now.joining or now != sent)
         waiting = isinstance(error, StaleMemberEpochError | RebalanceInProgressError)
         again = moved or (waiting and now.generation >= 0)

@@ -62,11 +62,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger("odradek.consumer")
 
 Listener = Callable[[list[TopicPartition]], object]
-"""A rebalance callback; the facade has bound the consumer argument."""
+"""A rebalance callback of the user, without its consumer argument."""
 
 
 LEAVING_SHARE = 0.2
-"""Share of the time for leaving that the last commit leaves to callbacks and LeaveGroup."""
+"""Share of a leave's timeout that is reserved for callbacks and LeaveGroup."""
 
 JOIN_NOTICE_S = 5.0
 """Seconds without an assignment after which a consumer warns (R-IN-6)."""
@@ -137,35 +137,32 @@ class ConsumerGroup:
         self._watch = watch
         self._new_membership = new_membership
         self._silent: set[TopicPartition] = set()
-        """Assigned partitions for which on_assigned was withdrawn before it ran."""
+        """Assigned partitions whose on_assigned callback was withdrawn before it ran."""
         self._unwanted: dict[PartitionState, None] = {}
-        """Partitions withheld because their topic isn't subscribed any more.
-
-        The group will revoke them.
-        """
+        """Partitions of topics that aren't subscribed any more, withheld until they are revoked."""
         self.poll_wanted = Signal()
         self.heartbeats = Sampled()
         """Response times of heartbeats in seconds, in either protocol."""
         self.rebalances = Rebalances()
         engine.events.listen(self.rebalances.note)
         self.auto_commit = self._auto_commit() if config["enable.auto.commit"] else None
-        """None: the group only commits offsets that the caller passes."""
+        """Automatic commits; None if only the caller commits."""
         self._listeners = NO_LISTENERS
         self._goodbye: PendingCallback | None = None
         """The on_revoked callback of partitions that aren't dropped yet."""
         self._waits_since: float | None = None
-        """Since when it has waited for an assignment, once a warning said so."""
+        """Start of the wait for an assignment, once a warning reported it."""
         self._unassigned_since: float | None = None
-        """When a KIP-848 member joined without partitions; None once it was assigned any."""
+        """Time when a KIP-848 member joined without partitions; None once it was assigned some."""
         self._next: Completion[None] | None = None
-        """The subscription that begins once the group is left."""
+        """A new subscription, which begins when the group has been left."""
         self._max_poll: float = config["max.poll.interval.ms"]
         self.asked_at = 0.0
-        """When the caller last asked for records or received some."""
+        """Time when the caller last asked for records or received some."""
         self.given: deque[float] = deque([0.0], maxlen=1)
-        """When the caller of a loop last requested a record.
+        """Time when a loop over the consumer last requested a record.
 
-        Each request counts for `max.poll.interval.ms`, and needs no function call.
+        Each request counts as a poll for `max.poll.interval.ms`; it is noted without a Python call.
         """
         self._polling = False
 
@@ -187,12 +184,12 @@ class ConsumerGroup:
 
     @property
     def subscribed(self) -> bool:
-        """Whether `subscribe` was called, and not undone."""
+        """Whether a subscription exists, or will begin after the group is left."""
         return self._watch.active
 
     @property
     def leaving(self) -> bool:
-        """Whether the group is being left, even if no caller waits for that."""
+        """Whether a leave is in progress, even if no caller waits for it."""
         return self.member.leaving is not None
 
     @property
@@ -202,7 +199,7 @@ class ConsumerGroup:
 
     @property
     def unmatched(self) -> tuple[float, str] | None:
-        """Since when no topic has matched the pattern, with a text; None if one does."""
+        """Time since which no topic has matched the pattern, and a description; else None."""
         return self._watch.unmatched
 
     def topics(self) -> list[str]:
@@ -276,7 +273,7 @@ class ConsumerGroup:
 
     @property
     def polled_at(self) -> float:
-        """When the caller was last inside `poll()`."""
+        """Time when the caller was last inside `poll()`."""
         return self._engine.now if self._polling else max(self.asked_at, self.given[0])
 
     @property
@@ -287,7 +284,7 @@ class ConsumerGroup:
     def last_poll(self, now: float) -> float | None:
         """Return the seconds since the caller last asked for records.
 
-        None while it asks, or if it never did.
+        Returns None inside `poll()` and before the first one.
         """
         return None if self._polling or self.asked_at == 0.0 else now - self.polled_at
 
@@ -317,14 +314,14 @@ class ConsumerGroup:
         return now
 
     def lose(self, partitions: Collection[TopicPartition], *, taken: bool = True) -> Flow[float]:
-        """Drop partitions that may have other owners: no commit; on_lost at the next poll."""
+        """Drop partitions that may have other owners, without a commit; queue on_lost."""
         now = yield START
         states = self._states(partitions)
         self.ownership.lost(states)
         if states:
             count = "1 partition was" if len(states) == 1 else f"{len(states)} partitions were"
             logger.warning("group %s: %s lost; %s", self.group_id, count, TAKEN_BY[taken])
-            if self.auto_commit is not None and not self.leaving:  # otherwise `at_the_end` warns
+            if self.auto_commit is not None and not self.leaving:  # `at_the_end` warns then
                 self.auto_commit.warn_of_repeats(states)
             told = self._announced(states)
             self._drop(states)
@@ -355,11 +352,11 @@ class ConsumerGroup:
         self._engine.start(self._tell_of_wait(self._engine.now))
 
     def unsettled(self, since: float) -> None:
-        """Warn once if the membership remains unstable and owns nothing."""
+        """Warn if the member stays without partitions for a while."""
         self._engine.start(self._tell_of_wait(since))
 
     def waits_for(self, now: float) -> tuple[float, str] | None:
-        """Return since when other members keep all partitions from this one, and why."""
+        """Return since when this member has had no partitions, and a text on the reason."""
         member, since = self.member.membership, self._unassigned_since
         if member is None or self.owned():
             return None
@@ -381,7 +378,7 @@ class ConsumerGroup:
         if member.state in JOINS:
             self._waits_since = since
         else:
-            level = logging.INFO  # a standby member has none on purpose
+            level = logging.INFO  # more members than partitions may be intended
         lists = lists_members(name, self.config["bootstrap.servers"])
         logger.log(level, WAITS, name, now - since, worded(member.state), found[1], lists)
 
@@ -415,14 +412,14 @@ class ConsumerGroup:
         self._subscription.readable.notify()
 
     def _announced(self, states: list[PartitionState]) -> list[TopicPartition]:
-        """Return the partitions for which on_assigned was called, and on_revoked wasn't."""
+        """Return the partitions for which on_assigned was called and on_revoked wasn't."""
         silent = self._unannounced(s.partition for s in states)
         if self._goodbye is not None and self._goodbye.begun:
             silent.update(self._goodbye.partitions)
         return [s.partition for s in states if s.partition not in silent]
 
     def _unannounced(self, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
-        """Return the partitions for which on_assigned wasn't called, and withdraw these calls."""
+        """Withdraw pending on_assigned calls; return the partitions without such a call."""
         found = set(partitions)
         self._silent |= self.callbacks.unannounced(found)
         return self._silent & found
@@ -450,7 +447,7 @@ class ConsumerGroup:
     def _called(
         self, what: str, listener: Listener | None, states: list[PartitionState], now: float
     ) -> Flow[float]:
-        """Let the caller run a callback, and wait for its end."""
+        """Wait until the caller has run a callback."""
         told = [s.partition for s in states if s.partition not in self._silent]
         self._goodbye = pending = self._queue(what, listener, told)
         if pending is None:
@@ -463,7 +460,7 @@ class ConsumerGroup:
         return now
 
     def _caller(self, now: float, pending: PendingCallback | None = None) -> Flow[float]:
-        """Wait for the caller."""
+        """Wait until the caller polls or has run the callback; raise if the poll is overdue."""
         until = self.polled_at + self._max_poll
         if now >= until:
             raise PollOverdueError(
@@ -497,7 +494,7 @@ class ConsumerGroup:
                 self.ownership.announce_all(self.identity())
 
     def left(self, now: float, *, brought: bool = True) -> None:
-        """Note that the caller processes its records; `brought`: it may have received some."""
+        """Note that a call of the caller returns; `brought`: perhaps with records."""
         self.asked_at, self._polling = now, False
         if not brought and self.ownership.unannounced:
             self.announce_all()
@@ -514,20 +511,20 @@ class ConsumerGroup:
             try:
                 yield from self.callbacks.take(lambda pending: self._ended(pending, wake))
                 self.asked_at = yield START
-            finally:  # (an error ends the poll as well, and `left` notes the time)
+            finally:  # after an error the poll ends, too, and `left` notes the time
                 self._polling = polling
 
     def tell_of_commits(self, wake: Callable[[], None]) -> CallerFlow[None]:
-        """Run callbacks of commits that have ended, unless the caller is inside one."""
+        """Run callbacks of finished commits, unless the caller is inside a callback."""
         if self.callbacks and self.callbacks.running is None:
             yield from self.callbacks.take(
                 lambda pending: self._ended(pending, wake), COMMIT_CALLBACK
             )
 
     def tell_the_rest(self, wake: Callable[[], None]) -> CallerFlow[None]:
-        """Call each callback of `commit_async` once, even after the timeout or the client's end.
+        """Run the remaining callbacks of `commit_async`, even after a timeout or the client's end.
 
-        A commit that a callback starts then would never finish, and is refused.
+        A commit that such a callback starts is refused, because it would never finish.
         """
         now = yield START
         with self._lock:
@@ -545,7 +542,7 @@ class ConsumerGroup:
 
     def _ended(self, pending: PendingCallback, wake: Callable[[], None]) -> None:
         def end(_: float) -> None:
-            if not pending.done.done:  # an interrupted caller calls it once more
+            if not pending.done.done:  # an interrupted caller may run this twice
                 pending.done.complete(None)
 
         self._engine.post(end)
@@ -572,9 +569,9 @@ class ConsumerGroup:
             self.auto_commit.took()
 
     def remember_positions(self, on: bool) -> None:
-        """Commit only offsets that resets find, for a caller that commits its own offsets.
+        """Start or stop commits of the offsets that resets find, for a caller with its own commits.
 
-        Under the lock; has no effect with `enable.auto.commit`, which includes it.
+        Requires the lock. `enable.auto.commit` includes these commits, so this has no effect then.
         """
         if self.config["enable.auto.commit"]:
             return
@@ -615,7 +612,7 @@ class ConsumerGroup:
         if auto_commit is not None:
             now = yield from auto_commit.at_the_end(until, now)
         now = yield from self.commits.settle(until, now)
-        if membership is None or membership is not self.member.membership:  # another call has left
+        if membership is None or membership is not self.member.membership:  # left by another call
             if self._next is None:
                 self._watch.end()
             yield from self._called_back(until)
@@ -624,14 +621,14 @@ class ConsumerGroup:
             self._watch.end()
         else:
             self._watch.stop()
-        # Without partitions that were lost during the commit, which on_lost reports.
+        # Read after the commit: on_lost reports partitions that were lost during it.
         states = list(self._subscription.partitions.values())
         if self.callbacks.running is None:
             lost = membership.generation < 0
             listener = self._listeners.on_lost if lost else self._listeners.on_revoked
             told = self._announced(states)
             self._queue(ON_LOST if lost else ON_REVOKED, listener, told)
-            self._silent.update(told)  # only once: a later loss isn't reported
+            self._silent.update(told)  # so that a later loss isn't reported again
         yield from self._called_back(until)
         yield from membership.leave(deadline)
         if membership is not self.member.membership:
@@ -640,18 +637,18 @@ class ConsumerGroup:
         self.callbacks.clear()
         self._drop(states)
         self._listeners = NO_LISTENERS
-        if (refusal := self.member.error) is not None:  # no poll could raise it any more
+        if (refusal := self.member.error) is not None:  # the caller doesn't poll any more
             logger.warning("group %s refused this consumer: %s", self.group_id, refusal)
         self.member.has_left()
 
     def settle(self, deadline: float) -> Flow[None]:
-        """Wait for commits, and until their callbacks have run; ends at the deadline."""
+        """Wait until all commits have ended and their callbacks have run, or for the deadline."""
         now = yield START
         yield from self.commits.settle(deadline, now)
         yield from self._called_back(deadline)
 
     def _called_back(self, until: float) -> Flow[float]:
-        """Return whether all callbacks have run, also those of commits that callbacks began."""
+        """Wait until all callbacks have run, including those of commits that callbacks started."""
         now = yield from self._callbacks_run()
         while self.commits.open and now < until:
             yield from self.commits.settle(until, now)
@@ -660,14 +657,14 @@ class ConsumerGroup:
         return (yield from self._callbacks_run())
 
     def _callbacks_run(self) -> Flow[float]:
-        """Return whether all pending callbacks have run, including an earlier on_lost."""
+        """Wait until the pending callbacks have run."""
         for pending in list(self.callbacks.waiting):
             if pending.due and not pending.done.done:
                 yield Wait((pending.done,))
         return self._engine.now
 
     def turn_or(self, end: Completion[None], deadline: float) -> Flow[bool]:
-        """Wait until a callback is due (True) or a completion ends."""
+        """Return True when a callback is due; False when the completion or the time has ended."""
         now = yield START
         while not self.callbacks:
             if now >= deadline or end.done:

@@ -45,22 +45,22 @@ class Heartbeats:
         self._pattern: str | None = None
 
     def say_all(self) -> None:
-        """Let the next heartbeat contain the full state."""
+        """Let the next heartbeat contain the member's full state."""
         self.full = True
 
     def doubt(self, now: float) -> None:
-        """Send the full state from now on: a response was lost, perhaps with an assignment."""
+        """Send the full state for `LATE` seconds: a lost response may have had an assignment."""
         self.full = True
         self._doubtful_until = now + LATE
 
     def choose_id(self, rng: Rng) -> None:
         """Choose a random UUID, with the client's own generator."""
         octets = bytearray(int(rng.random() * 256) for _ in range(16))
-        octets[6], octets[8] = octets[6] & 0x0F | 0x40, octets[8] & 0x3F | 0x80  # version 4
+        octets[6], octets[8] = octets[6] & 0x0F | 0x40, octets[8] & 0x3F | 0x80  # UUID version 4
         self.member_id = uuid_text(bytes(octets))
 
     def joining(self) -> None:
-        """Make the next heartbeat a first one."""
+        """Make the next heartbeat one that joins the group."""
         self.epoch = JOIN
         self.full = True
 

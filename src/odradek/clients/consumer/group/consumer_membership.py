@@ -51,9 +51,9 @@ from odradek.protocol.messages.consumer_group_heartbeat import (
 logger = logging.getLogger("odradek.consumer")
 
 FAREWELL = 5.0
-"""Seconds for leaving after the application stopped polling; the partitions are lost anyway."""
+"""Timeout in seconds of a leave that the client starts itself, because `poll()` is overdue."""
 NAMES = 5.0
-"""Seconds for one request of topic names."""
+"""Timeout in seconds of a request for topic names."""
 UNRELEASED_PATIENCE = 60.0
 """Seconds for which a static member waits for its instance id.
 
@@ -96,7 +96,7 @@ class ConsumerMembership(Life):
         self._seen: Cluster | None = None
         """The metadata that was last compared with `_held`."""
         self._others: set[bytes] = set()
-        """Ids in that metadata of other topics with the names of held ones."""
+        """Ids of topics in that metadata with the name of an assigned topic, but another id."""
         self._soon = False
         """Whether the next heartbeat is due at once."""
         self._due = self._not_before = -math.inf
@@ -118,12 +118,9 @@ class ConsumerMembership(Life):
         self._reconciling: Completion[None] | None = None
         self._asks_names = False
         self._holds = False
-        """Whether it will leave, and starts no rebalance any more."""
+        """Whether the member is about to leave and reconciles no more."""
         self._stops = 0
-        """Number of stops.
-
-        A flow that was stopped may run once more, and recognizes the stop by it.
-        """
+        """Number of stops. A stopped flow may run once more, and notices that this has changed."""
 
     @property
     def member_id(self) -> str:
@@ -183,7 +180,7 @@ class ConsumerMembership(Life):
         try:
             while self.state in MEMBER or self.state is MemberState.STALE:
                 now = yield from self._turn(now)
-        except KafkaError as error:  # whatever it is, the next poll raises it
+        except KafkaError as error:  # unexpected: the next poll raises it
             if self.state in MEMBER:
                 yield from self._refuse(error, self._engine.now)
 
@@ -201,9 +198,9 @@ class ConsumerMembership(Life):
         return (yield Wait((self._changed, self._metadata.changed), min(due, overdue)))
 
     def _compare_topics(self) -> None:
-        """Send a heartbeat at once if metadata has another topic with an assigned topic's name.
+        """Send a heartbeat at once if an assigned topic was recreated, according to metadata.
 
-        No record of that topic is read before the group assigns it (R-ID-3).
+        No record of the new topic is read before the group assigns it (R-ID-3).
         """
         snapshot = self._metadata.snapshot
         if snapshot is None or snapshot is self._seen:
@@ -274,13 +271,13 @@ class ConsumerMembership(Life):
             if not self._target:
                 self._group.assigned_nothing()
             self._awaited.succeeded()
-            # All members with partitions are notified of the new member within an interval.
+            # Within one interval, heartbeats tell all members which partitions to revoke.
             self._awaited_until = now + interval + AWAITED.maximum
         if not self._target and now < self._awaited_until:
             self._due = min(self._due, self._awaited.failed(now))
 
     def _failed(self, error: KafkaError, now: float) -> Flow[None]:
-        """Handle an error that a retry didn't cure."""
+        """Handle an error of a heartbeat that retries didn't resolve."""
         said = str(error).rstrip(".")
         gone = isinstance(error, GroupIdNotFoundError) and self._beats.epoch > JOIN
         if isinstance(error, _FENCED) or gone:
@@ -305,15 +302,15 @@ class ConsumerMembership(Life):
             yield from self._refuse(GroupIdNotFoundError(text), now)
         elif is_refusal(error):
             yield from self._refuse(error, now)
-        else:  # it doesn't concern this member; Java's member would be lost for good
+        else:  # not about this member: retry, although Java's member fails for good
             self._group.complain(error)
             self._not_before = self._failures.failed(now)
 
     def _unreleased(self, error: UnreleasedInstanceIdError, now: float) -> Flow[None]:
         """Send heartbeats until the coordinator releases the instance id.
 
-        Raise after `UNRELEASED_PATIENCE`, and warn once in between: the application sees a consumer
-        without partitions meanwhile.
+        Warns once, because the consumer has no partitions meanwhile, and gives up after
+        `UNRELEASED_PATIENCE`.
         """
         if self._unreleased_since is None:
             self._unreleased_since, self._unreleased_told = now, False
@@ -365,15 +362,15 @@ class ConsumerMembership(Life):
     # Applications that don't poll
 
     def _overdue(self, now: float) -> Flow[float]:
-        """Leave because the application makes no progress, so that other members can (KIP-62)."""
+        """Leave because `poll()` is overdue, so that other members get the partitions (KIP-62)."""
         self._stop_reconciling("poll() overdue")
         known, config = self._introduced, self._group.config
         logger.warning("%s. %s", why_overdue(config), OVERDUE_CURE)
         self._move(MemberEvent.POLL_OVERDUE, overdue(config), now)
-        # First, so that an application that polls meanwhile gets no records that others may have.
+        # Before leaving: a poll from now on must return no records that other members may get.
         yield from self._lose_everything(now, taken=self._group.instance_id is None)
         if known:
-            # LeaveGroup is awaited: if it arrived late, it would end the next membership.
+            # Wait for the response: a leave that arrives late would end the next membership.
             yield from self._farewell(now + FAREWELL)
         return self._engine.now
 
@@ -446,14 +443,14 @@ class ConsumerMembership(Life):
                 if self._stops == stops and self.state is not MemberState.RECONCILING:
                     self._move(MemberEvent.ASSIGNED, "topic ids were unknown", now)
         except PollOverdueError:
-            return  # the heartbeats' flow sees it as well, and leaves
+            return  # the flow that sends heartbeats notices this, too, and leaves
         except KafkaError as error:
             if self._stops == stops:
-                self._reconciling = None  # so that its own calls don't stop it
+                self._reconciling = None  # so that `_refuse` doesn't cancel this flow
                 yield from self._refuse(error, self._engine.now)
 
     def _come_to(self, wanted: Held, now: float) -> Flow[tuple[float, bool]]:
-        """Revoke unassigned partitions, then take new ones; return whether any changed."""
+        """Revoke unassigned partitions, then add new ones; return time and whether any changed."""
         gone = [p for p, topic_id in self._held.items() if wanted.get(p) != topic_id]
         if gone:
             stops, target = self._stops, self._target
@@ -463,7 +460,7 @@ class ConsumerMembership(Life):
             for partition in gone:
                 del self._held[partition]
             if self._target is not target:
-                return now, True  # it took time, and the assignment has changed
+                return now, True  # the assignment has changed during the revocation
         new = [p for p in wanted if p not in self._held]
         if new:
             self._held.update((p, wanted[p]) for p in new)
@@ -488,7 +485,7 @@ class ConsumerMembership(Life):
         return wanted, unknown
 
     def _learn(self, unknown: list[bytes], backoff: Backoff, now: float) -> Flow[float]:
-        """Request names; a topic that is too new, or deleted, is requested again."""
+        """Request names of topic ids; wait before a retry if none is known yet."""
         self._asks_names = True
         self._metadata.request("the coordinator has assigned unknown topics")
         try:

@@ -78,7 +78,7 @@ def decode_subscription(
         count, pos = read_count(view, pos, 2)
         topics, pos = read_strings(view, pos, count)
         data, pos = read_nullable_bytes(view, pos)
-        # Some clients use a version without all of its fields: missing fields have no value then.
+        # Some clients omit fields of the version that they name: read these as empty.
         if version >= 1 and pos < len(view):
             owned, pos = read_partitions(view, pos)
         if version >= 2 and pos < len(view):

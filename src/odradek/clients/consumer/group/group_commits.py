@@ -59,10 +59,10 @@ GONE = (MemberState.UNJOINED, MemberState.FENCED, MemberState.STALE, MemberState
 
 
 def patience(config: Config) -> float:
-    """Return the seconds that a request without a caller may take before it is retried.
+    """Return the timeout in seconds of work that no caller waits for.
 
-    `default.api.timeout.ms` is for calls. Such a request needs at least the time of one request, or
-    it could never succeed.
+    It is `default.api.timeout.ms`, but at least `request.timeout.ms`: with less it might never
+    succeed.
     """
     request: float = config["request.timeout.ms"]
     call: float = config["default.api.timeout.ms"]
@@ -94,7 +94,7 @@ class AwaitedOffset:
 
 
 class UnawaitedCommit:
-    """A commit that its caller doesn't wait for, until the caller is notified of the result."""
+    """A commit of `commit_async`, until the caller is notified of the result."""
 
     __slots__ = ("__weakref__", "callback", "offsets")
 
@@ -131,20 +131,20 @@ class GroupCommits:
         self.stored = stored
         self._traces = traces
         self.awaited: dict[TopicPartition, AwaitedOffset] = {}
-        """Partitions without a position, because their committed offset is unavailable."""
+        """Partitions without a position, because their committed offset couldn't be fetched."""
         self._rejoins = Backoff(config.backoff("retry.backoff"), rng)
-        """Backoff of rejoins because of failed commits, since the last successful one (R-RT-1)."""
+        """Backoff of rejoins after failed commits, until a commit succeeds (R-RT-1)."""
         self._rejoins_later = False
         self._open: dict[UnawaitedCommit, None] = {}
         self._under_way: WeakSet[UnawaitedCommit] = WeakSet()
-        """Commits in progress, also those whose callers wait for them.
+        """All commits in progress, whether or not their callers wait for them.
 
         A commit that never begins, because its caller was interrupted, is freed with its flow.
         """
         self._given_back: set[TopicPartition] = set()
-        """Partitions whose revocation only waits for commits."""
+        """Partitions whose revocation waits for commits in progress."""
         self._closed = False
-        """Whether no commit may be started whose caller would have to be notified."""
+        """Whether further calls of `commit_async` are refused."""
         self._settled = Signal()
         self.elsewhere = False
         """Whether producers may commit this group's offsets in transactions."""
@@ -168,9 +168,9 @@ class GroupCommits:
     def asked(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None, *, read: bool
     ) -> AskedCommit:
-        """Return the commit of these offsets, or of the positions, as of this moment.
+        """Return a commit of these offsets (None: the positions) with the present ownerships.
 
-        `read`: the offsets come from records, and weren't chosen by hand.
+        `read`: the offsets come from returned records, and aren't the caller's own choice.
         """
         ownership = self._ownership
         chosen = self.positions() if offsets is None else dict(offsets)
@@ -185,7 +185,7 @@ class GroupCommits:
     def in_transaction(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, read: bool = False
     ) -> AskedCommit:
-        """Return the same for offsets that a producer sends in a transaction."""
+        """Return the commit of offsets that a producer sends in a transaction."""
         return self.asked(offsets, read=read)
 
     def expect_transactions(self) -> None:
@@ -250,7 +250,7 @@ class GroupCommits:
     ) -> Flow[dict[TopicPartition, OffsetAndMetadata]]:
         """Commit offsets.
 
-        Later automatic commits of this client don't replace them by older ones.
+        From now on, automatic commits don't replace them by older offsets.
         """
         try:
             return (yield from self._sent(asked, deadline, unknown_for, unasked=unasked))
@@ -298,7 +298,7 @@ class GroupCommits:
         except FencedInstanceIdError as error:
             fenced = with_cure(error, self._config)
             self._member.refuse(fenced)
-            raise fenced from error.__cause__  # it may be the same one
+            raise fenced from error.__cause__  # `fenced` may be `error` itself
         except CommitFailedError as error:
             membership, now = self._member.membership, self._engine.now
             present = self.stored.refused == self._member.identity()
@@ -363,7 +363,7 @@ class GroupCommits:
             self._rejoins_later = False
 
     def _owned(self, asked: AskedCommit) -> dict[TopicPartition, PartitionState]:
-        """Return the states of partitions that the caller still owns as far as it knows."""
+        """Return the states of the commit's partitions whose ownership hasn't ended."""
         here = self._subscription.partitions
         refused = {*asked.refused(), *asked.replaced}
         return {p: here[p] for p in asked.offsets if p in here and p not in refused}
@@ -371,9 +371,9 @@ class GroupCommits:
     def commit_and_tell(
         self, asked: AskedCommit, deadline: float, callback: CommitCallback | None
     ) -> Flow[None]:
-        """Commit; the caller is notified in its next `poll()`, or the log is.
+        """Return a flow that commits; the next `poll()` runs the callback, or an error is logged.
 
-        This holds from this call on, even if the client ends before the returned flow starts.
+        The callback runs even if the client ends before the flow starts.
         """
         if self._closed:
             raise ClientClosedError("the consumer is being closed and no longer commits offsets")
@@ -383,7 +383,7 @@ class GroupCommits:
         return self._committed(told, commit)
 
     def traced(self, commit: Committing, offsets: Offsets, *, asked: bool = True) -> Committing:
-        """Report a commit to a trace, if there is one; `asked`: the caller requested the commit."""
+        """Report a commit to the trace, if there is one. `asked`: the caller requested it."""
         traces = self._traces()
         if traces is None:
             return commit
@@ -433,7 +433,7 @@ class GroupCommits:
         return now
 
     def give_up(self, now: float) -> None:
-        """Fail the commits in progress, because they aren't waited for any more."""
+        """Fail the commits in progress, because the time to wait for them has ended."""
         for told in list(self._open):
             what = f"the response to commit_async() of group {self._member.group_id!r}"
             self._tell(told, self._engine.ended or self.stored.timeout(what, now))
@@ -502,15 +502,14 @@ class GroupCommits:
             elif found is None:
                 subscription.begin(state, topic_id)
             elif topic_id == NO_ID != state.topic_id and self._is_coming(partition.topic):
-                # It is unknown whether the offset belongs to the topic that was read before, or to
-                # a recreated one (R-ID-3): retry once the metadata has the topic.
+                # The offset may belong to the topic that was read before or to a recreated one
+                # (R-ID-3): retry after the metadata has the topic.
                 state.backoff.failed(self._engine.now)
             else:
                 subscription.identify(state, topic_id)
                 state.move_to(found.offset, found.leader_epoch)
                 self._hear(state, found.leader_epoch)
-                # The age of the commit is unknown: it is renewed as if it had half the age at which
-                # commits are renewed.
+                # The commit's age is unknown: assume half of the time after which it is renewed.
                 state.commit_accepted(found, self._engine.now - RENEW_AFTER / 2)
             self._subscription.readable.notify()
             return True
@@ -525,15 +524,15 @@ class GroupCommits:
             if state is None:
                 self.awaited.pop(partition, None)
             elif error is None or error.retriable or refused:
-                state.backoff.failed(self._engine.now)  # the fetcher retries
+                state.backoff.failed(self._engine.now)  # the fetcher retries after this backoff
             else:
                 subscription.fail(state, error, self._engine.now)
         self._subscription.readable.notify()
 
     def _is_coming(self, topic: str) -> bool:
-        """Return whether the metadata has neither a topic nor an error for it yet.
+        """Return whether the metadata has neither this topic nor an error for it yet.
 
-        Metadata of old brokers has topics without ids: a missing id isn't a changed one.
+        If it has the topic, but without an id, its brokers are too old for topic ids.
         """
         metadata = self.stored.metadata
         known = metadata.snapshot is not None and metadata.snapshot.topic(topic) is not None

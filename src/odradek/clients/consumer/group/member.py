@@ -15,7 +15,7 @@ from odradek.network.flow import Completion, Signal
 
 
 class ThisMember:
-    """One consumer in its group; between two subscriptions it has no membership."""
+    """A consumer as a member of its group; without a subscription, it has no membership."""
 
     def __init__(self, group_id: str, config: Config, readable: Signal) -> None:
         """Set `readable`, which is notified when there is an error for the caller."""
@@ -30,7 +30,7 @@ class ThisMember:
         """Error that the next poll raises, once."""
         self._readable = readable
         self._leaving: Completion[None] | None = None
-        """Completion of the last `leave`; an interrupted `unsubscribe()` doesn't wait for it."""
+        """Completion of the last `leave`, for which an interrupted `unsubscribe()` doesn't wait."""
 
     @property
     def is_member(self) -> bool:
@@ -64,7 +64,7 @@ class ThisMember:
         self._leaving = end
 
     def has_left(self) -> None:
-        """Note that the group was left: no poll could raise its refusal any more."""
+        """Note that the group was left, and forget its error: no poll would raise it any more."""
         self.membership = self.error = None
 
     def complain(self, error: KafkaError) -> None:

@@ -3,7 +3,7 @@
     UNJOINED -> PREPARING_REBALANCE -> COMPLETING_REBALANCE -> STABLE -> PREPARING_REBALANCE …
     KIP-848: UNJOINED -> JOINING -> RECONCILING -> ACKNOWLEDGING -> STABLE -> RECONCILING …
         FENCED: removed from the group; joins again at once
-        STALE: the application doesn't poll; joins again when it does
+        STALE: left because the application doesn't poll; joins again at the next poll
         FATAL: refused; a classic member joins again when the application subscribes once more
 
 In: events of `classic_membership` and `consumer_membership`. Out: the next state, reported to
@@ -38,7 +38,7 @@ class MemberEvent(StrEnum):
     RECONCILED = "reconciled"
     """KIP-848: the member has exactly the assigned partitions."""
     CONFIRMED = "confirmed"
-    """KIP-848: the coordinator has confirmed that."""
+    """KIP-848: the coordinator has confirmed that the member has its assignment."""
     REJOIN = "rejoin"
     """KIP-848: the member joins again after the group had removed it."""
     REMOVED = "removed"
@@ -81,7 +81,7 @@ CLASSIC: Transitions = {
     **_ways_out(_CLASSIC),
 }
 MEMBER = (_S.JOINING, _S.RECONCILING, _S.ACKNOWLEDGING, _S.STABLE)
-"""KIP-848: the coordinator knows the member, or is about to."""
+"""KIP-848: states in which the coordinator knows the member, or has been asked to add it."""
 CONSUMER: Transitions = {
     (_S.UNJOINED, _E.SUBSCRIBED): _S.JOINING,
     **{(state, _E.ASSIGNED): _S.RECONCILING for state in MEMBER},
@@ -103,7 +103,7 @@ class Life:
         self._transitions = transitions
         self.state = MemberState.UNJOINED
         self.unsettled_since: float | None = None
-        """Since when it hasn't been stable, whatever other states it had."""
+        """Time since which the member hasn't been stable."""
 
     def _move(self, event: MemberEvent, why: str | None, now: float) -> None:
         """Change to the state after the event; raise if the table doesn't allow the event."""

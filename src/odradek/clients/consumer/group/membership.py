@@ -6,8 +6,8 @@ assignment, committed offsets, and the caller's callbacks. In: each other's call
 not: have behaviour; these are the types that both sides share.
 
 After a session has timed out by the client's clock, no records are returned until the coordinator
-has answered. When partitions were dropped at once, hundreds of records were read twice after a
-cluster had moved; if the member continued, it could be a zombie.
+has answered. If partitions were dropped at once, hundreds of records would be read twice after a
+cluster has moved; if records were returned, other members might process them as well.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class MemberState(StrEnum):
     """The states of a membership, with Kafka's names; `member_states` has the transitions."""
 
     UNJOINED = "unjoined"
-    """Not a member: not yet, or no longer."""
+    """Not a member: hasn't joined yet, or has left."""
     PREPARING_REBALANCE = "preparing_rebalance"
     """Classic: partitions are being revoked, then JoinGroup is in flight."""
     COMPLETING_REBALANCE = "completing_rebalance"
@@ -45,7 +45,7 @@ class MemberState(StrEnum):
     FENCED = "fenced"
     """The coordinator no longer knows this member: its partitions are lost, and it joins again."""
     STALE = "stale"
-    """`poll()` wasn't called for max.poll.interval.ms: it has left, and joins at the next call."""
+    """`poll()` was overdue (max.poll.interval.ms): left, and joins again at the next call."""
     LEAVING = "leaving"
     FATAL = "fatal"
     """The group refused this consumer for good; `Group.failed` was called with the error."""
@@ -72,13 +72,13 @@ class Membership(Protocol):
 
     @property
     def unsettled_since(self) -> float | None:
-        """Since when it hasn't been stable; None while it is, or isn't subscribed."""
+        """Time since which the member hasn't been stable; None if it is, or isn't subscribed."""
 
     def start(self, now: float) -> None:
         """Start to join; the membership runs as flows of the engine until `leave`."""
 
     def rejoin(self, reason: str, now: float) -> None:
-        """Join again: other topics, other matches of a pattern, or on the caller's request.
+        """Join again after a change of the topics or a pattern's matches, or on request.
 
         (The membership itself watches the numbers of partitions.)
         """
@@ -127,7 +127,7 @@ class Group(Protocol):
 
     @property
     def polled_at(self) -> float:
-        """When the caller was last inside `poll()`; the current time while it is."""
+        """Time when the caller was last inside `poll()`; the current time if it is now."""
 
     @property
     def poll_wanted(self) -> Signal:
@@ -135,7 +135,7 @@ class Group(Protocol):
 
     @property
     def heartbeats(self) -> Sampled:
-        """Return the samples in which a membership notes the duration of its heartbeats."""
+        """Return the samples to which a membership adds the durations of its heartbeats."""
 
     def topics(self) -> list[str]:
         """Return the subscribed topics, sorted; with a classic pattern those that match it now."""

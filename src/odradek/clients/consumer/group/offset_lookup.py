@@ -67,13 +67,13 @@ class GroupIdentity(NamedTuple):
 
 
 class StaleLookupError(KafkaError):
-    """The group has changed between request and response, or the response is incomplete."""
+    """The group changed between request and response, or the response is incomplete."""
 
     retriable = True
 
 
 class OffsetLookup:
-    """One call: the results so far, and the partitions that remain."""
+    """A lookup in progress: the results so far, and the partitions that remain."""
 
     def __init__(
         self,
@@ -95,13 +95,9 @@ class OffsetLookup:
         self._left = dict.fromkeys(self._asked)
         self._found: dict[TopicPartition, OffsetAndMetadata | None] = {}
         self._names: dict[bytes, str] = {}
-        """Topic names by id in all requests: an earlier response may come late (R-RB-9)."""
+        """Topic names by id in all requests so far: a response may come late (R-RB-9)."""
         self._ids: dict[str, bytes] = {}
-        """Topic ids in the metadata when a topic was last requested.
-
-        Unlike a commit's they are looked up for each request: this only reads, and each response
-        names its topics.
-        """
+        """Topic ids in the metadata when a topic was last requested, looked up for each request."""
         self._asked_now: list[TopicPartition] = []
         self._by_id = False
 
@@ -164,7 +160,7 @@ class OffsetLookup:
         error = self._read(answer)
         out = next(iter(self._left), None)
         if error is None and out is not None:
-            # If that counted as no committed offset, reading would start at auto.offset.reset.
+            # A missing partition isn't one without a committed offset, which would be reset.
             asked = out in self._asked_now
             why = "missing from the response" if asked else "it is in the next request"
             return StaleLookupError(f"{self._what}: {out}: {why}")
@@ -182,7 +178,7 @@ class OffsetLookup:
         for name, topic_id, p in parts:
             tp = TopicPartition(name, p.partition_index)
             if tp not in self._left:
-                continue  # the response to an earlier request has come, too
+                continue  # already known from the response to another request
             found: OffsetAndMetadata | KafkaError | None = None
             if p.error_code:
                 found = _meant(error_for(p.error_code, f"{self._what}: {tp}"), name, "topic")
@@ -208,7 +204,7 @@ def _meant(error: BrokerError, name: str, kind: str) -> KafkaError:
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> Mapping[str, list[int]]:
-    """Return the numbers of each topic's partitions."""
+    """Return partition numbers by topic."""
     wanted: dict[str, list[int]] = {}
     for partition in partitions:
         wanted.setdefault(partition.topic, []).append(partition.partition)
@@ -216,7 +212,7 @@ def by_topic(partitions: Iterable[TopicPartition]) -> Mapping[str, list[int]]:
 
 
 def graver(before: KafkaError | None, error: KafkaError) -> KafkaError:
-    """Return the error that counts: an error that can't be retried, if there is one."""
+    """Return the first error, unless only the second isn't retriable."""
     if before is None or (before.retriable and not error.retriable):
         return error
     return before

@@ -33,22 +33,22 @@ class PendingCallback:
         self.partitions = partitions
         self.done: Completion[None] = Completion()
         self.begun = False
-        """Whether it was called, so that it can't be withdrawn any more."""
+        """Whether the callback was taken to be called, and can't be withdrawn any more."""
         self.called = False
         self.over = False
-        """Whether its call has ended.
+        """Whether the callback has ended.
 
         It remains queued if an interruption prevented the notification.
         """
 
     def call(self) -> object:
-        """Call the function; from here on it counts as called."""
+        """Call the function; note before that it was called."""
         action, self.called = self.action, True
         return action()
 
     @property
     def due(self) -> bool:
-        """Whether it has to be called, or its end has to be reported."""
+        """Whether the callback has to be called, or its end has to be reported."""
         return self.over or not self.begun
 
 
@@ -56,21 +56,21 @@ class PendingCallbacks:
     """The callbacks that wait for the caller, in order."""
 
     def __init__(self, lock: Lock) -> None:
-        """Set `lock`, which the engine's steps hold: a callback is taken between two steps."""
+        """Set `lock`, held while a callback is chosen and during each step of the engine."""
         self.waiting: deque[PendingCallback] = deque()
-        """Callbacks until they end; a loop over records checks this after each record."""
+        """Callbacks that haven't ended; loops over a consumer check this after each record."""
         self._lock = lock
         self.running: str | None = None
-        """The callback that the caller is in."""
+        """Name of the callback that is running; None if none is."""
 
     def __bool__(self) -> bool:
         try:
-            # The usual case: a copy for each callback would take quadratic time.
+            # The usual case, without a copy of the queue, which would take quadratic time.
             if self.waiting[0].due:
                 return True
         except IndexError:
             return False
-        # A copy, as a step may add another.
+        # Copied, because a step in another thread may add a callback.
         return any(pending.due for pending in list(self.waiting))
 
     def put(self, pending: PendingCallback) -> None:
@@ -84,9 +84,9 @@ class PendingCallbacks:
             pending.done.complete(None)
 
     def unannounced(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
-        """Take partitions out of pending calls of on_assigned; return those that were in them.
+        """Remove partitions from pending on_assigned calls; return those that were removed.
 
-        A loss of partitions that were never reported needn't be reported.
+        The caller was never notified of these partitions, so it isn't notified of their loss.
         """
         found = set()
         for pending in [t for t in self.waiting if t.what == ON_ASSIGNED and not t.begun]:
@@ -99,12 +99,12 @@ class PendingCallbacks:
         return found
 
     def clear(self) -> None:
-        """Drop all callbacks except those of commits, because the group is left."""
+        """Drop all callbacks except those of commits, because the group has been left."""
         for pending in [t for t in self.waiting if t.what != COMMIT_CALLBACK]:
             self.waiting.remove(pending)
 
     def check(self, what: str) -> None:
-        """Raise if a callback makes a call that it isn't allowed to make."""
+        """Raise if a callback is running, in which `what` mustn't be called."""
         if self.running is not None:
             raise IllegalStateError(f"{what} can't be called inside {self.running}")
 
@@ -113,10 +113,9 @@ class PendingCallbacks:
     ) -> CallerFlow[None]:
         """Run all callbacks in the caller; raise the first error when all have ended.
 
-        `ended` is called for each in any case, and perhaps twice; with `only`, only those of this
-        name run. If the caller is interrupted before a callback, the next `take` runs it; once it
-        has been called, it has ended, and the next `take` reports that if the report was
-        interrupted.
+        With `only`, only callbacks of this name run. `ended` is called for each one, perhaps twice.
+        If the caller is interrupted before a callback is called, the next `take` calls it. If it is
+        interrupted later, the next `take` only calls `ended`.
         """
         first: Exception | None = None
         while self:
@@ -124,7 +123,7 @@ class PendingCallbacks:
             try:
                 with self._lock:
                     pending = self._next(only)
-                    if pending is None:  # it was withdrawn a moment ago
+                    if pending is None:  # withdrawn since the check of `self`
                         break
                     pending.begun = True
                 if not pending.over:
@@ -135,7 +134,7 @@ class PendingCallbacks:
                     first = error
                 else:
                     first.add_note(f"{pending and pending.what} failed as well: {error!r}")
-            finally:  # starts with assignments only, between which no signal is handled
+            finally:  # Python handles no signal during the assignments that follow
                 self.running = outer
                 if pending is not None:
                     pending.begun = pending.over = pending.called

@@ -21,7 +21,7 @@ def overdue(config: Config) -> str:
 
 
 def why_overdue(config: Config) -> str:
-    """Return that text and the consequence for the member.
+    """Return the text of `overdue` and the consequence for the member.
 
     A static member keeps its place until its session times out (KIP-345).
     """

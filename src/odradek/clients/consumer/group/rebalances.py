@@ -1,6 +1,6 @@
 """Count a member's rebalances and measure their duration.
 
-In: the events of its group, as all listeners get them. Out: numbers for metrics. A rebalance begins
+In: events of the consumer. Out: numbers for metrics. A rebalance begins
 when the member leaves the stable state, or subscribes, and ends when it is stable again; the states
 in between are part of the same rebalance. Must not: know either protocol.
 """

@@ -1,7 +1,7 @@
 """Read the arguments of `subscribe`: topics, a pattern, callbacks.
 
-In: the arguments. Out: names, a pattern, functions; or an error with the cure, before the old
-subscription is changed. Must not: know the subscription, or resolve a pattern.
+In: the arguments. Out: names, a pattern, functions; or an error that says what to pass instead.
+Must not: know the subscription, or resolve a pattern.
 """
 
 from __future__ import annotations

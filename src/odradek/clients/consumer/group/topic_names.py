@@ -28,7 +28,7 @@ class TopicNames:
         self._metadata = brokers.metadata
         self._known: dict[bytes, str] = {}
         self._read: Cluster | None = None
-        """The snapshot from which `_here` was read."""
+        """The metadata snapshot from which `_here` was built."""
         self._here: dict[bytes, str] = {}
 
     def get(self, topic_id: bytes) -> str | None:
@@ -36,7 +36,7 @@ class TopicNames:
         name = self._known.get(topic_id)
         snapshot = self._metadata.snapshot
         if name is None and snapshot is not None:
-            if self._read is not snapshot:  # once for all lookups in a snapshot
+            if self._read is not snapshot:  # build the index once for each snapshot
                 self._read = snapshot
                 self._here = {t.topic_id: t.name for t in snapshot.topics.values()}
             name = self._here.get(topic_id)
@@ -45,12 +45,12 @@ class TopicNames:
         return name
 
     def keep(self, topic_ids: Collection[bytes]) -> None:
-        """Forget all other ids."""
+        """Forget all names except those of these ids."""
         self._known = {i: name for i, name in self._known.items() if i in topic_ids}
         self._read, self._here = None, {}
 
     def ask(self, topic_ids: Collection[bytes], deadline: float) -> Flow[None]:
-        """Request the names of these ids; those that the broker doesn't know remain unknown."""
+        """Request the names of these ids; ids that the broker doesn't know remain unknown."""
         body = MetadataRequest(
             topics=[MetadataRequestTopic(topic_id, None) for topic_id in topic_ids],
             allow_auto_topic_creation=False,

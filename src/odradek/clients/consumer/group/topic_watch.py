@@ -31,9 +31,9 @@ from odradek.network.flow import START, Flow, Signal, Wait
 logger = logging.getLogger("odradek.consumer")
 
 LIST_FIRST, LIST_MOST = 0.5, 10.0
-"""Seconds until topics are listed again for a pattern: after the first failure, and at most.
+"""Initial and maximum number of seconds before topics are listed again after a failure.
 
-Rebalances within the first time after a listing cause no other one.
+A rebalance within `LIST_FIRST` after a listing causes no other listing.
 """
 
 
@@ -85,9 +85,9 @@ class TopicWatch:
         """Names that were last requested from the metadata."""
         self._compiled: re.Pattern[str] | None = None
         self.unmatched: tuple[float, str] | None = None
-        """Since when no topic has matched the pattern, with a text; None if one does.
+        """Time since which no topic has matched the pattern, and a description; else None.
 
-        Brokers match the patterns of KIP-848 themselves, and don't return the matching topics.
+        It is always None with KIP-848: brokers match the pattern, and don't return the topics.
         """
         self._rebalances = False
         self._listed_at = -math.inf
@@ -166,10 +166,7 @@ class TopicWatch:
         self._asked.notify()
 
     def list_again(self) -> None:
-        """List topics for a pattern, as the group rebalances; its known ones are kept.
-
-        A member may have left whose topics this one doesn't know.
-        """
+        """List topics for a pattern again during a rebalance, and keep the known topics."""
         if self._compiled is not None and self._engine.now >= self._listed_at + LIST_FIRST:
             self._rebalances = True
             self._asked.notify()
@@ -189,7 +186,7 @@ class TopicWatch:
         membership = self._member.membership
         if serial != self._serial or membership is None:
             return
-        if membership.state is MemberState.UNJOINED:  # that of an earlier subscription, too
+        if membership.state is MemberState.UNJOINED:
             membership.start(now)
         else:
             membership.rejoin("the subscription has changed", now)
@@ -229,7 +226,7 @@ class TopicWatch:
             )
 
     def _topics_there(self, deadline: float) -> Flow[list[str]]:
-        with first_use():  # imported on first use: few have a pattern
+        with first_use():  # few consumers have a pattern
             from odradek.clients.descriptions import list_topics
         internal = not self._config["exclude.internal.topics"]
         return list_topics(self._brokers, deadline, internal=internal)
@@ -274,7 +271,7 @@ class TopicWatch:
         return now
 
     def _tell_errors(self) -> None:
-        """Report a topic that can't be read to the caller, once."""
+        """Let the next poll raise the error of a topic that can't be read, once."""
         errors = self._metadata.topic_errors
         for name in self._names:
             code = errors.get(name, 0)

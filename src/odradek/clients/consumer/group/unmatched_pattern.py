@@ -15,10 +15,10 @@ SPECIAL = frozenset(".^$*+?{}[]\\|()")
 
 
 def unmatched(pattern: str, names: Collection[str]) -> str:
-    """Return a text that no name matches.
+    """Return a text which says that no topic matches the pattern.
 
-    If the pattern is plain text, it suggests a similar one that matches. No other regular
-    expression is tried: one that takes long would stop the whole program.
+    If the pattern is plain text, a similar pattern that matches is suggested. No regular
+    expression is evaluated for that: a slow one would block the whole program.
     """
     text = pattern.removeprefix("^").removesuffix(".*").removesuffix("$")
     if text and SPECIAL.isdisjoint(text):

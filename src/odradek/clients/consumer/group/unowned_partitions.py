@@ -21,10 +21,10 @@ STABLE = "Stable"
 
 
 def find_unowned(group: Group, metadata: Metadata, deadline: float) -> Flow[TopicPartition | None]:
-    """Return a partition that members subscribe to and none is assigned, if there is one.
+    """Return a subscribed partition that no member is assigned, or None.
 
-    Topics that aren't in the metadata of this consumer are left out. In a group that isn't stable,
-    a rebalance assigns all partitions anyway. Raises the error of a group that can't be described.
+    Only topics in this consumer's metadata are searched. If the group isn't stable, return None:
+    its rebalance assigns all partitions. Raises an error if the group can't be described.
     """
     yield START
 

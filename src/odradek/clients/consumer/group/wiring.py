@@ -67,8 +67,8 @@ def _memberships(
 ) -> Callable[[Group], Membership]:
     """Import one kind of membership, and return its constructor.
 
-    It is imported with the group, as an import error in `subscribe()` would leave half a
-    subscription (R-TI-2).
+    Importing it later, in `subscribe()`, could raise an ImportError in the middle of a change
+    (R-TI-2).
     """
     engine, metadata, rng = brokers.engine, brokers.metadata, brokers.rng
     if by_epoch:

@@ -1,7 +1,7 @@
 """`AIOKafkaAdminClient` on `odradek.AsyncAdmin`: topics and the cluster.
 
-In: aiokafka's arguments. Out: results with aiokafka's fields. Must not support more: for
-configurations, groups, partitions and records, programs use `odradek.AsyncAdmin`.
+In: aiokafka's arguments. Out: results with aiokafka's fields. Out of scope: configurations, groups,
+partitions and records; programs use `odradek.AsyncAdmin`.
 """
 
 from __future__ import annotations

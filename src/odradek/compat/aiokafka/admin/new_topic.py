@@ -1,6 +1,6 @@
-"""New topic, as an argument of aiokafka's admin client.
+"""`NewTopic`: description of a topic to create, an argument of aiokafka's admin client.
 
-In: a name and numbers. Out: the same. Must not: know what a cluster allows; brokers check that.
+In: a name and numbers. Out: the same. Must not: check the cluster's limits; brokers do.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ class NewTopic:
         replica_assignments: Mapping[int, list[int]] | None = None,
         topic_configs: Mapping[str, str] | None = None,
     ) -> None:
-        """Take both numbers, or -1 for both and `replica_assignments`; else `IllegalArgumentError`.
+        """Take partition count and replication factor, or -1 for both and `replica_assignments`.
 
-        `create_topics` rejects a topic with `replica_assignments`.
+        Raises `IllegalArgumentError` otherwise. `create_topics` rejects `replica_assignments`.
         """
         counted = num_partitions != -1 and replication_factor != -1
         if counted != (replica_assignments is None):

@@ -21,7 +21,7 @@ class TopicsCreated:
     """Results by topic of `create_topics`."""
 
     topic_errors: list[tuple[str, int, str | None]] = field(default_factory=list)
-    """(name, Kafka's error number or 0, text)."""
+    """Triples of topic name, Kafka's error code (0: success) and error message."""
     throttle_time_ms: int = 0
 
     def to_object(self) -> dict[str, Any]:
@@ -36,7 +36,7 @@ class TopicsDeleted:
     """Results by topic of `delete_topics`."""
 
     topic_error_codes: list[tuple[str, int]] = field(default_factory=list)
-    """(name, Kafka's error number or 0)."""
+    """Pairs of topic name and Kafka's error code (0: success)."""
     throttle_time_ms: int = 0
 
     def to_object(self) -> dict[str, Any]:
@@ -46,17 +46,17 @@ class TopicsDeleted:
 
 
 def number(error: BrokerError) -> int:
-    """Return Kafka's number of an error."""
+    """Return the error code of a broker's error."""
     return UNKNOWN_ERROR if error.code is None else error.code
 
 
 def missing_topic(name: str, error: BrokerError) -> dict[str, Any]:
-    """Return the entry of a topic that can't be described."""
+    """Return the description of a topic that doesn't exist or can't be described."""
     return {"error_code": number(error), "topic": name, "is_internal": False, "partitions": []}
 
 
 def topic(found: TopicDescription) -> dict[str, Any]:
-    """Return the entry of a topic, with its partitions."""
+    """Return the description of a topic, with its partitions."""
     partitions = [
         {
             "error_code": NO_ERROR,
@@ -77,7 +77,7 @@ def topic(found: TopicDescription) -> dict[str, Any]:
 
 
 def cluster(found: ClusterDescription) -> dict[str, Any]:
-    """Return the cluster, with its brokers."""
+    """Return the description of the cluster, with its brokers."""
     brokers = [
         {"node_id": one.id, "host": one.host, "port": one.port, "rack": one.rack}
         for one in found.brokers

@@ -1,4 +1,4 @@
-"""Odradek's admin client that aiokafka's wraps, under a name that users know.
+"""Odradek's admin client, wrapped by the aiokafka client of the same name.
 
 In: options. Out: `odradek.AsyncAdmin`. Must not: add anything.
 """

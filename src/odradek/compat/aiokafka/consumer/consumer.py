@@ -1,7 +1,7 @@
 """`AIOKafkaConsumer` on `odradek.AsyncConsumer`.
 
-In: aiokafka's arguments. Out: aiokafka's records, offsets and errors. Must not: decide what is read
-next; the wrapped consumer does.
+In: aiokafka's arguments. Out: aiokafka's records, offsets and errors. Must not: decide which
+records are read next; the wrapped consumer does.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class AIOKafkaConsumer:
         settings = consumer_settings(given)
         self._deserializers = key_deserializer, value_deserializer
         with raising():
-            # Deserializers are called for one at a time; without them many can be made at once.
+            # Without deserializers, which are called for single records, batches are converted.
             made = records_of if self._deserializers == (None, None) else list[Record]
             self._consumer = KnowingConsumer(settings, made)
         self._closed, self._started = False, False
@@ -146,7 +146,7 @@ class AIOKafkaConsumer:
         if topics:
             self.subscribe(topics)
 
-    # Beginning and end
+    # Start and stop
 
     @property
     def _coordinator(self) -> ConsumerGroupMetadata | None:
@@ -199,7 +199,7 @@ class AIOKafkaConsumer:
         pattern: str | None = None,
         listener: ConsumerRebalanceListener | None = None,
     ) -> None:
-        """Read topics, or those whose names begin with a match of the regular expression `pattern`.
+        """Subscribe to topics, or to those whose names match `pattern` at their beginning.
 
         Without a `group_id` all their partitions are read. `listener` is called in calls that
         request records, when the group assigns and revokes partitions. Raises `TypeError`,
@@ -239,14 +239,14 @@ class AIOKafkaConsumer:
         return frozenset(theirs(self._subscriptions.assignment(announced=True))) or set()
 
     def _assigned(self, partition: TopicPartition) -> Partition:
-        """Return an assigned partition; raises `IllegalStateError` if it isn't assigned."""
+        """Convert a partition to Odradek's type; raise `IllegalStateError` if it isn't assigned."""
         wanted = Partition(*partition)
         if wanted not in self._subscriptions.assignment():
             raise IllegalStateError(f"{wanted} isn't assigned")
         return wanted
 
     def _some(self, partitions: Sequence[TopicPartition]) -> list[Partition]:
-        """Return these partitions, which must be assigned, or all for None."""
+        """Return these partitions, which must be assigned, or all assigned ones by default."""
         if not all(isinstance(partition, TopicPartition) for partition in partitions):
             raise TypeError("partitions must be TopicPartition tuples")
         if partitions:
@@ -270,9 +270,9 @@ class AIOKafkaConsumer:
         return self._one((await self._asked(partitions, math.inf, None))[0][0])
 
     def _quickly(self) -> ConsumerRecord[Any, Any] | None:
-        """Return the next fetched record, or None.
+        """Return the next fetched record, or None if the caller has to take the slower path.
 
-        None as well if something else comes first, or while a call of another reader holds it.
+        That is the case without a fetched record, and if a subscription or an error is pending.
         """
         late = self._subscriptions.pending is not None or self._attendant.trouble is not None
         found = None if late or self._closed else self._consumer.at_hand()
@@ -281,7 +281,7 @@ class AIOKafkaConsumer:
         return self._one(found)
 
     def _one(self, found: Any) -> ConsumerRecord[Any, Any]:
-        """Return a result of `at_hand`, or a run's first record, as aiokafka's record."""
+        """Convert Odradek's record to aiokafka's, unless it is already converted."""
         return found if isinstance(found, ConsumerRecord) else self._made([(found,)])[0][0]
 
     async def getmany(
@@ -317,7 +317,7 @@ class AIOKafkaConsumer:
                 if self._subscriptions.patience() <= 0:
                     self._subscriptions.begin()
                 await self._subscriptions.settled()
-        except TimeoutError:  # the group has assigned nothing yet
+        except TimeoutError:  # the group hasn't assigned partitions yet
             if seconds == FOREVER:
                 raise
             return False
@@ -326,9 +326,9 @@ class AIOKafkaConsumer:
     async def _asked(
         self, partitions: Sequence[TopicPartition], timeout: float, most: int | None
     ) -> Runs:
-        """Return records of these partitions, or of all; none after `timeout`.
+        """Wait for records of these partitions, or of all; return none after `timeout` seconds.
 
-        `most` is None for `getone`, whose record may have been converted already.
+        `most` is None for `getone`, which takes a single record; that may be converted already.
         """
         deadline = monotonic() + timeout
         wanted = frozenset(Partition(*partition) for partition in partitions) or None
@@ -351,7 +351,7 @@ class AIOKafkaConsumer:
             self._attendant.handed_out(some=bool(found) or self._consumer.in_hand)
 
     async def _taken(self, wanted: frozenset[Partition] | None, most: int | None) -> Runs:
-        """Return fetched records; `most` is None for one of those that were fetched together."""
+        """Return at most `most` fetched records without waiting; None: a single record."""
         await self._consumer.breathe()
         if self._closed:
             raise ConsumerStoppedError("the consumer was stopped")
@@ -363,12 +363,12 @@ class AIOKafkaConsumer:
         return [] if record is None else [(record,)]
 
     def _made(self, runs: Runs) -> list[list[ConsumerRecord[Any, Any]]]:
-        """Convert records; if a deserializer raises, the next call finds all of them again."""
+        """Convert records; if a deserializer raises, seek back, so the next call returns them."""
         try:
             return [records_of(run, *self._deserializers) for run in runs]
         except Exception:
             for run in reversed(runs):
-                with suppress(WrongTime, TopicRecreatedError):  # it was revoked meanwhile
+                with suppress(WrongTime, TopicRecreatedError):  # revoked meanwhile
                     self._consumer.seek(run[0].topic_partition, run[0].offset)
             raise
 
@@ -389,7 +389,7 @@ class AIOKafkaConsumer:
     # Commits
 
     async def commit(self, offsets: Offsets | None = None) -> None:
-        """Commit these offsets, or by default (None) those after all returned records.
+        """Commit these offsets, or (None) the offsets after all returned records.
 
         Waits without a timeout. Raises `IllegalOperation` without a `group_id`, `IllegalStateError`
         for a partition that isn't assigned, `ValueError`, `TypeError`, `CommitFailedError`,

@@ -1,4 +1,4 @@
-"""Rebalances, reported as aiokafka reports them.
+"""Calls of a rebalance listener, with the arguments and in the order of aiokafka.
 
 In: the callbacks of `odradek.AsyncConsumer`. Out: calls of a `ConsumerRebalanceListener`, each with
 a set; before each assignment a call of `on_partitions_revoked`, as in aiokafka. Exceptions of a
@@ -21,12 +21,12 @@ logger = logging.getLogger("odradek.compat")
 
 
 def theirs(partitions: Iterable[TopicPartition]) -> set[structs.TopicPartition]:
-    """Return the partitions as aiokafka's tuples."""
+    """Convert partitions to aiokafka's tuples."""
     return {structs.TopicPartition(*partition) for partition in partitions}
 
 
 class Rebalances:
-    """Rebalances of one subscription."""
+    """Callbacks for the rebalances of one subscription."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Rebalances:
         self.assigned_once = asyncio.Event()
 
     async def on_assigned(self, _: object, partitions: list[TopicPartition]) -> None:
-        """Report all assigned partitions."""
+        """Call the listener for an assignment, with all assigned partitions."""
         self._pauses.assigned(partitions)
         if not self._said_revoked:
             await self._tell("on_partitions_revoked", ())
@@ -61,12 +61,12 @@ class Rebalances:
         self.assigned_once.set()
 
     async def on_revoked(self, _: object, partitions: list[TopicPartition]) -> None:
-        """Report the revocation of all assigned partitions."""
+        """Call the listener for the revocation of all assigned partitions."""
         self._said_revoked = True
         await self._tell("on_partitions_revoked", partitions)
 
     def hush(self) -> None:
-        """Stop reporting, as the consumer stops."""
+        """Don't call the listener any more, because the consumer stops."""
         self._silent = True
 
     async def _tell(self, method: str, partitions: Iterable[TopicPartition]) -> None:

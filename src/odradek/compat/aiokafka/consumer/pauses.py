@@ -26,7 +26,7 @@ class Pauses:
             self._paused.add(partition)
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        """Resume partitions."""
+        """Resume partitions; raises Odradek's `IllegalStateError` for one that isn't assigned."""
         for partition in partitions:
             self._consumer.resume(partition)
             self._paused.discard(partition)

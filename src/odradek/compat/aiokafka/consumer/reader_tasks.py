@@ -1,10 +1,10 @@
-"""Tasks that request records of one consumer, each of its own partitions or of all.
+"""Coordinates concurrent tasks that wait for records of one consumer.
 
-In: the partitions that each task reads. Out: the end of its wait, when there may be records for it.
-Must not: take records: each task takes its own, so records of a cancelled task aren't lost.
+In: the partitions that each task reads. Out: wakes a task when there may be records for it. Must
+not: take records: each task takes its own, so records of a cancelled task aren't lost.
 
-Only one call of the wrapped consumer can wait. One of the tasks makes it on behalf of all; when it
-ends, all of them check for records, and one of the others makes the next (R-HO-6).
+The wrapped consumer allows one waiting call at a time. One task makes that call on behalf of all;
+when it returns, all tasks check for records, and another task makes the next call (R-HO-6).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Readers:
         self._reading: dict[asyncio.Future[None], Reads] = {}
         """Partitions of each waiting task."""
         self.asked = False
-        """Whether a task waits in the wrapped consumer."""
+        """Whether a task currently makes the waiting call of the wrapped consumer."""
 
     async def wait(self, some: Reads, seconds: float) -> None:
         """Wait until these partitions may have records, at most `seconds`.
@@ -48,7 +48,7 @@ class Readers:
                 self._consumer.look_again(self._read_or_all)
 
     async def ask(self, seconds: float) -> None:
-        """Wait in the wrapped consumer, which runs the group's callbacks meanwhile."""
+        """Make the waiting call of the wrapped consumer, which also runs rebalance callbacks."""
         self.asked = True
         try:
             with raising():
@@ -61,7 +61,7 @@ class Readers:
         await asyncio.sleep(0)  # other tasks check first: the records may be theirs
 
     def _read(self) -> Reads:
-        """Return the partitions of all tasks that wait; None: all."""
+        """Return the partitions of all waiting tasks; None: all assigned partitions."""
         read: set[TopicPartition] = set()
         for some in self._reading.values():
             if some is None:
@@ -70,5 +70,5 @@ class Readers:
         return frozenset(read)
 
     def _read_or_all(self) -> Reads:
-        """Return the same, but all if no task waits, as any may be read next."""
+        """Return the partitions of all waiting tasks, or None (all partitions) if no task waits."""
         return self._read() or None

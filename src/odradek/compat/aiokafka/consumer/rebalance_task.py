@@ -1,8 +1,8 @@
-"""Handles rebalances while the program doesn't request records, as aiokafka does.
+"""Background task for rebalances while the program doesn't request records, as in aiokafka.
 
-In: events of the wrapped consumer. Out: polls without records, during which it revokes and takes
-partitions and calls listeners; their exceptions, for the next call that requests records. Must not:
-keep the membership of a program that doesn't request records for `max_poll_interval_ms`.
+In: events of the wrapped consumer. Out: polls that take no records, during which partitions are
+revoked and assigned and listeners run; exceptions are raised by the next call that requests
+records. Must not: keep a member in its group if the program exceeds `max_poll_interval_ms`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from odradek.compat.aiokafka.consumer.wrapped_state import AIOKafkaConsumer as K
 from odradek.compat.clock import monotonic
 
 TURN = 0.05
-"""Seconds of one such poll, and between two checks for a call that does the same."""
+"""Timeout of a background poll, and interval of checks while another task polls, in seconds."""
 
 
 class Attendant:
@@ -26,8 +26,8 @@ class Attendant:
     def __init__(self, consumer: KnowingConsumer, readers: Readers, patience: float) -> None:
         """Take the consumer.
 
-        `patience`: seconds that a program gets to process its records before the end of their
-        assignment commits them.
+        `patience`: time in seconds that the program has to process its records after a rebalance
+        began; then their offsets are committed and the partitions revoked.
         """
         self._consumer = consumer
         self._readers = readers
@@ -52,7 +52,7 @@ class Attendant:
                 await self._task
 
     def handed_out(self, *, some: bool) -> None:
-        """Note that the program has requested records, and whether it got some."""
+        """Note that the program has requested records; `some`: records were returned."""
         self._in_hand_since = monotonic() if some else None
         self._news.set()
 
@@ -82,7 +82,7 @@ class Attendant:
                     self.trouble = error
 
     def _waits(self, began: float) -> bool:
-        """Return whether the program still has time to process its records and poll again."""
+        """Return whether the program still has time to process its records before the rebalance."""
         since = self._in_hand_since
         return since is not None and monotonic() - began < self._patience
 

@@ -1,4 +1,4 @@
-"""Subscription of an aiokafka consumer: topics with a group, without one, or assigned partitions.
+"""Subscription of an aiokafka consumer: topics (with or without a group), or assigned partitions.
 
 In: `subscribe`, `assign` and `unsubscribe`, which aiokafka's programs don't await. Out: calls of
 `odradek.AsyncConsumer`, one after another, in a task. Must not: return records.
@@ -55,9 +55,9 @@ class Subscriptions:
         """
         self.kind = Kind.NONE
         self._running = False
-        """Whether changes are applied at once, and not by `start()`."""
+        """Whether `start()` was called; changes before it are applied by `start()`."""
         self.there = asyncio.Event()
-        """Whether there is a subscription or an assignment."""
+        """Set while topics are subscribed or partitions assigned."""
         self._consumer = consumer
         self._pauses = pauses
         self._attendant = attendant
@@ -67,19 +67,19 @@ class Subscriptions:
         self._topics: frozenset[str] = frozenset()
         self._pattern: re.Pattern[str] | None = None
         self._joined: tuple[frozenset[str], re.Pattern[str] | None] | None = None
-        """Subscription that the group knows."""
+        """Topics and pattern with which the group was joined."""
         self._wanted: dict[TopicPartition, int | None] = {}
         """Partitions of `assign`, with offsets of later `seek`s, until they are applied."""
         self._afresh = True
-        """Whether positions are those of an earlier subscription."""
+        """Whether `subscribe` was called: positions of the earlier subscription must be dropped."""
         self._rebalances = Rebalances(None, pauses, self._locate, consumer.announce)
         self.pending: asyncio.Task[None] | None = None
-        """Task of a call that isn't finished, or whose exception wasn't raised."""
+        """Task of the last change, until it has finished and its exception has been raised."""
         self._locating: asyncio.Task[None] | None = None
         self._superseded = False
-        """Set by a later call, which makes the current task useless."""
+        """Whether a later change makes the pending task obsolete, so that it is cancelled."""
 
-    # Calls of the program, which aren't awaited
+    # Calls of the program that aren't awaited
 
     def subscribe(
         self,
@@ -95,7 +95,7 @@ class Subscriptions:
         self._topics, self._pattern = frozenset(topics), pattern
         self._rebalances = Rebalances(listener, self._pauses, self._locate, self._consumer.announce)
         self._afresh = True
-        self._attendant.handed_out(some=False)  # the program is done with the records that it has
+        self._attendant.handed_out(some=False)  # counts returned records as processed
         if self._running:
             self.begin()
 
@@ -130,7 +130,7 @@ class Subscriptions:
         return self.pending is not None and not self.pending.done()
 
     def assignment(self, *, announced: bool = False) -> list[TopicPartition]:
-        """Return the assigned partitions; `announced`: only those that the program knows."""
+        """Return the assigned partitions; `announced`: only those announced to the listener."""
         if self.kind is Kind.NONE:
             return []
         if self.kind is Kind.ASSIGNED and self.changing:
@@ -146,19 +146,19 @@ class Subscriptions:
         return self._topics
 
     def patience(self) -> float:
-        """Return the seconds until topics without a group have to be checked by `begin()`."""
+        """Return the seconds until topics without a group are checked for new partitions."""
         wanted = self.kind in (Kind.TOPICS, Kind.PATTERN) and not self._grouped
         return max(0.0, self._look_again - monotonic()) if wanted else math.inf
 
     def idle(self) -> bool:
-        """Return whether no partition is assigned and no group assigns any."""
+        """Return whether there is nothing to read: no assigned partition, and no group."""
         by_group = self._grouped and self.kind in (Kind.TOPICS, Kind.PATTERN)
         return not (by_group or self._consumer.assigned())
 
-    # Carrying it out
+    # Applying the calls
 
     def start(self) -> None:
-        """Apply the calls made so far, and from now on each call at once."""
+        """Apply the calls made before; later calls are applied at once."""
         self._running = True
         if self._grouped:
             self._attendant.start()
@@ -172,7 +172,7 @@ class Subscriptions:
             self._then(self._join if self._grouped else self.assign_all)
 
     async def settled(self) -> None:
-        """Wait until all calls are applied; raise their exception, once."""
+        """Wait until all changes are applied; raise their exception, once."""
         while (changing := self.pending) is not None:
             try:
                 await outcome(changing)
@@ -182,17 +182,17 @@ class Subscriptions:
                     raise
                 if self.pending is changing:
                     raise ConsumerStoppedError("the consumer was stopped") from None
-            finally:  # also wait for a later call of another task
+            finally:  # unless another task has started a later change
                 if changing.done() and self.pending is changing:
                     self.pending = None
 
     async def assigned(self) -> None:
-        """Wait for an `unsubscribe` that was called before `assign`."""
+        """Wait until a pending `assign` is applied."""
         if self.kind is Kind.ASSIGNED and self.changing:
             await self.settled()
 
     async def end(self) -> None:
-        """Stop all tasks and the listener, as the consumer stops."""
+        """Cancel all tasks and stop calling the listener, because the consumer stops."""
         self._rebalances.hush()
         await self._attendant.end()
         for task in (self.pending, self._locating):
@@ -215,9 +215,9 @@ class Subscriptions:
         self.pending.add_done_callback(_looked_at)
 
     async def _join(self) -> None:
-        """Subscribe, and wait until the group has assigned partitions, or none.
+        """Subscribe, and wait for the group's assignment, which may be empty.
 
-        It doesn't wait for a pattern that matches no topic.
+        Returns without waiting if the pattern matches no topic.
         """
         told, pattern = self._rebalances, self._pattern
         before, self._joined = self._joined, (self._topics, pattern)
@@ -229,7 +229,7 @@ class Subscriptions:
                 on_revoked=told.on_revoked,
                 on_lost=told.on_revoked,
             )
-            if self._joined == before:  # partitions are assigned again anyway
+            if self._joined == before:  # aiokafka rejoins even then
                 self._consumer.enforce_rebalance("subscribe() was called again")
             if pattern is not None:
                 names = await self._consumer.list_topics()
@@ -242,7 +242,7 @@ class Subscriptions:
         self._locate()
 
     async def assign_all(self) -> None:
-        """Assign all partitions of the topics, without a group; kept ones keep their positions."""
+        """Assign all partitions of the topics, without a group; known ones keep their positions."""
         with raising():
             if self._pattern is not None:
                 names = await self._consumer.list_topics()
@@ -265,7 +265,7 @@ class Subscriptions:
             await self._consumer.unsubscribe()
 
     def _assign(self, partitions: Collection[TopicPartition]) -> None:
-        """Assign partitions without their earlier positions, as aiokafka's programs expect."""
+        """Assign partitions and drop their earlier positions, as aiokafka does."""
         self._consumer.assign([])
         self._consumer.assign(list(partitions))
         self._locate()
@@ -279,7 +279,7 @@ class Subscriptions:
             self._locating = asyncio.create_task(self._consumer.locate(partitions))
 
     async def located(self) -> None:
-        """Wait until positions are looked up, without a limit."""
+        """Wait without a timeout until the positions are looked up."""
         if self._locating is not None:
             await asyncio.wait([self._locating])
 
@@ -301,13 +301,13 @@ class Subscriptions:
 
 
 def _whole(pattern: re.Pattern[str]) -> re.Pattern[str]:
-    """Convert a pattern for the beginning of a name, as aiokafka's, to one for the whole name."""
+    """Convert a pattern that matches the beginning of a name to one that matches all of it."""
     text = re.sub(r"\A\(\?[aiLmsux]+\)", "", pattern.pattern)
     return re.compile(f"(?:{text}).*", pattern.flags)
 
 
 def _looked_at(task: asyncio.Task[None]) -> None:
-    """Mark a task's exception as retrieved: the next call that requests records raises it."""
+    """Mark a task's exception as retrieved; the next call that requests records raises it."""
     if not task.cancelled():
         task.exception()
 

@@ -1,6 +1,6 @@
-"""State of the wrapped consumer that aiokafka's shows by methods of its own, without requests.
+"""`AsyncConsumer` with access to its engine's state, which aiokafka's consumer returns.
 
-In: topics' names. Out: log ends of the last fetch responses, partitions from metadata, and whether
+In: topic names. Out: log ends of the last fetch responses, partitions from metadata, and whether
 a topic exists. Must not: read records.
 """
 
@@ -39,9 +39,9 @@ class AIOKafkaConsumer(LoopConsumer[Any]):
     """`AsyncConsumer` with access to state of its engine; messages use the name of this class."""
 
     def ends(self, partition: TopicPartition) -> Ends | None:
-        """Return a partition's ends in its last fetch response; None before the first response.
+        """Return a partition's log ends in its last fetch response; None before the first one.
 
-        Raises `IllegalStateError` if it isn't assigned.
+        Raises `IllegalStateError` if the partition isn't assigned.
         """
         answered = self._engine.subscription.get(partition).answered
         if answered is None:
@@ -58,7 +58,7 @@ class AIOKafkaConsumer(LoopConsumer[Any]):
 
     @property
     def rebalances(self) -> bool:
-        """Whether the group is rebalancing or has callbacks pending, and waits for a poll.
+        """Whether the group is rebalancing or has pending callbacks, so that it needs a poll.
 
         False if the program hasn't requested records for `max.poll.interval.ms`.
         """
@@ -71,16 +71,16 @@ class AIOKafkaConsumer(LoopConsumer[Any]):
         return group.calls or group.poll_wanted.awaited or state is not MemberState.STABLE
 
     async def there(self, timeout: float, of: Selector) -> bool:
-        """Wait until these partitions have records or errors; None: all partitions."""
+        """Wait until partitions have records or errors; `of` selects the partitions."""
         return bool(await self._read(self._calls.there(timeout, of)))
 
     def look_again(self, of: Selector) -> None:
-        """Note that the partitions for which readers wait have changed; None: all."""
+        """Check again for records, because the partitions that tasks wait for have changed."""
         self._engine.look_again(of)
         self._host.wake()
 
     def taken(self, most: int, of: Selection) -> Runs:
-        """Return at most `most` fetched records of these partitions; None: of all."""
+        """Return at most `most` fetched records of these partitions, or (None) of all."""
         self._found = None
         take = lambda now: self._engine.delivery.runs(most, now, of)  # noqa: E731
         runs = self._calls.taken(take, self._host.now(), of)
@@ -88,7 +88,7 @@ class AIOKafkaConsumer(LoopConsumer[Any]):
         return runs or []
 
     def take(self) -> bool:
-        """Let `at_hand` return fetched records of all partitions; return whether there are any."""
+        """Take fetched records of all partitions for `at_hand`; return whether there are any."""
         if self._found is not None:
             return True
         take = lambda now: self._engine.delivery.iterated(now, self._made)  # noqa: E731
@@ -100,7 +100,7 @@ class AIOKafkaConsumer(LoopConsumer[Any]):
         return bool(self._engine.subscription.in_hand)
 
     def through(self) -> None:
-        """Count all returned records as processed."""
+        """Count all returned records as processed, as a poll of the program does."""
         group = self._engine.group
         if group is not None and group.callbacks.running is None:
             polling = group.polling
@@ -116,7 +116,10 @@ class AIOKafkaConsumer(LoopConsumer[Any]):
 
     @contextmanager
     def attended(self) -> Iterator[None]:
-        """Make background polls in this block, in which only the listener announces partitions."""
+        """Mark polls in this block as background polls.
+
+        They don't count as calls of the program: only its listener is notified of partitions.
+        """
         group = self._engine.group
         if group is not None:
             group.ownership.attend(attended=True)
@@ -136,10 +139,10 @@ class AIOKafkaConsumer(LoopConsumer[Any]):
     async def locate(self, partitions: Iterable[TopicPartition]) -> None:
         """Look up positions now, instead of when records are requested.
 
-        So a consumer that starts at the end of the log reads what is written from now on.
+        So a consumer that starts at the end of the log reads all records written from now on.
         """
         for partition in partitions:
-            with suppress(KafkaError):  # calls that request records raise it
+            with suppress(KafkaError):  # raised by the next call for records
                 await self.position(partition, math.inf)
 
     async def await_topic(self, topic: str, timeout: float) -> bool:

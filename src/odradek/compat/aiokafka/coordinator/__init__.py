@@ -1,1 +1,1 @@
-"""Names of aiokafka's coordinator that programs import: the assignors."""
+"""aiokafka's package `coordinator`; only its assignors are implemented."""

@@ -1,7 +1,7 @@
-"""From outcomes of batches to aiokafka's futures.
+"""aiokafka's futures for sent records, completed when the records' batches are.
 
-In: records' positions in batches, and the outcomes of those. Out: an `asyncio.Future` for each
-record, with aiokafka's metadata or error, without a call for a single record. Must not: wait.
+In: positions of records in batches, and outcomes of batches. Out: an `asyncio.Future` for each
+record, with aiokafka's metadata or error; all futures of a batch in one call. Must not: wait.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from odradek.network.flow import Completion
 Outcome = asyncio.Future[RecordMetadata | None]
 CREATE_TIME, LOG_APPEND_TIME = 0, 1
 ITEMS = 3
-"""Items of a record in the list of its batch: its future, its index, its time."""
+"""List items for each record of a batch: its future, its index and its timestamp."""
 
 
 class Outcomes:
-    """Futures of one producer's records without an outcome, by batch."""
+    """Pending futures of one producer's records, by batch."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, *, answered: bool) -> None:
-        """Take the event loop; `answered`: brokers return offsets, else results are None."""
+        """Take the event loop; `answered`: brokers return offsets (else futures result in None)."""
         self._loop = loop
         self._answered = answered
         self._waiting: dict[ProducerBatch, list[Any]] = {}
 
     def future(self, _: object, batch: ProducerBatch, index: int, at: int) -> Outcome:
-        """Return the future of the record at this index of a batch, sent with the time `at`."""
+        """Return a future for the record at `index` of a batch; `at` is the record's timestamp."""
         made: Outcome = asyncio.Future(loop=self._loop)
         waiting = self._waiting.get(batch)
         if waiting is None:
@@ -55,17 +55,17 @@ class Outcomes:
         waiting = zip(*[iter(self._waiting.pop(batch))] * ITEMS, strict=True)
         if self._loop.is_closed():  # no task can wait any more
             return
-        if batch.parts is not None:  # its records are in other batches now
+        if batch.parts is not None:  # the batch was split, into these
             for future, index, at in waiting:
                 now_in, place, _ = batch.find(index)
                 self._add(now_in, future, place, at)
         elif done.error is not None:
             aborted = isinstance(done.error, TransactionAbortedError) and not done.error.__cause__
             for future, _, _ in waiting:
-                if not future.done():  # else it was cancelled, but the record was sent
+                if not future.done():  # the program may have cancelled it
                     error = translated(done.error, ProducerClosed, MessageSizeTooLargeError)
                     future.set_exception(error)
-                    if aborted:  # by the program: asyncio needn't report it as never retrieved
+                    if aborted:  # don't log it as "never retrieved"
                         future.exception()
         elif self._answered:
             self._tell(TopicPartition(*batch.partition), done.result(), waiting)
@@ -78,7 +78,7 @@ class Outcomes:
     def _tell(
         place: TopicPartition, found: BatchOutcome, waiting: Iterable[tuple[Outcome, int, int]]
     ) -> None:
-        """Complete futures with the place of each record."""
+        """Complete futures with the partition and offset of each record."""
         (topic, partition), made = place, tuple.__new__
         base, appended = found.base_offset, found.log_append_time_ms
         kind = LOG_APPEND_TIME if appended >= 0 else CREATE_TIME
@@ -91,7 +91,7 @@ class Outcomes:
 
 
 def batch_outcome(loop: asyncio.AbstractEventLoop, records: Sequence[Outcome]) -> Outcome:
-    """Return a future of a batch, with the position of its first record, or the first error."""
+    """Return a future for a batch: the metadata of its first record, or the first error."""
     future: Outcome = loop.create_future()
     left = len(records)
     if not records:
@@ -108,7 +108,7 @@ def batch_outcome(loop: asyncio.AbstractEventLoop, records: Sequence[Outcome]) -
         elif not left:
             first = records[0].result()
             appended = first is not None and first.timestamp_type == LOG_APPEND_TIME
-            # A batch has a time of its own only where the broker gave it one.
+            # Only a log append time applies to the whole batch.
             future.set_result(first if first is None or appended else first._replace(timestamp=-1))
 
     for record in records:

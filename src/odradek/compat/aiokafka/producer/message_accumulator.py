@@ -1,7 +1,7 @@
-"""Batches that a program fills: returned by `create_batch` and accepted by `send_batch`.
+"""Batches that a program fills itself: returned by `create_batch`, accepted by `send_batch`.
 
-In: records one by one. Out: those that fit into `max_batch_size`, by their size on the wire before
-compression. Must not: send; the producer does.
+In: single records. Out: the records that fit into `max_batch_size`, by their size on the wire
+before compression. Must not: send; the producer does.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class DefaultRecordMetadata:
     """Position of a record in its batch."""
 
     offset: int
-    """0 for the first."""
+    """Index in the batch, from 0."""
     size: int
-    """Bytes before compression."""
+    """Size in bytes, before compression."""
     timestamp: int
     """Milliseconds since the epoch."""
     crc: None = None

@@ -41,7 +41,7 @@ _DEFAULT_PARTITIONER = DefaultPartitioner()
 FOREVER = math.inf
 """Timeout in seconds of calls that aiokafka doesn't limit; use `asyncio.timeout`."""
 GRACE = 1.0
-"""Seconds that `stop()` waits beyond `request_timeout_ms`, after which no record is pending."""
+"""Seconds that `stop()` waits in addition to `request_timeout_ms`."""
 _in_words = partial(raising, ProducerClosed, MessageSizeTooLargeError)
 
 Headers = Iterable[tuple[str, bytes | None]]
@@ -51,7 +51,7 @@ Offsets = Mapping[TopicPartition, int | tuple[int, str] | OffsetAndMetadata]
 
 @contextmanager
 def _in_order() -> Iterator[None]:
-    """Raise a transaction's call at the wrong time as `AssertionError`, as in aiokafka."""
+    """Convert `IllegalStateError` of a transactional call to `AssertionError`, as in aiokafka."""
     try:
         yield
     except WrongTime as error:
@@ -113,13 +113,13 @@ class AIOKafkaProducer:
         self._timeout = request_timeout_ms / 1000
         self._close_timeout = (request_timeout_ms + linger_ms) / 1000 + GRACE
         self._key_serializer, self._value_serializer = key_serializer, value_serializer
-        # The default partitioner needn't be called: the wrapped producer hashes keys like it.
+        # The wrapped producer implements the default partitioner's choice itself.
         self._partitioner = None if type(partitioner) is DefaultPartitioner else partitioner
         self._max_batch_size, self._max_request_size = max_batch_size, max_request_size
         self._partitions: dict[str, list[int]] = {}
         self._initialised: asyncio.Task[None] | None = None
         self._ends: set[asyncio.Task[None]] = set()
-        """Transactions being ended, as event loops keep only weak references to tasks."""
+        """Tasks that end a transaction; event loops only keep weak references to tasks."""
         self._begun = False
 
     async def start(self) -> None:
@@ -242,14 +242,14 @@ class AIOKafkaProducer:
             raise AssertionError(f"{topic} has no partition {partition}")
 
     async def _sent(self, *record: Any) -> Outcome:
-        """Send a record with the arguments of the wrapped producer."""
+        """Send a serialized record with the wrapped producer."""
         try:
             return await self._producer.send(*record)
         except OurError as error:
             raise self._refusal(error) from error
 
     def _refusal(self, error: OurError) -> BaseException:
-        """Return what `send` raises instead of an Odradek error."""
+        """Return the exception that `send` raises for an Odradek error."""
         if isinstance(error, WrongTime | AbortableTransactionError):
             if self._closed:
                 return ProducerClosed(str(error))
@@ -304,7 +304,7 @@ class AIOKafkaProducer:
             raise AssertionError("no transaction is open: call begin_transaction() first")
 
     def _initialise(self) -> asyncio.Task[None]:
-        """Request the producer id for transactions, without a limit."""
+        """Request the producer id for transactions, without a timeout."""
         return asyncio.create_task(self._producer.init_transactions(FOREVER))
 
     async def commit_transaction(self) -> None:
@@ -324,9 +324,9 @@ class AIOKafkaProducer:
         await self._to_its_end(self._producer.abort_transaction)
 
     async def _to_its_end(self, call: Callable[[float], Awaitable[None]]) -> None:
-        """End the transaction, even if the caller is cancelled.
+        """Commit or abort the transaction, even if the caller is cancelled.
 
-        The next one may begin after it, as in aiokafka.
+        Afterwards the next transaction may begin, as in aiokafka.
         """
 
         async def ended() -> None:
@@ -342,7 +342,7 @@ class AIOKafkaProducer:
     def _over(self, end: asyncio.Task[None]) -> None:
         self._ends.discard(end)
         if not end.cancelled():
-            end.exception()  # raised by its caller, or else by the next call
+            end.exception()  # retrieved, so that asyncio doesn't log it
 
     def transaction(self) -> TransactionContext:
         """Return a transaction for `async with`.

@@ -1,4 +1,4 @@
-"""Odradek's producer that aiokafka's wraps, under a name that users know.
+"""Odradek's producer, wrapped by the aiokafka producer of the same name.
 
 In: options. Out: `odradek.AsyncProducer` whose `send` returns aiokafka's futures. Must not: decide
 anything.
@@ -26,7 +26,7 @@ class AIOKafkaProducer(AsyncProducer):
         outcomes = Outcomes(loop, answered=answered)
         self._set_up_sending(self._calls, outcomes.future, _never)
         self.put: Callable[..., Outcome | Awaitable[Outcome]] = self._put
-        """`send` without a coroutine, unless it has to wait."""
+        """Like `send`, but returns the future at once and an awaitable only if it has to wait."""
         self._numbers: dict[str, list[int]] = {}
         self._numbers_of: object = None
 

@@ -1,7 +1,7 @@
 """ACLs of confluent-kafka, and filters for them.
 
 In: parts, or Odradek's ACLs. Out: objects that are compared and hashed by their parts. Must not:
-judge what an ACL allows.
+evaluate ACLs.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class AclBindingFilter(AclBinding):
 
 
 def our_acl(acl: AclBinding) -> odradek.admin.AclBinding:
-    """Return an ACL to create, for Odradek's admin client."""
+    """Convert an ACL for Odradek's admin client, which creates it."""
     return odradek.admin.AclBinding(
         _our_resource(acl.restype),
         acl.name or "",
@@ -119,7 +119,7 @@ def our_acl(acl: AclBinding) -> odradek.admin.AclBinding:
 
 
 def our_filter(given: AclBindingFilter) -> odradek.admin.AclBindingFilter:
-    """Return a filter for Odradek's admin client."""
+    """Convert a filter for Odradek's admin client."""
     return odradek.admin.AclBindingFilter(
         _our_resource(given.restype),
         given.name,
@@ -132,7 +132,7 @@ def our_filter(given: AclBindingFilter) -> odradek.admin.AclBindingFilter:
 
 
 def acl_of(found: odradek.admin.AclBinding) -> AclBinding:
-    """Return Odradek's ACL as confluent-kafka's; kinds unknown there are UNKNOWN."""
+    """Convert Odradek's ACL; values that confluent-kafka doesn't know become UNKNOWN."""
     kind = "BROKER" if found.resource_type == "CLUSTER" else found.resource_type
     return AclBinding(
         known_as(kind, ResourceType),

@@ -1,7 +1,7 @@
-"""confluent-kafka's `AdminClient` on Odradek's: futures by item.
+"""confluent-kafka's `AdminClient`, implemented with Odradek's admin client.
 
-In: a configuration. Out: the calls of all families, and calls for the client itself. Must not: know
-what a call requests.
+In: a configuration. Out: all admin calls, which the base classes define, and calls for the client
+itself. Must not: know what a call requests.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ class AdminClient(TopicCalls, ConfigCalls, GroupCalls, SecurityCalls):
         return True
 
     def cluster_id(self, timeout: float = -1) -> str:
-        """Return the cluster's id; waits for the response."""
+        """Request the cluster's id and return it."""
         return self._awaited(timeout, lambda admin, left: admin.cluster_id(left()))
 
     def poll(self, timeout: float = -1) -> int:
-        """Call `error_cb` for queued errors, return their number; futures don't need this call."""
+        """Call `error_cb` for queued errors and return their number; futures don't need this."""
         self._check_open()
         return self._queue.serve(checked_seconds(timeout))
 

@@ -29,7 +29,7 @@ _OWN = {
     "BROKER": "DYNAMIC_BROKER_CONFIG",
     "GROUP": "DYNAMIC_GROUP_CONFIG",
 }
-"""Sources of values that were set for the resource itself."""
+"""Config sources which mean that an option was set for the resource itself, by resource type."""
 
 
 class ConfigCalls(AdminCalls):
@@ -44,7 +44,7 @@ class ConfigCalls(AdminCalls):
     ) -> dict[ConfigResource, Future[dict[str, ConfigEntry]]]:
         """Describe the options of topics, brokers and groups by name; returns a future for each.
 
-        `broker` has no effect: the request goes to a broker that can answer it.
+        `broker` has no effect: the client chooses a broker that can answer the request.
         """
         return self._each(
             _resources(resources),
@@ -88,7 +88,8 @@ class ConfigCalls(AdminCalls):
     ) -> dict[ConfigResource, Future[None]]:
         """Set the options in each resource's `set_config`, and reset all others that were set.
 
-        The options that were set are looked up first, so a concurrent change may be kept.
+        Looks up the options that are set first, so the change isn't atomic: an option that another
+        client sets meanwhile isn't reset.
         """
         warnings.warn(
             "alter_configs has been deprecated. Use incremental_alter_configs instead.",
@@ -117,7 +118,7 @@ class ConfigCalls(AdminCalls):
 
 
 def _both(call: Callable[[], Mapping[Any, Any] | None]) -> tuple[Mapping[Any, Any], dict[Any, Any]]:
-    """Return the results of a call for several items, and the errors of failed ones."""
+    """Make a call for several items; return results by item, and errors of failed items."""
     try:
         return call() or {}, {}
     except odradek.KafkaError as error:
@@ -131,7 +132,7 @@ def _replacing(
     entries: dict[str, odradek.admin.ConfigEntry],
     at: odradek.admin.ConfigResource,
 ) -> list[odradek.admin.AlterConfigOp]:
-    """Return the changes after which a resource has exactly these values of its own."""
+    """Return the changes after which exactly these options are set for the resource."""
     kept = [odradek.admin.AlterConfigOp(name, value) for name, value in values.items()]
     return kept + [
         odradek.admin.AlterConfigOp(name, None, "DELETE")
@@ -141,7 +142,7 @@ def _replacing(
 
 
 def _legal(resource: ConfigResource) -> odradek.admin.ConfigResource:
-    """Return a resource that has options; raises as a broker does."""
+    """Return the resource if it is of a type with options; otherwise raise a broker's error."""
     if resource.restype.name not in _OWN or (
         resource.restype is ResourceType.BROKER and not resource.name.isdecimal()
     ):

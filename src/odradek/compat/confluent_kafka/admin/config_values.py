@@ -94,7 +94,7 @@ class ConfigResource:
     def set_config(self, name: str, value: str, overwrite: bool = True) -> None:
         """Set an option for `alter_configs()`; `overwrite=False` keeps a value set before.
 
-        Options that aren't set get their defaults in `alter_configs()`.
+        `alter_configs()` resets all other options to their defaults.
         """
         if overwrite or name not in self.set_config_dict:
             self.set_config_dict[name] = value
@@ -125,12 +125,12 @@ class ConfigResource:
 
 
 def our_resource(resource: ConfigResource) -> odradek.admin.ConfigResource:
-    """Return a resource for Odradek's admin client."""
+    """Convert a resource for Odradek's admin client."""
     return odradek.admin.ConfigResource(resource.restype.name, resource.name)
 
 
 def entries_of(found: dict[str, odradek.admin.ConfigEntry]) -> dict[str, ConfigEntry]:
-    """Return a resource's options as confluent-kafka's."""
+    """Convert a resource's options to confluent-kafka's entries, by name."""
     return {name: _entry(entry) for name, entry in found.items()}
 
 
@@ -155,7 +155,7 @@ def _number(source: str) -> int:
 
 
 def our_changes(entries: Sequence[Any]) -> list[odradek.admin.AlterConfigOp]:
-    """Return changes for Odradek's admin client; raises `TypeError` and `ValueError`."""
+    """Convert changes for Odradek's admin client; raises `TypeError` and `ValueError`."""
     if not entries:
         raise ValueError("expected non-empty list of ConfigEntry to alter incrementally")
     found = []

@@ -1,7 +1,7 @@
 """Enumerations with confluent-kafka's names and numbers: resources, patterns, operations.
 
-In: nothing. Out: enumerations, and Odradek's names for their members. Must not: have a member that
-a call can't send.
+In: nothing. Out: enumerations, and Odradek's names for their members. Must not: contain a member
+that no request can express.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class ScramMechanism(OrderedEnum):
 
 
 def as_member(value: Any, kind: type[E]) -> E:
-    """Return the enumeration member for a member, its name (in any case) or its number."""
+    """Convert a member, its name (in any case) or its number to the member."""
     if isinstance(value, str):
         try:
             return kind[value.upper()]
@@ -107,15 +107,15 @@ def as_member(value: Any, kind: type[E]) -> E:
 
 
 def known_as(word: str, kind: type[E]) -> E:
-    """Return the member for Odradek's name, or UNKNOWN if confluent-kafka has none."""
+    """Return the member with Odradek's name, or UNKNOWN if confluent-kafka has none."""
     return kind.__members__.get(word, kind["UNKNOWN"])
 
 
 def operations(given: Iterable[Any] | None) -> list[AclOperation] | None:
-    """Return permitted operations, or None if there are none or they weren't requested."""
+    """Convert permitted operations; None if there are none or they weren't requested."""
     return sorted(as_member(one, AclOperation) for one in given) if given else None
 
 
 def operations_of(words: Iterable[str] | None) -> list[AclOperation] | None:
-    """Return permitted operations for Odradek's names."""
+    """Convert Odradek's names of permitted operations to members."""
     return operations([known_as(w, AclOperation) for w in words]) if words else None

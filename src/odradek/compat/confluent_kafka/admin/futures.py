@@ -1,4 +1,4 @@
-"""Calls that return futures at once: one for each item, or one for all.
+"""Base of admin calls, which return futures at once: one for each item, or one for all.
 
 In: calls of Odradek's admin client, which run concurrently in threads of this client. Out: futures
 that can't be cancelled, as in confluent-kafka. Must not: know what is requested.
@@ -29,12 +29,12 @@ AT_ONCE = 32
 
 
 def itself(item: Any) -> Any:
-    """Return the item unchanged, where a function of the item is expected."""
+    """Return the item unchanged; default of functions that convert an item."""
     return item
 
 
 def nothing(_: Any, __: Any) -> None:
-    """Return None, the result of most changes."""
+    """Return None; default of functions that convert a result, as most changes have none."""
 
 
 class AdminCalls:
@@ -51,7 +51,10 @@ class AdminCalls:
             raise RuntimeError(f"{what} has been closed")
 
     def _seconds(self, request_timeout: float | None, operation_timeout: float = 0) -> float:
-        """Return the timeout of a call; Odradek's client waits for the operation in any case."""
+        """Check the timeouts and return that of the request.
+
+        `operation_timeout` has no effect: Odradek's client always waits for the operation.
+        """
         found = self._given.answer_timeout if request_timeout is None else request_timeout
         for name, value in (("request_timeout", found), ("operation_timeout", operation_timeout)):
             if isinstance(value, bool) or not isinstance(value, int | float):
@@ -62,14 +65,14 @@ class AdminCalls:
         return float(found)
 
     def _later(self, run: Callable[[odradek.Admin, Left], None], seconds: float) -> None:
-        """Run a function in a background thread within `seconds`."""
+        """Run a function in a background thread; it gets the admin client and the time left."""
         if self._threads is None:
             self._threads = ThreadPoolExecutor(AT_ONCE, "odradek-admin")
         admin, left = self._questions.admin(), _until(seconds)
         self._threads.submit(run, admin, left)
 
     def _one(self, seconds: float, call: Callable[[odradek.Admin, Left], R]) -> Future[R]:
-        """Return a future for a whole call."""
+        """Make a call in a background thread, and return a future for its result."""
         future: Future[R] = _running()
 
         def run(admin: odradek.Admin, left: Left) -> None:
@@ -82,7 +85,7 @@ class AdminCalls:
         return future
 
     def _awaited(self, timeout: float, call: Callable[[odradek.Admin, Left], R]) -> R:
-        """Return the result of a call for a caller that waits."""
+        """Make a call in this thread, and return its result."""
         self._check_open("Handle")
         left = _until(checked_seconds(timeout))
         with translating(unreachable=KafkaError._TRANSPORT):
@@ -97,10 +100,10 @@ class AdminCalls:
         ours: Callable[[K], Any] = itself,
         made: Callable[[K, Any], R] = nothing,  # type: ignore[assignment]
     ) -> dict[K, Future[R]]:
-        """Return a future for each key of a call.
+        """Make a call for several keys in a background thread; return a future for each key.
 
-        `ours` converts a key for the call, or raises; the failure of one doesn't affect the others.
-        `made` converts a key and its result to the future's result.
+        `ours` converts a key for the call; if it raises, only that key's future fails. `made`
+        converts a key and its result to the future's result.
         """
         futures: dict[K, Future[R]] = {key: _running() for key in keys}
 
@@ -126,7 +129,7 @@ class AdminCalls:
 
 
 def _until(seconds: float) -> Left:
-    """Return a function for the time left of `seconds` from now."""
+    """Return a function that returns the time left until `seconds` from now."""
     deadline = monotonic() + seconds
     return lambda: max(0.0, deadline - monotonic())
 
@@ -156,13 +159,13 @@ def _of(answer: Mapping[Any, Any] | BaseException, item: Any) -> Any:
 
 
 def answered(error: odradek.KafkaError) -> bool:
-    """Return whether the brokers returned an error for each item, or else the whole call failed."""
+    """Return whether brokers returned errors of items; otherwise the whole call failed."""
     found = error.errors.values()
     return bool(found) and all(isinstance(one, odradek.errors.BrokerError) for one in found)
 
 
 def failure(error: BaseException) -> BaseException:
-    """Return the exception that a future raises for an Odradek error; others are unchanged."""
+    """Convert Odradek's errors to `KafkaException`; return any other exception unchanged."""
     if not isinstance(error, odradek.KafkaError):
         return error
     made = KafkaException(translated(error))

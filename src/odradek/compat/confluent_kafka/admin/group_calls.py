@@ -41,7 +41,7 @@ from odradek.compat.confluent_kafka.topic_partition import (
 from odradek.compat.confluent_kafka.translated_errors import translated
 
 _OF_CONSUMERS = ("consumer", "")
-"""Protocol types of groups that consumers create, or that only commit offsets."""
+"""Protocol types of consumer groups; empty for groups that only store offsets."""
 
 
 class GroupCalls(AdminCalls):
@@ -54,14 +54,14 @@ class GroupCalls(AdminCalls):
         types: set[ConsumerGroupType] | None = None,
         request_timeout: float | None = None,
     ) -> Future[ListConsumerGroupsResult]:
-        """List consumer groups; if states or types are passed, only those groups."""
+        """List consumer groups, only those in these states or of these types if they are passed."""
         in_states = _words("states", states, ConsumerGroupState, STATES)
         of_types = _words("types", types, ConsumerGroupType, TYPES)
         if types and len(of_types) < len(types):
             raise ValueError("UNKNOWN type is not allowed")
 
         def listing(admin: odradek.Admin, left: Left) -> ListConsumerGroupsResult:
-            if states and not in_states:  # brokers have no state UNKNOWN
+            if states and not in_states:  # only UNKNOWN, a state that brokers don't know
                 return ListConsumerGroupsResult([], [])
             errors: list[KafkaException] = []
             try:
@@ -112,7 +112,7 @@ class GroupCalls(AdminCalls):
         )
 
     def list_groups(self, group: str | None = None, timeout: float = -1) -> list[GroupMetadata]:
-        """Return all groups, or one, with their members; waits for the response."""
+        """Request all groups, or one, and return them with their members."""
         warnings.warn(
             "list_groups() is deprecated, use list_consumer_groups() and "
             "describe_consumer_groups() instead.",
@@ -167,7 +167,7 @@ class GroupCalls(AdminCalls):
         *,
         request_timeout: float | None = None,
     ) -> dict[str, Future[ConsumerGroupTopicPartitions]]:
-        """Set committed offsets of one group; errors are in each partition's `error`."""
+        """Set committed offsets of one group; each partition's `error` is its result."""
         request = _one_group(alter_consumer_group_offsets_request)
         if request.topic_partitions is None:
             raise ValueError("'topic_partitions' cannot be null")
@@ -217,7 +217,7 @@ def _ids(given: Any) -> list[str]:
 
 
 def _described(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Return the groups that could be described, without deleted ones and those of other kinds."""
+    """Describe groups; leave out deleted ones and groups that can't be described."""
     try:
         return call()
     except odradek.KafkaError as error:
@@ -227,7 +227,7 @@ def _described(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
 
 def _one_group(given: Any) -> ConsumerGroupTopicPartitions:
-    """Return the only group of a request; raises `TypeError` and `ValueError`."""
+    """Return the group of a request for one group; raises `TypeError` and `ValueError`."""
     if not isinstance(given, list):
         raise TypeError("request must be a list")
     if len(given) != 1:

@@ -27,7 +27,7 @@ STATES = {
     ConsumerGroupState.DEAD: "Dead",
     ConsumerGroupState.EMPTY: "Empty",
 }
-"""Kafka's names of states; UNKNOWN has none and represents all others."""
+"""Kafka's names of group states; UNKNOWN represents all other states."""
 TYPES = {ConsumerGroupType.CONSUMER: "Consumer", ConsumerGroupType.CLASSIC: "Classic"}
 _STATE_OF = {word: state for state, word in STATES.items()}
 _TYPE_OF = {word: kind for kind, word in TYPES.items()}
@@ -147,7 +147,7 @@ class GroupMetadata:
 
 
 def listed(found: Iterable[odradek.admin.GroupListing]) -> list[ConsumerGroupListing]:
-    """Return Odradek's listings as confluent-kafka's."""
+    """Convert Odradek's list of groups to confluent-kafka's."""
     return [
         ConsumerGroupListing(
             g.group_id,
@@ -162,7 +162,7 @@ def listed(found: Iterable[odradek.admin.GroupListing]) -> list[ConsumerGroupLis
 def description(
     found: odradek.admin.GroupDescription, nodes: Mapping[int, Node]
 ) -> ConsumerGroupDescription:
-    """Return Odradek's group as confluent-kafka's; an unknown coordinator has no host."""
+    """Convert the description of a group; an unknown coordinator has no host."""
     coordinator = -1 if found.coordinator is None else found.coordinator
     allowed: list[Any] | None = operations_of(found.authorized_operations)
     return ConsumerGroupDescription(
@@ -186,7 +186,7 @@ def _member(m: odradek.admin.GroupMember) -> MemberDescription:
 def group_metadata(
     found: odradek.admin.GroupDescription, brokers: Mapping[int, BrokerMetadata]
 ) -> GroupMetadata:
-    """Return Odradek's group as `list_groups()` does."""
+    """Convert the description of a group to the result of `list_groups()`."""
     made = GroupMetadata()
     if found.coordinator is not None:
         made.broker = brokers.get(found.coordinator)

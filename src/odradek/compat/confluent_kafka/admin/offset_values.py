@@ -64,19 +64,19 @@ _WORDS: dict[int, str | int] = {
 
 
 def number_of(spec: OffsetSpec) -> int:
-    """Return the number that represents the specification, or its timestamp."""
+    """Return the number for the specification: negative for a keyword, or the timestamp."""
     return spec._value
 
 
 def our_spec(given: Any) -> str | int:
-    """Return the specification for Odradek's admin client; raises `TypeError`."""
+    """Convert a specification for Odradek's admin client; raises `TypeError`."""
     if not isinstance(given, OffsetSpec):
         raise TypeError(f"Value must be a OffsetSpec, not {type(given).__name__}")
     return _WORDS.get(given._value, given._value)
 
 
 class ListOffsetsResultInfo:
-    """Offset and timestamp of a record; -1 if no record matches. Log ends have timestamp -1."""
+    """Offset and timestamp of a record; both -1 without a match. Log ends have no timestamp."""
 
     def __init__(self, offset: int, timestamp: int, leader_epoch: int) -> None:
         self.offset = offset
@@ -92,7 +92,7 @@ class DeletedRecords:
 
 
 def offset_found(found: odradek.admin.OffsetListing) -> ListOffsetsResultInfo:
-    """Return Odradek's result as confluent-kafka's."""
+    """Convert Odradek's result to confluent-kafka's."""
     return ListOffsetsResultInfo(
         -1 if found.offset is None else found.offset,
         -1 if found.timestamp_ms is None else found.timestamp_ms,

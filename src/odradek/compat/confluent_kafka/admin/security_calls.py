@@ -1,6 +1,6 @@
 """confluent-kafka's calls for ACLs and passwords of users.
 
-In: ACLs, filters, users. Out: futures. Must not: judge what an ACL allows, or show a password.
+In: ACLs, filters, users. Out: futures. Must not: evaluate ACLs, or show a password.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class SecurityCalls(AdminCalls):
     def create_acls(
         self, acls: list[AclBinding], *, request_timeout: float | None = None
     ) -> dict[AclBinding, Future[None]]:
-        """Create ACLs; returns a future for each. Raises `ValueError` for duplicates."""
+        """Create ACLs; return a future for each. Raises `ValueError` for duplicates."""
         return self._each(
             _different(acls, AclBinding),
             self._seconds(request_timeout),

@@ -52,9 +52,9 @@ class TopicCalls(AdminCalls):
         request_timeout: float | None = None,
         validate_only: bool = False,
     ) -> dict[str, Future[None]]:
-        """Create topics; returns a future for each name, done once all partitions have leaders.
+        """Create topics; return futures by name, completed once all partitions have leaders.
 
-        `request_timeout` in seconds.
+        `request_timeout` is in seconds.
         """
         seconds = self._seconds(request_timeout, operation_timeout)
         only_checked = truth("validate_only", validate_only)
@@ -143,7 +143,7 @@ class TopicCalls(AdminCalls):
         )
 
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
-        """Return the cluster's brokers and topics, or one topic; waits for the response."""
+        """Request the cluster's brokers and topics, or one topic, and return them."""
         return self._awaited(timeout, lambda _, left: self._questions.list_topics(topic, left()))
 
     # Records and offsets
@@ -182,7 +182,7 @@ class TopicCalls(AdminCalls):
         operation_timeout: float = 0,
         request_timeout: float | None = None,
     ) -> dict[TopicPartition, Future[DeletedRecords]]:
-        """Delete the records before each partition's offset; all of them with `OFFSET_END`."""
+        """Delete the records before each partition's offset (`OFFSET_END`: all records)."""
         given = list_of("Request", topic_partition_offsets)
         before = {ours(checked_topic_partition(p, "request")): p.offset for p in given}
         return self._each(
@@ -203,7 +203,7 @@ class TopicCalls(AdminCalls):
         operation_timeout: float = 0,
         request_timeout: float | None = None,
     ) -> Future[dict[TopicPartition, KafkaException | None]]:
-        """Elect leaders of these partitions, or of all that need it.
+        """Elect leaders of these partitions, or of all partitions that need an election.
 
         The future's result is None for each partition whose leader changed, and an error for the
         others.
@@ -251,28 +251,28 @@ class TopicCalls(AdminCalls):
 
 
 def truth(name: str, given: Any) -> bool:
-    """Return a bool argument; raises `TypeError` for other types."""
+    """Check that an argument is a bool; raises `TypeError`."""
     if not isinstance(given, bool):
         raise TypeError(f"Expected {name} to be bool type, not {type(given).__name__}")
     return given
 
 
 def one_of(name: str, given: Any, kind: type[Enum]) -> str:
-    """Return the name of an enumeration member; raises `TypeError` for other types."""
+    """Check that an argument is a member of an enumeration, and return the member's name."""
     if not isinstance(given, kind):
         raise TypeError(f"Expected {name} to be of type {kind.__name__}")
     return given.name
 
 
 def list_of(name: str, given: Any) -> list[Any]:
-    """Return a list argument; raises `TypeError` for other types."""
+    """Check that an argument is a list; raises `TypeError`."""
     if not isinstance(given, list):
         raise TypeError(f"Expected {name} to be a list, got '{type(given).__name__}'")
     return given
 
 
 def some_of(given: Any, kind: type[Any]) -> list[Any]:
-    """Return a non-empty list of one type; raises `ValueError`, as in confluent-kafka."""
+    """Check for a non-empty list of one type; raises what confluent-kafka raises."""
     if not isinstance(given, list) or not given:
         raise ValueError(f"Expected non-empty list of {kind.__name__} objects")
     for one in given:
@@ -282,20 +282,20 @@ def some_of(given: Any, kind: type[Any]) -> list[Any]:
 
 
 def legal(name: str) -> str:
-    """Return a topic's name that may be sent to a broker; raises as a broker does."""
+    """Check a topic's name as a broker does, with the broker's error."""
     check_sendable(name)
     return name
 
 
 def once(item: K, of: Iterable[Any]) -> K:
-    """Return an item that may occur once in a call; raises as a broker does for a duplicate."""
+    """Check that an item occurs only once in a call, with a broker's error for duplicates."""
     if sum(other == item for other in of) > 1:
         raise odradek.errors.InvalidRequestError(f"{item} was passed twice")
     return item
 
 
 def checked_topic_partition(given: Any, of: str = "topic_partition_offsets") -> TopicPartition:
-    """Return a partition that has a number; raises `TypeError` and `ValueError`."""
+    """Check that a partition has a number; raises `TypeError` and `ValueError`."""
     if not isinstance(given, TopicPartition):
         raise TypeError(
             f"Element of the {of} list must be of type 'TopicPartition' got "

@@ -135,7 +135,7 @@ _ASSIGNED = "replica_assignment must be a list of int lists with an outer size o
 
 
 def our_topic(topic: NewTopic) -> odradek.NewTopic:
-    """Return a topic to create, for Odradek's admin client; raises `ValueError`."""
+    """Convert a topic to create for Odradek's admin client; raises `ValueError`."""
     count, assigned, config = topic.num_partitions, topic.replica_assignment, topic.config or {}
     if assigned is None:
         return odradek.NewTopic(topic.topic, count, topic.replication_factor, config)
@@ -150,7 +150,7 @@ def our_topic(topic: NewTopic) -> odradek.NewTopic:
 
 
 def our_partitions(more: NewPartitions) -> odradek.admin.NewPartitions:
-    """Return partitions to add, for Odradek's admin client; raises `ValueError`."""
+    """Convert partitions to add for Odradek's admin client; raises `ValueError`."""
     if not 1 <= more.new_total_count <= MOST_PARTITIONS:
         raise ValueError(
             f"Invalid NewPartitions({more.topic}): new_total_count out of expected range "
@@ -176,7 +176,7 @@ def nodes_of(described: odradek.admin.ClusterDescription) -> dict[int, Node]:
 
 
 def cluster_result(described: odradek.admin.ClusterDescription) -> DescribeClusterResult:
-    """Return Odradek's cluster as confluent-kafka's."""
+    """Convert Odradek's description of the cluster to confluent-kafka's."""
     nodes = nodes_of(described)
     controller = None if described.controller is None else nodes.get(described.controller)
     allowed: list[Any] | None = operations_of(described.authorized_operations)
@@ -186,7 +186,7 @@ def cluster_result(described: odradek.admin.ClusterDescription) -> DescribeClust
 def topic_result(
     described: odradek.admin.TopicDescription, nodes: Mapping[int, Node]
 ) -> TopicDescription:
-    """Return Odradek's topic as confluent-kafka's; unknown brokers have no host."""
+    """Convert Odradek's description of a topic; unknown brokers have no host."""
 
     def node(number: int) -> Node:
         return nodes.get(number) or Node(number, "", -1)

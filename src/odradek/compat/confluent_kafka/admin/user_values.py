@@ -1,7 +1,7 @@
 """confluent-kafka's SCRAM credentials of users.
 
-In: parts, or Odradek's credentials. Out: its objects, and changes for Odradek's admin client. Must
-not: show a password.
+In: parts, or Odradek's credentials. Out: confluent-kafka's objects, and changes for Odradek's admin
+client. Must not: show a password.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import odradek
 from odradek.compat.confluent_kafka.admin.enumerations import ScramMechanism, known_as
 
 LEAST_ITERATIONS, MOST_ITERATIONS = 4096, 16384
-"""Range that brokers accept (KIP-554)."""
+"""Range of iterations that brokers accept (KIP-554)."""
 _WORDS = {mechanism: mechanism.name.replace("_", "-") for mechanism in ScramMechanism}
 
 
@@ -67,7 +67,7 @@ class UserScramCredentialDeletion(UserScramCredentialAlteration):
 def credentials_of(
     user: str, found: Iterable[odradek.admin.ScramCredentialInfo]
 ) -> UserScramCredentialsDescription:
-    """Return a user's credentials as confluent-kafka's."""
+    """Convert a user's credentials to confluent-kafka's."""
     infos = [
         ScramCredentialInfo(known_as(i.mechanism.replace("-", "_"), ScramMechanism), i.iterations)
         for i in found
@@ -76,7 +76,7 @@ def credentials_of(
 
 
 def user_name(user: Any) -> str:
-    """Return a user's name; raises `TypeError` and `ValueError`."""
+    """Check a user's name; raises `TypeError` and `ValueError`."""
     if not isinstance(user, str):
         raise TypeError(f"'user' must be a string, not {type(user).__name__}")
     if not user:
@@ -90,7 +90,7 @@ OurAlteration = (
 
 
 def acceptable(user: str, alterations: Iterable[OurAlteration]) -> str:
-    """Return a user if the number of iterations is in the brokers' range; raises as brokers do."""
+    """Check the number of iterations as brokers do, with their error."""
     for one in alterations:
         if one.user != user or isinstance(one, odradek.admin.UserScramCredentialDeletion):
             continue
@@ -103,7 +103,7 @@ def acceptable(user: str, alterations: Iterable[OurAlteration]) -> str:
 
 
 def our_alteration(given: Any) -> OurAlteration:
-    """Return a change for Odradek's admin client; raises `TypeError` and `ValueError`."""
+    """Convert a change for Odradek's admin client; raises `TypeError` and `ValueError`."""
     if not isinstance(given, UserScramCredentialAlteration):
         raise TypeError(
             "Expected each element of list to be subclass of UserScramCredentialAlteration"
@@ -131,7 +131,7 @@ def our_alteration(given: Any) -> OurAlteration:
         raise ValueError("Iterations should be positive")
     try:
         password = given.password.decode()
-    except UnicodeDecodeError:  # its text would show the password in a chain of errors
+    except UnicodeDecodeError:  # a chained error would contain the password
         password = ""
     if not password:
         raise ValueError("'password' must be UTF-8, as SCRAM asks for (RFC 5802)")

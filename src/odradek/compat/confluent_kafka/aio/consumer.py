@@ -2,7 +2,7 @@
 
 In: subscriptions or assignments, calls that are awaited. Out: messages, errors among them;
 rebalance callbacks, plain or `async def`, run in the loop inside `poll()` and `consume()`. Must
-not: start a thread, or decide anything: `consumer_core` has the common part.
+not: start a thread, or contain logic: `consumer_core` has it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from odradek.compat.confluent_kafka.settings import Given
 
 
 class _Core(ConsumerCore):
-    """Core of a consumer for an event loop."""
+    """`ConsumerCore` for an event loop."""
 
     @private
     def __init__(self, config: Any) -> None:
@@ -100,7 +100,7 @@ class AIOConsumer(AIOConsumerCalls):
         async with self._one:
             return await awaited(self._core.consume(num_messages, timeout))
 
-    # The end
+    # Closing
 
     async def close(self) -> None:
         """Commit if configured, leave the group and close; closing twice has no effect."""

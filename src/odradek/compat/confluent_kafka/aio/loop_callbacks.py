@@ -1,7 +1,7 @@
 """Callbacks of the asyncio clients: functions or coroutine functions, called in the event loop.
 
-In: a configuration's callbacks. Out: the same as plain functions; coroutines continue as tasks,
-whose exceptions the event loop reports. Must not: be used for rebalances, which are awaited.
+In: callbacks in a configuration. Out: plain functions; coroutines run as tasks, whose exceptions
+the event loop reports. Must not: be used for rebalance callbacks, which have to be awaited.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _running: set[asyncio.Future[Any]] = set()
 
 
 def in_loop(callback: Callable[..., Any] | None) -> Callable[..., Any] | None:
-    """Return the callback as a plain function."""
+    """Convert a callback to a plain function, which starts a task for a coroutine."""
     if callback is None:
         return None
 
@@ -34,7 +34,7 @@ def in_loop(callback: Callable[..., Any] | None) -> Callable[..., Any] | None:
 
 
 def with_loop(found: Given) -> Given:
-    """Return a configuration whose callbacks may be coroutine functions."""
+    """Convert the callbacks of a configuration to plain functions."""
     return replace(
         found,
         error_cb=in_loop(found.error_cb),

@@ -1,7 +1,7 @@
 """confluent-kafka's `AIOProducer` on Odradek's asyncio producer.
 
 In: messages. Out: futures of the event loop, each with the delivered message. Must not: start a
-thread: Odradek's producer batches and waits.
+thread; Odradek's producer does the batching.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class AIOProducer:
         self._given = with_loop(given(PRODUCER, producer_conf))
         self._queue = CallbackQueue(self._given)
         self._came = asyncio.Event()
-        every = replace(self._given, only_errors=False)  # each message has a future to complete
+        every = replace(self._given, only_errors=False)  # successes complete futures, too
         self._sent = SentMessages(every, partial(_deliver, ref(self), self._came))
         self._questions = AsyncClusterQuestions(self._given.admin)
         self._closed = False
@@ -145,7 +145,7 @@ class AIOProducer:
         return served
 
     async def flush(self, timeout: float = -1) -> int:
-        """Send all messages, wait until each is delivered or failed; return the number pending."""
+        """Send all messages and wait for their outcomes; return the number still pending."""
         seconds = checked_seconds(timeout)
         deadline = monotonic() + seconds
         while len(self._sent):
@@ -154,7 +154,7 @@ class AIOProducer:
                 await self._open().flush(min(FOREVER, max(0.0, left)))
             except odradek.KafkaTimeoutError:
                 break
-            await asyncio.sleep(0)  # callbacks may have sent more
+            await asyncio.sleep(0)  # callbacks may have produced messages
         self._queue.serve(0)
         return len(self._sent)
 
@@ -239,7 +239,7 @@ class AIOProducer:
         with translating(transactional=True):
             await producer.abort_transaction(seconds)
 
-    # The cluster, and the end
+    # Cluster and closing
 
     async def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
         """Return the cluster's brokers and topics, or one topic; doesn't create topics."""
@@ -281,7 +281,7 @@ class AIOProducer:
 
 
 def _deliver(producer: ref[AIOProducer], came: asyncio.Event, reports: Reports) -> None:
-    """Deliver reports at once: this is the program's event loop."""
+    """Call delivery callbacks at once, because this runs in the program's event loop."""
     while True:
         try:
             reports()
@@ -302,7 +302,7 @@ def _told(
     error: KafkaError | None,
     message: Message,
 ) -> None:
-    """Complete a message's future, and call its callback unless it is for errors only."""
+    """Complete a message's future and call its callback, which may be for errors only."""
     if not future.done():
         if error is None:
             future.set_result(message)

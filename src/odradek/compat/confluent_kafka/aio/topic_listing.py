@@ -15,7 +15,7 @@ from odradek.compat.confluent_kafka.flows import awaited
 
 
 class AsyncClusterQuestions(AnyClusterQuestions):
-    """Metadata in an event loop."""
+    """Admin client for metadata requests in an event loop."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         super().__init__(settings, odradek.AsyncAdmin)

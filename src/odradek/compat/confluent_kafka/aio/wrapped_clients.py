@@ -1,7 +1,6 @@
-"""Odradek's asyncio clients that confluent-kafka's wrap, the counterpart of the module for threads.
+"""Odradek's asyncio clients, wrapped by the confluent-kafka clients of the same names.
 
-In: options. Out: Odradek's consumer, and its producer whose `put` returns a record's place. Must
-not: decide anything.
+In: options. Out: Odradek's consumer and producer. Must not: decide anything.
 """
 
 from __future__ import annotations
@@ -35,5 +34,5 @@ class AIOConsumer(LoopConsumer[Message]):
     """`odradek.AsyncConsumer`; error messages and warnings use the name of this class."""
 
     def at_end(self, partition: TopicPartition) -> bool:
-        """Return whether a fetch response since the last seek shows that the log end is reached."""
+        """Return whether a fetch response since the last seek shows that the end is reached."""
         return self._engine.subscription.at_end(partition)

@@ -64,7 +64,7 @@ def _racks_of(topic: str, count: int, racks: PartitionRacks) -> PartitionRacks:
 
 
 class _TopicShares:
-    """One topic while it is divided: unassigned partitions, and each member's share left."""
+    """A topic's unassigned partitions, and how many more each of its members may get."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class _TopicShares:
         self.racks_matter = racks_matter(frozenset(member_racks.values()), racks)
         self.member_racks = member_racks
         self.racks = racks
-        # A dict is ordered, and entries can be removed from its middle.
+        # A dict as an ordered set: partitions are removed in any order.
         self.left = dict.fromkeys(TopicPartition(topic, n) for n in range(count))
         self._given = dict.fromkeys(members, 0)
         self._each, self._one_more = divmod(count, len(members))
@@ -118,10 +118,10 @@ class _TopicShares:
 
 
 def _match_racks(shares: Sequence[_TopicShares], assignments: Assignments) -> None:
-    """Assign partitions to members in their racks, those of equal topics alike."""
+    """Assign partitions to members in a replica's rack, in equal topics in the same way."""
     alike: dict[tuple[tuple[str, ...], int], list[_TopicShares]] = {}
     for share in shares:
-        # Topics with unknown racks count as having no partitions in common with others.
+        # Topics with unknown racks get the count 0, so that nothing of them is assigned here.
         known = share.count if share.racks and share.member_racks else 0
         alike.setdefault((tuple(share.members), known), []).append(share)
     for (_, count), group in alike.items():
@@ -134,7 +134,7 @@ def _match_racks(shares: Sequence[_TopicShares], assignments: Assignments) -> No
 
 
 def _match_racks_alike(count: int, group: Sequence[_TopicShares], assignments: Assignments) -> None:
-    """Assign each partition number to the first member in the rack of all of its replicas."""
+    """Assign each partition number to the first member near it in all of these topics."""
     remaining = list(group[0].members)
     for number in range(count):
         for member in remaining:

@@ -70,10 +70,10 @@ class CooperativeStickyAssignor:
     def __init__(self) -> None:
         self.partition_racks: PartitionRacks = {}
         self._aim: tuple[object, Assignments] | None = None
-        """Target of the last round, and the group for which it was computed."""
+        """Target of the last assignment, and the members and topics for which it was computed."""
 
     def user_data(self, last: Sequence[TopicPartition], generation: int) -> bytes | None:
-        """Return the generation, for leaders older than version 2 of the subscription (KIP-792)."""
+        """Return the generation, for leaders that don't know it as a field (before KIP-792)."""
         return _int32.pack(generation)
 
     def assign(
@@ -142,7 +142,7 @@ def _claim_in_user_data(data: bytes | None) -> Claim:
     try:
         partitions, pos = read_partitions(view, 0)
     except (WireError, StructError, IndexError, UnicodeDecodeError):
-        return (), NO_GENERATION  # data of another assignor: the member starts without partitions
+        return (), NO_GENERATION  # data of another assignor: ignored
     if len(view) - pos < _int32.size:
         return partitions, NO_GENERATION
     return partitions, max(NO_GENERATION, _int32.unpack_from(view, pos)[0])
@@ -155,7 +155,7 @@ def _share(
     partition_racks: PartitionRacks,
 ) -> Assignments:
     order = sorted(members, key=java_order)
-    # Topics without partitions must not make subscriptions differ.
+    # Ignore topics without partitions when subscriptions are compared.
     subscribed = {m: frozenset(t for t in members[m].topics if topics.get(t)) for m in order}
     kept = _valid(order, subscribed, topics, claims)
     read = {t: topics[t] for t in frozenset[str]().union(*subscribed.values())}

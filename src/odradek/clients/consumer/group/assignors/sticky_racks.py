@@ -40,11 +40,11 @@ class Nearness:
         return member in self._member_racks and not self.near(member, partition)
 
     def count(self, given: Assignments) -> int:
-        """Return the number of partitions whose members are near."""
+        """Return the number of partitions that are assigned to a member near them."""
         return sum(self.near(member, p) for member, found in given.items() for p in found)
 
     def neighbours(self, partition: TopicPartition) -> int:
-        """Return the number of members near a partition: those with few choose first."""
+        """Return the number of members near a partition; partitions with few are assigned first."""
         return sum(self._members[rack] for rack in self._racks[partition])
 
     def first(self, partition: TopicPartition, members: Sequence[str], start: int) -> int:
@@ -72,7 +72,7 @@ def nearness(
 
 
 class _Quotas:
-    """Members that may get more partitions: each up to `each`, and some of them one more."""
+    """Limits of members: each may get `each` partitions, and some of them one more."""
 
     def __init__(self, members: Sequence[str], count: int) -> None:
         self.each, self._one_more = divmod(count, len(members))
@@ -83,7 +83,7 @@ class _Quotas:
         self.given: Assignments = {}
 
     def begin(self, member: str, mine: Sequence[TopicPartition]) -> None:
-        """Note a member, and return those of its partitions that it may keep."""
+        """Add a member, which keeps as many of the partitions `mine` as it may have."""
         room = self.most if len(mine) >= self.most and self._one_more else self.each
         self.given[member] = list(mine[:room])
         if len(self.given[member]) < self.each:
@@ -119,7 +119,7 @@ class _Quotas:
 def share_alike_near(
     members: Sequence[str], topics: Mapping[str, int], kept: Assignments, racks: Nearness
 ) -> Assignments:
-    """Share the topics among members that all subscribe to all of them."""
+    """Share the topics by racks among members that all subscribe to all of them."""
     quotas = _Quotas(members, sum(topics.values()))
     for member in members:
         mine = [p for p in kept[member] if not racks.far(member, p)]
@@ -170,7 +170,7 @@ def _give_near(
 def _give_back(
     free: Sequence[TopicPartition], quotas: _Quotas, owners: Mapping[TopicPartition, str]
 ) -> list[TopicPartition]:
-    """Let members keep partitions to which none is near, up to capacity; return the rest."""
+    """Return free partitions to former owners with capacity; return the partitions left."""
     rest = []
     for partition in free:
         owner = owners.get(partition)

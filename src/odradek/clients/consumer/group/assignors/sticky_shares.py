@@ -23,7 +23,7 @@ Java's assignor doesn't search for chains, so its result is never more balanced.
 """
 
 GIVERS_COMPARED = 32
-"""Maximum number of equally loaded members that are searched for a partition that moves freely."""
+"""Maximum number of equally loaded members among which a partition to move is searched."""
 
 
 def share_alike(
@@ -53,9 +53,9 @@ def share_alike(
         for partition in (TopicPartition(topic, n) for n in range(topics[topic]))
         if partition not in taken
     )
-    # Round-robin, until each has `each` partitions; then one more for some of them.
+    # Round-robin until each member has `each` partitions; then some members get one more.
     turns: deque[str] = deque(needy)
-    extra: Iterator[str] = iter(even)  # an iterator, as the list grows meanwhile
+    extra: Iterator[str] = iter(even)  # also yields members that are appended later
     for partition in free:
         member = turns.popleft() if turns else next(extra)
         given[member].append(partition)
@@ -98,7 +98,7 @@ def _deal(
     far: Mapping[TopicPartition, str],
     racks: Nearness | None,
 ) -> Assignments:
-    """Balance from the kept partitions; those in `far` move to a nearer member, if there is one."""
+    """Balance, starting with the kept partitions, except those in `far` that another is near."""
     shares = _Shares(members, subscribed, racks)
     for member, partitions in kept.items():
         for partition in partitions:
@@ -136,13 +136,13 @@ def _share_near(
             near = [m for m in shares.takers[topic] if racks.near(m, partition)]
             member = min(near, key=shares.load.__getitem__, default=far.get(partition))
             if member is not None:
-                # The member keeps it like a partition in its rack, because it had it before.
+                # A partition that the member had before isn't free to move.
                 shares.add(member, partition, loose=far.get(partition) != member)
                 taken.add(partition)
 
 
 class _Shares:
-    """Partitions by member, while they are balanced."""
+    """An assignment in progress: each member's partitions."""
 
     def __init__(
         self,
@@ -154,9 +154,9 @@ class _Shares:
         self._racks = racks
         self.subscribed = subscribed
         self.held: dict[str, dict[str, dict[TopicPartition, bool]]] = {m: {} for m in members}
-        """Partitions by member and topic.
+        """Partitions by member and topic; true if the member didn't have the partition before.
 
-        True if the member didn't have them before, so that they move freely.
+        Such a partition is free to move to another member.
         """
         self.load = dict.fromkeys(members, 0)
         self.takers: dict[str, list[str]] = {}
@@ -192,7 +192,7 @@ class _Shares:
     def fill_up(self) -> None:
         """Move partitions from members with the most to those with the least that share a topic.
 
-        This does nearly all of the work, with one check of a member for each move in common cases.
+        This does nearly all of the work, usually with one check of a member for each move.
         """
         levels: dict[int, dict[str, None]] = {}
         for member in self.members:
@@ -201,7 +201,7 @@ class _Shares:
         heapq.heapify(queue)
         while queue:
             load, n, taker = queue[0]
-            if load != self.load[taker]:  # it has lost partitions since
+            if load != self.load[taker]:  # the entry is outdated
                 heapq.heapreplace(queue, (self.load[taker], n, taker))
                 continue
             found = self._giver(taker, levels)
@@ -219,7 +219,7 @@ class _Shares:
     def _giver(
         self, taker: str, levels: Mapping[int, Mapping[str, None]]
     ) -> tuple[str, str] | None:
-        """Return the most loaded member, with at least two more, that has a needed topic."""
+        """Return the most loaded member, with at least two more, that has a topic of the taker."""
         wanted = self.subscribed[taker]
         for load in sorted((n for n in levels if n >= self.load[taker] + 2), reverse=True):
             found: tuple[str, str] | None = None

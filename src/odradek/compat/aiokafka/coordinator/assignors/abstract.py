@@ -1,7 +1,7 @@
-"""Base of aiokafka's assignors: classes with a name.
+"""Base class of aiokafka's assignors, which only have a name.
 
-In: nothing. Out: a base class for annotations. Odradek's assignors of the same names do the work; a
-program's own class is rejected (`settings`). Must not: assign.
+In: nothing. Out: a base class for annotations. Must not: assign; Odradek's assignors of the same
+names do. `settings` rejects assignor classes that a program defines itself.
 """
 
 from __future__ import annotations
