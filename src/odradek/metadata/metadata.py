@@ -303,9 +303,7 @@ class Metadata:
             looked = ResponseComparison.at_nothing(response)
         left, ready = looked.left, looked.ready
         sent_at = None if partial else now if sent_at is None else sent_at
-        if refused := self.ids.refused(
-            looked, self._epochs, {} if old is None else old.topics, at, now, sent_at
-        ):
+        if refused := self.ids.refused(looked, self._epochs, old, at, now, sent_at):
             names = [name for name in names if name not in refused]
             left = [item for item in left if item.name not in refused]
         anew = self._let_go(response, left, now)

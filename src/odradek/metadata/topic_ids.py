@@ -27,7 +27,7 @@ from collections.abc import Collection, Container, Mapping
 
 from odradek.common.errors.topics import topic_id_text
 from odradek.common.types import Address
-from odradek.metadata.cluster import NO_ID, Epochs, known_id
+from odradek.metadata.cluster import NO_ID, Cluster, Epochs, known_id
 from odradek.metadata.lower_epochs import ANSWERS, SECONDS
 from odradek.metadata.response_comparison import ResponseComparison
 from odradek.protocol.messages.metadata import MetadataResponse
@@ -121,16 +121,17 @@ class TopicIds:
         self,
         looked: ResponseComparison,
         epochs: Epochs,
-        there: Container[str],
+        old: Cluster | None,
         at: Address | None,
         now: float,
         sent_at: float | None,
     ) -> set[str]:
         """Return the topics of a response whose ids aren't accepted.
 
-        `epochs` contains the present ids, `there` the topics of the snapshot. `sent_at`: when the
+        `epochs` contains the present ids, `old` the topics that may be kept. `sent_at`: when the
         request was sent; None if it wasn't for all topics.
         """
+        there: Container[str] = () if old is None else old.topics
         first = not epochs
         brokers = brokers_by_address(looked.answer)
         broker = brokers.get(at) if at is not None else None
@@ -258,8 +259,8 @@ class TopicIds:
         elif now >= begun + SECONDS and not history.told:
             history.told = True
             logger.warning(
-                "topic %s: brokers report the topic ids %s and %s, and less than half of them can "
-                "be reached: the client keeps the first one",
+                "topic %s: brokers report the topic ids %s and %s, and neither is reported by more "
+                "than half of them: the client keeps the first one",
                 *(name, topic_id_text(present), topic_id_text(topic_id)),
             )
 
