@@ -12,11 +12,14 @@ from odradek.common.extras import require_extra
 
 
 def main() -> None:
-    """Run the command line, or what works without its extra, or say what to install (status 1)."""
+    """Run the command line; without its extra, run `--version` or the simulated demo.
+
+    All other commands print which extra to install (exit status 1).
+    """
     try:
         require_extra("typer", "rich")
         from odradek.cli import main as run
-    except KeyboardInterrupt:  # that takes a moment
+    except KeyboardInterrupt:  # interrupted during the import
         sys.exit(130)
     except MissingExtraError as error:
         from odradek.cli.demo import minimal_demo

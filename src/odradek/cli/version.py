@@ -1,6 +1,6 @@
-"""`odradek version`: which Odradek, Python and Kafka this is, and what decodes its records.
+"""`odradek version`: versions of Odradek, Python and Kafka, and the record kernel in use.
 
-In: nothing. Out: what `version_text` prints. Must not: fail because a part is missing.
+In: nothing. Out: the output of `version_text`. Must not: fail because a part is missing.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The text of `odradek version`, which needs no extra: no typer, no rich.
+"""The text of `odradek version`, which needs neither typer nor rich.
 
-In: nothing. Out: one line, or JSON; a warning on stderr where records go through plain Python.
+In: nothing. Out: one line, or JSON; a warning on stderr if records are processed in pure Python.
 Must not: fail because a part is missing.
 """
 
@@ -15,7 +15,7 @@ from odradek import record
 from odradek.testing.jars import DEFAULT_VERSION
 
 SPELLINGS = (["--version"], ["version"], ["version", "--json"])
-"""The command lines that print it."""
+"""Arguments that print the version."""
 
 
 def print_version(*, json: bool) -> None:

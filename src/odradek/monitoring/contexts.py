@@ -26,11 +26,9 @@ from odradek.common.arguments import Headers
 logger = logging.getLogger("odradek")
 
 MOST_LINKS = 128
-"""Records of a batch that are looked at for what they link to: as many links as OpenTelemetry's SDK
-keeps of a span, unless it is told otherwise.
-"""
+"""Maximum number of links of a span, the default limit of OpenTelemetry's SDK."""
 MOST_BYTES = 8192
-"""Of a header that may be a context: W3C's longest, a baggage. Longer ones are something else."""
+"""Maximum size of a header that may contain a context: the limit of a W3C baggage."""
 NO_CONTEXT = Context()
 OFFSET = "messaging.kafka.offset"
 PARTITION = "messaging.destination.partition.id"
@@ -38,7 +36,7 @@ TOPIC = "messaging.destination.name"
 
 
 class _Forgiven:
-    """A context in which what OpenTelemetry has been given may fail: no record is lost by that."""
+    """Context manager that logs errors of OpenTelemetry's plug-ins, so that no record is lost."""
 
     def __enter__(self) -> None:
         pass
@@ -67,7 +65,7 @@ class ReadRecord(NamedTuple):
 
 
 class _HeaderGetter(Getter[Mapping[str, str]]):
-    """How propagators read headers."""
+    """Accessor with which propagators read headers."""
 
     def get(self, carrier: Mapping[str, str], key: str) -> list[str] | None:
         found = carrier.get(key.lower())
@@ -86,7 +84,7 @@ def injected(headers: Headers, context: Context) -> Headers:
     If the record has no space for it, the context is left out.
     """
     carrier: dict[str, str] = {}
-    with FORGIVEN:  # what it had written until then goes along
+    with FORGIVEN:  # after an error, send the context written so far
         propagate.inject(carrier, context)
     if headers:
         for name, _ in headers:
@@ -109,7 +107,7 @@ def extracted(headers: Iterable[tuple[str, bytes | None]] | None, context: Conte
         for name, value in headers
         if value is not None and len(value) <= MOST_BYTES
     }
-    with FORGIVEN:  # it reads what strangers wrote
+    with FORGIVEN:  # headers of other programs may be invalid
         return propagate.extract(carrier, context, _GETTER)
     return context
 
@@ -120,7 +118,7 @@ def sent_in(headers: Iterable[tuple[str, bytes | None]] | None) -> SpanContext |
 
 
 def valid(context: Context) -> SpanContext | None:
-    """Its span's, where it has one."""
+    """Return the span context of a context, if it is valid."""
     found = trace.get_current_span(context).get_span_context()
     return found if found.is_valid else None
 

@@ -52,7 +52,7 @@ class MeasuredClients:
                 )
         self._clients = [ref(client) for client in clients]
         self._names: dict[int, str] = {}
-        """By place, what each is called: for ever, or a series would become another client's."""
+        """Names by index, which never change: otherwise a series could move to another client."""
 
     def snapshots(self) -> list[tuple[Metrics, str]]:
         """Return a snapshot of each existing client, in order, with a unique client id.
@@ -74,7 +74,7 @@ class MeasuredClients:
 
 
 def told_apart(snapshots: Iterable[Metrics]) -> list[tuple[Metrics, str]]:
-    """Each with a client id of its own: the second `odradek` is `odradek-2`, in their order."""
+    """Return snapshots with unique client ids: the second `odradek` becomes `odradek-2`."""
     found: list[tuple[Metrics, str]] = []
     for one in snapshots:
         found.append((one, _own(one.client_id, [name for _, name in found])))

@@ -1,9 +1,9 @@
-"""Metrics as OpenTelemetry's instruments, which its readers ask when they export.
+"""Metrics as OpenTelemetry's observable instruments, which its readers read for each export.
 
 In: clients, a meter provider. Out: observable counters and gauges: `messaging.client.sent.messages`
 and `messaging.client.consumed.messages` by the semantic conventions for messaging, and the others
-as `kafka.<group>.<name>`, which is what OpenTelemetry's instrumentation of Java's clients calls
-them. Must not: start a reader, keep a client alive, or ask a client once for each instrument.
+as `kafka.<group>.<name>`, the names of OpenTelemetry's instrumentation of Java's clients. Must not:
+start a reader, keep a client alive, or read a client's metrics once for each instrument.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ class PrometheusSeries(NamedTuple):
 
 
 class PrometheusFamily(NamedTuple):
-    """All that has one name."""
+    """Metric family: all series with one name."""
 
     name: str
     kind: Kind

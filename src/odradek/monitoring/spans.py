@@ -82,18 +82,19 @@ GROUP, COUNT = "messaging.consumer.group.name", "messaging.batch.message_count"
 SIZE, TOMBSTONE = "messaging.message.body.size", "messaging.kafka.message.tombstone"
 ERROR = "error.type"
 MOST_OPEN = 10_000
-"""Records of a producer whose spans wait for their outcome: each is some kilobytes. The spans of
-those beyond end when `send` does, as records may wait by the hundred thousand in an outage.
+"""Maximum number of open spans of a producer's records, of some kilobytes each.
+
+Spans of further records end with `send`: in an outage, very many records may be pending.
 """
 NO_FAILURES = (WakeupError, SchemaNotAtHandError)
-"""How a poll may end with nothing having failed."""
+"""Exceptions of a poll that aren't recorded as errors."""
 
 
 def failed(span: Span, error: BaseException) -> None:
-    """Say that an operation ended with this error, by Kafka's name for it or its class's."""
+    """Record an error in a span, by Kafka's name of the error or by its class."""
     name = error.name if isinstance(error, BrokerError) else type(error).__qualname__
     span.set_attribute(ERROR, name)
-    with FORGIVEN:  # a program's error may have no words
+    with FORGIVEN:  # str() of a program's error may raise
         span.set_status(Status(StatusCode.ERROR, str(error)))
 
 
@@ -111,7 +112,7 @@ def common(all_: Iterable[T]) -> T | None:
 
 
 def of_places(places: Collection[tuple[str | None, int | None]]) -> dict[str, Any]:
-    """Topic and partition, where all that a span is about has the same."""
+    """Return topic and partition as attributes, if all places have the same ones."""
     found: dict[str, Any] = {}
     topic = common(topic for topic, _ in places)
     if topic is not None:
@@ -123,13 +124,13 @@ def of_places(places: Collection[tuple[str | None, int | None]]) -> dict[str, An
 
 
 class SentRecordSpan:
-    """One record's, from its `send` to its outcome."""
+    """Span of one record, from its `send` to its outcome."""
 
     __slots__ = ("_span", "_traces")
 
     def __init__(self, traces: ClientSpans) -> None:
         self._span: Span | None = None
-        """None before it begins and after it has ended, also of a record that isn't sampled."""
+        """Span, or None before its start, after its end, or if the record isn't sampled."""
         self._traces = traces
 
     def begin(
@@ -152,7 +153,7 @@ class SentRecordSpan:
         return headers
 
     def ended(self, error: BaseException | None, metadata: Any) -> None:
-        """As `on_delivery` is called."""
+        """End the span with the record's outcome, as passed to `on_delivery`."""
         span, self._span = self._span, None
         if span is None:
             return
@@ -168,11 +169,11 @@ class SentRecordSpan:
             span.end(self._traces.now())
 
     def failed(self, error: BaseException) -> None:
-        """`send` itself raised."""
+        """End the span with the exception that `send` raised."""
         self.ended(error, None)
 
     def sent(self, to: Any, report: Callable[[Any, Any], object]) -> None:
-        """`send` gave `to`, whose outcome `report` has told."""
+        """Handle the result `to` of `send`; `report` registers a callback for its outcome."""
         span = self._span
         if span is None or not span.is_recording():
             return
@@ -194,7 +195,7 @@ class ClientSpans:
         self.client = {CLIENT: calls.config["client.id"]}
         """Attributes of all spans."""
         self.open: set[SentRecordSpan] = set()
-        """Of records without an outcome."""
+        """Spans of records without an outcome."""
         self.reads = calls.writes is None
         if self.reads and calls.config["group.id"] is not None:
             self.client[GROUP] = calls.config["group.id"]
@@ -202,7 +203,7 @@ class ClientSpans:
         self._process = self.about("process", "process")
 
     def now(self) -> int:
-        """Nanoseconds since the epoch."""
+        """Return the time in nanoseconds since the epoch."""
         return int(self._clock() * 1e9)
 
     def about(self, name: str, kind: str) -> dict[str, Any]:
@@ -278,7 +279,10 @@ class ClientSpans:
     def sent_rows(
         self, topic: str, data: Any, headers: str | None, delivery: RowsDelivery
     ) -> Callable[[BaseException], object]:
-        """One span for all rows of a call; links where the data isn't a stream."""
+        """Return a function that creates one span for all rows of a call when they are done.
+
+        The span has links unless the data is a stream.
+        """
         begun, context, errors = self.now(), get_current(), list[BaseException]()
         links: list[Link] = []
         if hasattr(data, "slice"):
@@ -372,7 +376,7 @@ class ClientSpans:
                 if len(offsets) == 1:
                     attributes[OFFSET] = next(iter(offsets.values())).offset
                 self._whole(SpanKind.CLIENT, attributes, begun, context, error)
-            del error  # it holds this frame, which would hold it
+            del error  # avoids a reference cycle with this frame
         return found
 
     def _whole(
@@ -401,7 +405,7 @@ class ClientSpans:
     # Workers
 
     def working(self, record: ConsumerRecord) -> AbstractContextManager[Span]:
-        """Return the span of an attempt, in the trace that the record was sent in."""
+        """Return the span of a worker's attempt, in the trace in which the record was sent."""
         return processing(self._tracer, self._process, self.now, record, alone=True)
 
     @contextmanager

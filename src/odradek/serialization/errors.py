@@ -1,4 +1,4 @@
-"""Define the errors of serializers, deserializers and schema registries.
+"""Errors of serializers, deserializers and schema registries.
 
 In: nothing. Out: exception classes whose messages say what happened, where, and what to do. Must
 not: hold a record's bytes or a credential.

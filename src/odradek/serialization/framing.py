@@ -33,9 +33,9 @@ READING: dict[str, Any] = {"use.latest.version": False, "subject.name.strategy":
 """Settings of deserializers, with their defaults."""
 
 ToDict = Callable[[Any, Any], Any]
-"""Of an object and a `SerializationContext`."""
+"""Function of an object and a `SerializationContext`, called before serialization."""
 FromDict = Callable[[Any, Any], Any]
-"""The same, of what was read."""
+"""Function of a deserialized value and a `SerializationContext`."""
 
 
 class _Named(Protocol):

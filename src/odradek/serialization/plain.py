@@ -1,8 +1,8 @@
 """Texts, numbers and JSON as bytes, without a schema.
 
-In: an object or bytes, and a context that isn't looked at. Out: the other. They write what Java's
-serializers of these names write, and None as None. Must not: take what doesn't fit for something
-else.
+In: an object or bytes, and a context, which is ignored. Out: bytes, or an object. The bytes are
+those of Java's serializers with these names; None remains None. Must not: convert values of other
+types.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ def written_json(value: Any) -> bytes:
 
 
 def _with_decimals(text: str, decimals: list[str]) -> str:
-    """Put numbers where their marks are: Python's encoder knows no number but its own."""
+    """Replace marks with decimals, which Python's JSON encoder doesn't support."""
     parts = text.split(f'"{_DECIMAL}"')
     if len(parts) != len(decimals) + 1:
         raise ValueError(f"the string {_DECIMAL!r} is reserved")

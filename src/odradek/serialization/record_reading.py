@@ -24,7 +24,7 @@ from odradek.serialization.context import (
 from odradek.serialization.errors import RecordDeserializationError, blames_record
 
 _KEY, _VALUE, _HEADERS = 5, 6, 7
-"""Which items of a record they are."""
+"""Indexes of key, value and headers in a record."""
 
 
 def converter(option: str, given: Any) -> Callable[[Any, Any], Any] | None:
@@ -140,7 +140,7 @@ class RecordReading:
     def _contexts_of(
         self, record: ConsumerRecord
     ) -> tuple[SerializationContext, SerializationContext]:
-        """Of key and value; those of records without headers are made once for a topic."""
+        """Return the contexts of key and value; without headers they are cached by topic."""
         topic, headers = record.topic, record.headers
         found = None if headers else self._contexts.get(topic)
         if found is None:

@@ -27,7 +27,7 @@ from odradek.serialization.errors import SerializationError
 from odradek.serialization.record_reading import converter, not_awaited
 
 STRETCH = 256
-"""So many records are written before an event loop has its turn again."""
+"""Number of records that are serialized before control returns to the event loop."""
 
 Written = tuple[bytes | None, bytes | None, HeadersInput]
 
@@ -124,7 +124,7 @@ def _send(
 ) -> Any:
     producer = alive(of)
     key, value, headers = writing(topic, key, value, headers)
-    # A class of the program's may have a `send` of its own, with arguments of its own.
+    # A subclass may override `send`, with additional arguments.
     return type(producer).send(
         producer, topic, value, key, headers, partition, timestamp_ms, on_delivery, **more
     )

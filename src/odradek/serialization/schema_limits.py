@@ -32,33 +32,33 @@ FREE = 10_000
 among hundreds of kinds of events, or refer to itself on each of a thousand levels.
 """
 MOST = 10_000_000
-"""Checks of a whole value; they take some seconds."""
+"""Maximum number of checks for a whole value, which take some seconds."""
 MOST_WAYS = 500_000
 """Definitions that apply to a value, summed up for all definitions and for what is within values:
 what counting takes itself.
 """
 DEEPEST = 1000
-"""How deep values lie at most: Python reads and writes no deeper JSON."""
+"""Maximum depth of values: Python neither reads nor writes deeper JSON."""
 HASHED = 16
 """Items of a list that `uniqueItems` hashes, with all that is within them; it compares fewer in
 pairs, until they differ.
 """
 LONG = 1 << 53
-"""Integers from which on hashes of different ones are equal."""
+"""Integers from this one on are long: their hashes may collide."""
 COMPARED_LEVELS = 32
 """How often `uniqueItems` looks at a part of a value that is within lists within lists."""
 FREE_COMPARED = 1_000_000
-"""Characters and values that it may look at in any case, each time counted."""
+"""Number of characters and values that `uniqueItems` may always compare."""
 MOST_STEPS = 300_000
 """References that are counted with, level by level; for a schema of thousands fewer levels are."""
 MOST_BASES = 64
 """Addresses that a definition may have, by what drafts make of ids within one another."""
 LONGEST_PLACE = 19
-"""Digits of a place in a list."""
+"""Maximum number of digits of an index in a list."""
 BASE = "http://schema.invalid/"
 """The URI of a JSON schema that doesn't name its own, against which its references are resolved."""
 STANDARD = ("http://json-schema.org/", "https://json-schema.org/")
-"""Schemas of schemas, which the validator has."""
+"""Prefixes of the metaschemas that the validator contains."""
 DEEPEST_VALUE = 400
 """Avro values within values, where a union's value counts twice. fastavro takes about 1 KiB of
 stack for each, and there are threads with 512 KiB.
@@ -225,14 +225,14 @@ class JsonLimits:
 
 
 class _Places:
-    """Where the references of schemas lead; to all that they may mean, where drafts differ."""
+    """Targets of references in schemas; several if drafts of JSON Schema differ."""
 
     def __init__(self, schema: Any, others: Mapping[str, Any]) -> None:
         self.nodes: dict[int, dict[str, Any]] = {}
         self._bases: dict[int, tuple[str, ...]] = {}
         self._by_uri: dict[str, list[Any]] = {}
         self._anywhere: dict[str, list[Any]] = {}
-        """By their names, the definitions that `$dynamicRef` may mean."""
+        """Possible targets of `$dynamicRef`, by name."""
         places: dict[int, tuple[Any, list[str]]] = {}
         for uri, one in [(BASE, schema), *others.items()]:
             places.setdefault(id(one), (one, []))[1].append(uri)
@@ -381,7 +381,7 @@ def _extent(value: Any) -> tuple[int, int]:
 
 
 def _has_long_integers(value: Any) -> bool:
-    """Return whether a value has `HASHED` of them or more."""
+    """Return whether a value contains at least `HASHED` long integers."""
     waiting, long = [value], 0
     while waiting and long < HASHED:
         one = waiting.pop()
@@ -501,9 +501,9 @@ def may_nest(schema: Any) -> bool:
 
 
 def _height(nodes: list[AvroType], kinds: Sequence[int]) -> float:
-    """Return how many types lie within one another, each counted, by way of `kinds` of types.
+    """Return the maximum nesting depth of types, counting only parts of these `kinds`.
 
-    It is infinite where a type is within itself.
+    It is infinite if a type contains itself.
     """
     found: dict[int, int] = {}
 
@@ -587,7 +587,7 @@ def named_types(schema: Any) -> dict[str, Any]:
         waiting += [each["type"] for each in one.get("fields", ())]
         waiting += [one[name] for name in ("items", "values", "type") if name in one]
         beside = one.get("__named_schemas") or {}
-        if id(beside) not in met:  # each part of a union has them, and they are the same
+        if id(beside) not in met:  # the same dict in each part of a union
             met.add(id(beside))
             waiting += beside.values()
     return found

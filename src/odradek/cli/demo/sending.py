@@ -34,7 +34,7 @@ class Sending(threading.Thread):
     who = "the producer"
 
     def __init__(self, config: Mapping[str, Any], flights: Flights, seconds: float) -> None:
-        """`config` is what the cluster's clients are told."""
+        """`config` contains the clients' settings."""
         super().__init__(name="demo-producer", daemon=True)
         self._config = {**config, "client.id": PRODUCER}
         self._flights = flights
@@ -57,15 +57,15 @@ class Sending(threading.Thread):
 
     @property
     def over(self) -> bool:
-        """All that was sent has an outcome, or nothing will be sent any more."""
+        """Whether all sent rows have outcomes, or sending has ended."""
         return not self.is_alive()
 
     def rows(self) -> dict[str, int]:
-        """How far it is."""
+        """Return the number of rows by state."""
         return {"acknowledged": self.acknowledged}
 
     def readings(self) -> list[tuple[int, int]]:
-        """Of each consumer that it has: rows, and distinct rows."""
+        """Return the numbers of rows and of distinct rows, for each consumer."""
         return []
 
     def run(self) -> None:
@@ -81,7 +81,7 @@ class Sending(threading.Thread):
             self.error = error
 
     def _steps(self) -> Iterator[tuple[float, Iterator[tuple[bytes | None, bytes]]]]:
-        """How long to wait each time, and the rows to be sent then."""
+        """Yield the time to wait in seconds, and the rows to be sent after it."""
         begin, rows = time.monotonic(), self._flights.rows
         for start in range(0, rows, CHUNK):
             due = begin + self._seconds * start / rows
@@ -93,12 +93,12 @@ class Sending(threading.Thread):
 
 
 class LoopSending(LoopThread, Sending):
-    """The same in an event loop, with a consumer beside the producer that reads all rows."""
+    """`Sending` in an event loop, with a consumer that reads all rows."""
 
     who = "a client in the event loop"
 
     def __init__(self, config: Mapping[str, Any], flights: Flights, seconds: float) -> None:
-        """`config` is what the cluster's clients are told."""
+        """`config` contains the clients' settings."""
         super().__init__(config, flights, seconds)
         self.read = 0
         self._rows: set[int] = set()
@@ -106,15 +106,15 @@ class LoopSending(LoopThread, Sending):
 
     @property
     def over(self) -> bool:
-        """All that was sent has an outcome, or nothing will be sent any more."""
+        """Whether all sent rows have outcomes, or sending has ended."""
         return self._all_sent or not self.is_alive()
 
     def rows(self) -> dict[str, int]:
-        """How far it is."""
+        """Return the number of rows by state."""
         return {"acknowledged": self.acknowledged, "read": len(self._rows)}
 
     def readings(self) -> list[tuple[int, int]]:
-        """Of each consumer that it has: rows, and distinct rows."""
+        """Return the numbers of rows and of distinct rows, for each consumer."""
         return [(self.read, len(self._rows))]
 
     async def main(self) -> None:

@@ -1,7 +1,7 @@
 """Combine a command's connection settings: flags, the environment and a profile.
 
 In: flags of the command line, the environment. Out: the settings of a client, and for an admin
-client the seconds, too. Must not: connect.
+client the timeout. Must not: connect.
 
 Flags override the environment, which overrides a profile. A profile that `--profile` names counts
 as a flag: the environment's settings are ignored then.

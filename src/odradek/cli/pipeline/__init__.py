@@ -1,16 +1,17 @@
 """Commands of `odradek pipeline`: run a file of sources, SQL and sinks as streaming queries.
 
 In: a SPEC, which is YAML (see `spec`). Out: queries of plain Structured Streaming that run until
-they are stopped, a view or JSON lines of what they do, an exit status. Must not: do what Spark's
-declarative pipelines do; `spark-pipelines run` is for those, and the source and sink work there.
+they are stopped, their progress as a live view or JSON lines, an exit status. Must not: replace
+Spark's declarative pipelines; those run with `spark-pipelines run`, and the source and sink work
+there.
 
-A SPEC goes through `document` (YAML with lines), `spec` (checked values), `graph` (Spark: views and
-writers), `running` (queries until their end); `progress` and `outages` make values of what Spark
-and the clients report, and `display` shows them. `resolving` finishes a batch that its query can't
-repeat.
+A SPEC is processed by `document` (YAML with lines), `spec` (checked values), `graph` (Spark: views
+and writers) and `running` (queries until their end); `progress` and `outages` convert the reports
+of Spark and the clients to values, and `display` shows them. `resolving` finishes a batch that its
+query can't repeat.
 
-The format isn't that of Spark's declarative pipelines, because their flows end, can only be stopped
-abruptly, and reject other sources' keys.
+The format isn't that of Spark's declarative pipelines, because flows there end by themselves, can
+only be stopped abruptly, and reject keys of other sources.
 """
 
 from __future__ import annotations
@@ -165,7 +166,7 @@ def resolve(
 
 @contextmanager
 def _ending(*, json: bool) -> Iterator[None]:
-    """Turn what keeps a pipeline from starting into messages and exit status 2."""
+    """Convert errors that prevent a pipeline's start to messages and exit status 2."""
     from odradek.cli.pipeline.document import SpecError
     from odradek.common.errors import KafkaError
 

@@ -1,7 +1,7 @@
-"""Read a query's checkpoint without Spark: the newest batches, and their ends.
+"""Read a query's checkpoint without Spark: the newest batches, and their end offsets.
 
-In: the place of a checkpoint. Out: a `Checkpoint`; one that isn't on this machine's disks (`s3a:`,
-`hdfs:` …) can't be read. Must not: write, or read data that only Spark understands.
+In: the path or URL of a checkpoint. Out: a `Checkpoint`; one that isn't on this machine's disks
+(`s3a:`, `hdfs:` …) can't be read. Must not: write, or read data that only Spark understands.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):")
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """As it is now. Spark writes `offsets/N` when batch N begins, `commits/N` when it is over."""
+    """State of a checkpoint: Spark writes `offsets/N` at the start of batch N, then `commits/N`."""
 
     committed: int | None = None
     begun: int | None = None
     positions: Mapping[str, int] = field(default_factory=dict)
-    """The next offset of each partition after the newest committed batch."""
+    """Next offset of each partition after the newest committed batch."""
     seen: bool = True
-    """False where it can't be looked at from here."""
+    """False if the checkpoint isn't on this machine and can't be read."""
 
     @property
     def is_new(self) -> bool:
-        """Whether no query has begun with it, as far as can be seen."""
+        """Whether the checkpoint can be read and no query has used it."""
         return self.seen and self.begun is None
 
     @property
     def repeats(self) -> int | None:
-        """A batch that was begun and isn't committed: the query's next run repeats it."""
+        """Number of a batch that has no commit, which the query's next run repeats; else None."""
         return self.begun if self.begun != self.committed else None
 
 
 def local_path(place: str) -> Path | None:
-    """Return the local path of a place, if it has one: without scheme, or `file:`."""
+    """Return the local path of a checkpoint without a scheme or with `file:`; else None."""
     scheme = SCHEME.match(place)
     if scheme is None:
         return Path(place)
@@ -54,7 +54,7 @@ def local_path(place: str) -> Path | None:
 
 
 def look(place: str) -> Checkpoint:
-    """Look at the checkpoint of one query."""
+    """Read the state of a query's checkpoint."""
     folder = local_path(place)
     if folder is None:
         return Checkpoint(seen=False)
@@ -70,7 +70,7 @@ def _newest(folder: Path) -> int | None:
 
 def _ends(file: Path) -> dict[str, int]:
     where: dict[str, int] = {}
-    with suppress(OSError, ValueError):  # a running query may be clearing it away
+    with suppress(OSError, ValueError):  # a running query may delete the file
         for line in file.read_text().splitlines()[2:]:
             found = positions(json.loads(line)) if line.startswith("{") else {}
             where |= {str(tp): offset for tp, offset in found.items()}

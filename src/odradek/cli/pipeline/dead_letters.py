@@ -1,9 +1,10 @@
-"""How many records came to the dead-letter topics of a pipeline's sources.
+"""Count the records in the dead-letter topics of a pipeline's sources.
 
-In: a checked `Pipeline`. Out: numbers by topic, since the run began. Spark takes no numbers from a
-Python source's tasks, so the topics' ends are asked for: what another program writes there counts,
-too, and so does a record that a task which was tried again wrote twice. Must not: read the topics,
-or wait long for clusters that are away: all are asked at once, and their last numbers stay.
+In: a checked `Pipeline`. Out: numbers by topic, since the run began. Spark doesn't report numbers
+from a Python source's tasks, so the topics' log ends are looked up: records of other programs, and
+duplicates of retried tasks, are counted, too. Must not: read the topics, or wait long for
+unavailable clusters: all clusters are requested concurrently, and without a response the last
+numbers are kept.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from odradek.common.types import TopicPartition
 
 PATIENCE = 1.0
-"""Seconds that a request waits for a cluster, while the queries continue."""
+"""Timeout of a request in seconds; the queries continue meanwhile."""
 
 
 @dataclass(slots=True)
@@ -32,11 +33,11 @@ class _Topic:
     consumer: Consumer
     name: str
     began: Mapping[TopicPartition, int] | None = None
-    """Where its partitions ended at the first look."""
+    """Log ends at the first lookup."""
     came: int = 0
 
     def look(self) -> None:
-        """Ask where it ends now."""
+        """Look up the current log ends."""
         partitions = self.consumer.partitions_for(self.name, timeout=PATIENCE)
         ends = self.consumer.end_offsets(partitions, timeout=PATIENCE)
         if self.began is None:
@@ -46,7 +47,7 @@ class _Topic:
 
 @dataclass(slots=True)
 class DeadLetterTopics:
-    """Dead letter topics of one run, with numbers by topic for each of the pipeline's sinks."""
+    """Dead-letter topics of one run, with numbers of records by topic for each sink."""
 
     _of: dict[str, list[_Topic]] = field(default_factory=dict)
     _topics: dict[tuple[str, str], _Topic] = field(default_factory=dict)
@@ -54,7 +55,7 @@ class DeadLetterTopics:
 
     @classmethod
     def met(cls, pipeline: Pipeline) -> DeadLetterTopics:
-        """Find the topics, and see where they end."""
+        """Find the topics, and look up their log ends."""
         found = cls()
         for sink in pipeline.sinks.values():
             sources = [pipeline.sources.get(name) for name in sorted(pipeline.behind(sink))]
@@ -76,7 +77,7 @@ class DeadLetterTopics:
         return self._topics.setdefault((cluster, name), topic)
 
     def look(self, flows: list[str]) -> None:
-        """Look up the topics of these flows, in all clusters at the same time.
+        """Look up the topics of these flows, in all clusters concurrently.
 
         The numbers of topics without a response don't change.
         """
@@ -92,7 +93,7 @@ class DeadLetterTopics:
             list(pool.map(_look_at, clusters.values()))
 
     def of(self, flow: str) -> dict[str, int]:
-        """Return records by topic of a flow's sources, without those that weren't found yet."""
+        """Return numbers of records by topic of a flow, without topics that weren't found yet."""
         found: dict[str, int] = {}
         for one in self._of.get(flow, ()):
             if one.began is not None:
@@ -100,19 +101,19 @@ class DeadLetterTopics:
         return found
 
     def close(self) -> None:
-        """End the clients."""
+        """Close the clients."""
         for consumer in self._consumers.values():
             consumer.close()
 
 
 def _look_at(topics: list[_Topic]) -> None:
-    """Ask one cluster; one that is away is waited for once."""
+    """Look up the topics of one cluster; the first timeout ends the lookup."""
     for topic in topics:
         try:
             topic.look()
         except KafkaTimeoutError:
             return
-        except KafkaError:  # of this topic
+        except KafkaError:  # concerns only this topic
             continue
 
 
@@ -123,7 +124,7 @@ def _named(source: Source) -> Any:
 
 
 def number(letters: int) -> str:
-    """So many dead letters, in words."""
+    """Return a number of dead letters in words."""
     return f"{letters:,} dead letter{'' if letters == 1 else 's'}"
 
 

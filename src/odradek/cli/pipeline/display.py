@@ -24,32 +24,32 @@ from odradek.cli.pipeline.spec import Pipeline
 
 SHOWN = 12
 MOST_LAGGING = 3
-"""Partitions that the view names, those with the most lag."""
+"""Maximum number of partitions in the view, those with the largest lag."""
 
 
 class Display(Protocol):
-    """What `Running` tells."""
+    """Interface through which `Running` reports progress."""
 
     def __enter__(self) -> Self: ...
 
     def __exit__(self, *_: object) -> None: ...
 
     def say(self, event: str, text: str, **fields: Any) -> None:
-        """Something happened: a kind, a sentence, and its parts for machines."""
+        """Show an event: its kind, a sentence, and fields for JSON."""
 
     def batch(self, batch: Batch, rows: int) -> None:
         """Show the end of a batch.
 
-        `rows` is the flow's sum in this run: the rows that its sink has written, or that were read
-        if the sink doesn't report them.
+        `rows` is the flow's total in this run: rows written by its sink, or rows read if the sink
+        doesn't report written rows.
         """
 
     def outage(self, event: str, outage: ClusterOutage) -> None:
-        """`outage`, `back` or `flowing`."""
+        """Show an event of an outage: `outage`, `back` or `flowing`."""
 
 
 class JsonLines:
-    """One JSON object a line on standard output."""
+    """Prints one JSON object per line on standard output."""
 
     def __enter__(self) -> Self:
         return self
@@ -58,7 +58,7 @@ class JsonLines:
         pass
 
     def say(self, event: str, text: str, **fields: Any) -> None:
-        """Something happened."""
+        """Print an event."""
         self._line(event, {"text": text, **fields})
 
     def batch(self, batch: Batch, rows: int) -> None:
@@ -74,7 +74,7 @@ class JsonLines:
 
 
 class PipelineView(LiveView):
-    """A table of flows and a few lines of what happened."""
+    """Table of flows, and lines for the latest events."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         super().__init__(lines=SHOWN, to_stderr=False)
@@ -91,7 +91,7 @@ class PipelineView(LiveView):
         self._add(Text(f"{time.monotonic() - self._began:8.1f} s  {text}", style=style))
 
     def batch(self, batch: Batch, rows: int) -> None:
-        """Show a flow's newest batch; without a terminal a line now and then."""
+        """Show a flow's newest batch; without a terminal, print a line from time to time."""
         self._flows[batch.flow] = (batch, rows)
         now = time.monotonic()
         due = self._plain_at.get(batch.flow, -PLAIN_INTERVAL) + PLAIN_INTERVAL
@@ -105,7 +105,7 @@ class PipelineView(LiveView):
             self._plainly(f"{now - self._began:8.1f} s  {words}")
 
     def outage(self, event: str, outage: ClusterOutage) -> None:
-        """Tell of an outage's beginning and end, and of the first rows after it."""
+        """Show that an outage began or ended, or the first rows after it."""
         if event == "outage":
             self._out[outage.cluster] = outage
             self.say(event, f"no broker of cluster {outage.cluster} answers: {outage.why}")
@@ -144,12 +144,12 @@ class PipelineView(LiveView):
 
 
 def total(batch: Batch, rows: int) -> str:
-    """Return a flow's total rows, and whether they were read or written."""
+    """Return a flow's total rows in words: as read or written."""
     return f"{rows:,} {'read' if batch.written is None else 'written'}"
 
 
 def lag_in_words(lag: Mapping[str, int]) -> str:
-    """Return the sum, and the partitions with the largest lag."""
+    """Return the total lag and the partitions with the largest lag, in words."""
     if not lag:
         return "–"
     most = sorted((p for p in lag if lag[p] > 0), key=lambda p: (-lag[p], p))

@@ -1,10 +1,10 @@
-"""YAML with the line of everything in it, and variables filled in.
+"""Parse YAML to nodes with line numbers, and replace variables.
 
 In: the path of a SPEC and the environment. Out: a tree of `Node`s, whose scalars are texts exactly
-as they are in the file (`true` stays `true`: Spark's options are texts). All that is wrong is
-gathered with its line in `Problems` and raised at once as one `SpecError`.
-Must not: know what a SPEC may hold (`spec` does), show what a variable holds (a secret?), or
-follow aliases: with them a hundred bytes expand to a billion texts (R-IN-4).
+as in the file (`true` remains a text, as Spark's options are texts). All problems are collected
+with their lines in `Problems` and raised together as one `SpecError`. Must not: know the keys of a
+SPEC (`spec` does), show the value of a variable, which may be secret, or follow aliases, with which
+a hundred bytes can expand to a billion texts (R-IN-4).
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from odradek.cli.console.properties import UsageError, read_text
 from odradek.common.errors import ConfigurationError
 
 DEEPEST = 50
-"""How deep lists and maps may be nested; a SPEC needs six."""
+"""Maximum depth of nested lists and maps; a SPEC needs six."""
 SHOWN = 60
-"""Characters of a wrong variable in an error."""
+"""Maximum number of characters of a wrong variable in an error."""
 _TOKEN = re.compile(r"\$?\$\{|[{}]")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(\}|:-)")
 _GRAMMAR = "isn't a variable: write ${NAME} or ${NAME:-default}, or $${ for a literal ${"
@@ -47,11 +47,11 @@ class Problems:
         self._found: list[tuple[int, int, str]] = []
 
     def add(self, line: int, text: str, column: int = 0) -> None:
-        """Take note of a problem; `line` and `column` count from 1, column 0 is unknown."""
+        """Add a problem; `line` and `column` count from 1, column 0 means unknown."""
         self._found.append((line, column, text))
 
     def check(self) -> None:
-        """Raise all there are, in the file's order."""
+        """Raise all problems, in the file's order, if there are any."""
         if self._found:
             texts = dict.fromkeys(
                 f"{self.path}:{line}:{f'{column}:' if column else ''} {text}"
@@ -62,14 +62,14 @@ class Problems:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A text, a list or a map, and where it is."""
+    """Text, list or map with its line."""
 
     line: int
     value: str | list[Node] | dict[str, Node]
     text_line: int = 0
-    """Of a text: the line of its first character (a block's text begins below its `|`)."""
+    """For a text: line of its first character (the text of a block begins below its `|`)."""
     key_line: int = 0
-    """The line of this value's key; `line` for what has none."""
+    """Line of this value's key; `line` for a value without a key."""
 
     @property
     def kind(self) -> str:
@@ -96,17 +96,17 @@ def read(path: Path, variables: Mapping[str, str]) -> Document:
 
 
 class YamlReader:
-    """Makes nodes of one file's YAML."""
+    """Converts the YAML of one file to nodes."""
 
     def __init__(self, path: Path, variables: Mapping[str, str]) -> None:
         self._variables = variables
         self._problems = Problems(path)
         self._text = ""
         self._lines = [0]
-        """Where the lines of the text begin."""
+        """Positions at which the lines of the text begin."""
 
     def document(self, text: str) -> Document:
-        """Read the text; raises only what makes the rest unreadable."""
+        """Parse the text; raises only errors that prevent parsing the rest."""
         import yaml
 
         self._text = text
@@ -123,7 +123,7 @@ class YamlReader:
         except SpecError:
             raise
         except (ValueError, ArithmeticError) as error:
-            # PyYAML lets Python's own out: of `chr` for an escape, of `int` for a version's digits.
+            # Raised inside PyYAML by `chr` for an escape, or by `int` for a version's digits.
             text = "it contains an escape or a version number out of range"
             raise SpecError(f"{self._problems.path} isn't YAML: {text}") from error
         if composed is None:
@@ -131,7 +131,7 @@ class YamlReader:
         return Document(self._problems.path, self._node(composed, None), self._problems)
 
     def _check_shape(self, events: Iterable[Any]) -> None:
-        """Refuse aliases and what is too deep, before anything is made of them."""
+        """Reject aliases and too deep nesting, before nodes are created."""
         import yaml
 
         depth = 0
@@ -175,7 +175,8 @@ class YamlReader:
     def _filled(self, composed: Any) -> str:
         text: str = composed.value
         begin, end = composed.start_mark, composed.end_mark
-        # Quoted and folded texts differ from the file's, but have the same `${` in the same order.
+        # A quoted or folded text differs from the file, but contains the same `${` in the same
+        # order.
         here, there = _places("${", text), _places("${", self._text[begin.index : end.index])
         alike = len(here) == len(there)
 
@@ -189,31 +190,31 @@ class YamlReader:
 
 
 def _places(word: str, text: str, after: int = 0) -> list[int]:
-    """Return the positions of a word in a text, or those `after` characters later."""
+    """Return the positions of a word in a text, plus `after`."""
     return [found.start() + after for found in re.finditer(re.escape(word), text)]
 
 
 class Variables:
     """Replaces `${NAME}` and `${NAME:-default}` in texts.
 
-    A default may contain variables, and braces in pairs. `$${` means `${`.
+    A default may contain variables and balanced braces. `$${` means `${`.
     """
 
     def __init__(self, values: Mapping[str, str], report: Callable[[int, str], None]) -> None:
-        """`report`: called with the position of a wrong `${` and the problem."""
+        """Take the values; `report` is called with the position of a wrong `${` and the problem."""
         self._values, self._report = values, report
         self._last_brace = -1
 
     def filled(self, text: str) -> str:
-        """Return the text with the variables' values."""
+        """Replace the variables in a text."""
         self._last_brace = text.rfind("}")
         return self._read(text, 0, 0, used=True)[0]
 
     def _read(self, text: str, at: int, depth: int, *, used: bool) -> tuple[str, int]:
-        """Return the text up to its end, or in a default up to the closing brace, and the end.
+        """Replace variables from a position on, and return the text and its end position.
 
-        The end is -1 for a default that isn't closed. `used`: false in a default that isn't used,
-        whose variables needn't be set.
+        Reads up to the text's end, or in a default up to its closing brace (-1 if it is missing).
+        `used`: false in a default that isn't used, whose variables needn't be set.
         """
         parts: list[str] = []
         open_braces = 0
@@ -231,7 +232,7 @@ class Variables:
         return "".join(parts) + text[at:], -1 if depth else len(text)
 
     def _variable(self, text: str, at: int, depth: int, *, used: bool) -> tuple[str, int]:
-        """Return a variable's value, and where the text after it begins."""
+        """Return a variable's value, and the position after the variable."""
         found = _VARIABLE.match(text, at)
         if found is None:
             end = text.find("}", at, at + SHOWN)
@@ -257,7 +258,7 @@ class Variables:
 
 
 def close_to(word: str, known: Iterable[str]) -> str:
-    """Return the end of a message about an unknown word: a suggestion, if there is one."""
+    """Return the end of a message about an unknown word: a suggestion, or the known words."""
     names = list(known)
     close = difflib.get_close_matches(word, names, n=1)
     if close:

@@ -1,7 +1,7 @@
 """Build a pipeline in Spark: a session, views of all inputs, a writer for each sink.
 
 In: a checked `Pipeline`. Out: streaming queries, not started until `start`. Errors that only Spark
-finds (SQL, schemas, formats) become a `SpecError` with the SPEC's line. Must not: know the display.
+finds (SQL, schemas, formats) become a `SpecError` with the SPEC's line. Must not: produce output.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from odradek.common.secret import Secret
 T = TypeVar("T")
 
 NOT_CONNECTED = "connect back"
-"""Spark's words, "failed to" or "Timed out while waiting for the Python worker to" before them."""
+"""End of Spark's messages "… failed to connect back" and "Timed out while waiting for …"."""
 _IN_STATEMENT = re.compile(r"\bline (\d+),? pos (\d+)")
 ONCE_MORE = "a Python process of Spark failed to connect back; retrying once"
 _WAY = "Traceback (most recent call last):"
 _RAISED = re.compile(r"(?m)^(?=\w)")
-"""The error's line after the traceback, whose lines are indented."""
+"""Matches the error's line after a traceback, whose lines are indented."""
 _NOISE = re.compile(r"(?s)(\n?== SQL.*|;\n'.*|\bSQLSTATE: \w+.*)")
 
 
 def session(pipeline: Pipeline, log: Path | BinaryIO | None) -> Any:
-    """Start (or find) Spark; what its JVM prints goes to the log.
+    """Start Spark, or return the existing session; the JVM's output is written to the log.
 
-    Raises `ConfigurationError` where it can't be started: settings or a Java that don't fit.
+    Raises `ConfigurationError` if it can't be started, because of the settings or of Java.
     """
     from pyspark.sql import SparkSession
 
@@ -52,20 +52,20 @@ def session(pipeline: Pipeline, log: Path | BinaryIO | None) -> Any:
         builder = builder.config(name, value)
     hint = f"; its log is {log}" if isinstance(log, Path) else ""
     try:
-        with ExitStack() as stack:  # the JVM and its workers keep what they inherit here
+        with ExitStack() as stack:  # the JVM inherits stderr
             if isinstance(log, Path):
                 log.parent.mkdir(parents=True, exist_ok=True)
                 log = stack.enter_context(log.open("ab"))
             if log is not None:
                 stack.enter_context(_stderr_to(log))
             return builder.getOrCreate()
-    except Exception as error:  # the JVM's and PySpark's own, whichever it is
+    except Exception as error:  # of any class of Spark or Py4J
         raise ConfigurationError(f"Spark didn't start: {text_of(error)}{hint}") from error
 
 
 @contextmanager
 def _stderr_to(file: BinaryIO) -> Iterator[None]:
-    """Have processes that are started meanwhile write their standard error to a file."""
+    """Redirect the standard error of processes that the block starts to a file."""
     sys.stderr.flush()
     kept = os.dup(2)
     try:
@@ -77,7 +77,7 @@ def _stderr_to(file: BinaryIO) -> Iterator[None]:
 
 
 def end_session(spark: Any) -> None:
-    """Stop Spark and the JVM, if it was started from here."""
+    """Stop Spark, and the JVM if this process started it."""
     spark.stop()
     context = getattr(spark, "_sc", None)
     gateway = getattr(context, "_gateway", None)
@@ -88,12 +88,12 @@ def end_session(spark: Any) -> None:
     process.stdin.close()
     try:
         process.wait(20)
-    except Exception:  # the JVM hangs: it was ours to start
+    except Exception:  # the JVM hangs
         process.kill()
 
 
 class Graph:
-    """The views and writers of one pipeline in one session."""
+    """Views and writers of one pipeline in one session."""
 
     def __init__(
         self,
@@ -105,16 +105,16 @@ class Graph:
     ) -> None:
         """Set folders and callbacks.
 
-        `events` is the folder for the events of each cluster's clients; `pause` a file that, once
-        it exists, keeps our sources from beginning another batch; `say` is called with a text about
-        each retry.
+        `events`: folder for the events of each cluster's clients; `pause`: file whose existence
+        prevents our sources from beginning another batch; `say`: called with a text about each
+        retry.
         """
         self._pipeline, self._spark, self._events = pipeline, spark, events
         self._pause, self._say = pause, say
         self._problems: Problems = pipeline.problems
 
     def analyse(self) -> dict[str, Any]:
-        """Create all views and return the frame of each sink. Raises all problems together."""
+        """Create all views and return the DataFrame of each sink; raise all problems together."""
         for source in self._pipeline.sources.values():
             self._loaded(source, self._spark.readStream.options(**self._pausing(source)))
         for lookup in self._pipeline.lookups.values():
@@ -130,12 +130,12 @@ class Graph:
         return frames
 
     def start(self, frames: Mapping[str, Any]) -> dict[str, Any]:
-        """Start a query for each sink; where one can't start, those before are stopped."""
+        """Start a query for each sink; if one fails to start, stop the earlier ones."""
         started: dict[str, Any] = {}
         for name, sink in self._pipeline.sinks.items():
             try:
                 started[name] = self.start_one(name, frames[name])
-            except Exception as error:  # Spark's and the sink's own, whichever it is
+            except Exception as error:  # of any class of Spark or the sink
                 self._problems.add(sink.line_of(text_of(error)), f"sink {name}: {text_of(error)}")
                 for query in started.values():
                     query.stop()
@@ -144,7 +144,7 @@ class Graph:
         return started
 
     def start_one(self, name: str, frame: Any) -> Any:
-        """Start the query of one sink; raises what Spark raises."""
+        """Start the query of one sink; raises Spark's exceptions."""
         writer = self._writer(self._pipeline.sinks[name], frame)
         return self._connected(f"sink {name}", writer.start)
 
@@ -152,7 +152,7 @@ class Graph:
         """Retry once if a Python process of Spark was too slow to connect."""
         try:
             return attempt()
-        except Exception as error:  # the JVM's and PySpark's own, whichever it is
+        except Exception as error:  # of any class of Spark or Py4J
             if not is_not_connected(error):
                 raise
             self._say(f"{what}: {ONCE_MORE}")
@@ -174,7 +174,7 @@ class Graph:
             self._problems.add(source.line_of(text), f"{source.name}: {text}")
 
     def _pausing(self, source: Source) -> dict[str, str]:
-        """Return the option that keeps our source from beginning another batch."""
+        """Return the option with which our source can be kept from beginning another batch."""
         if source.format != OURS or self._pause is None or source.option("pauseFile") is not None:
             return {}
         return {"pauseFile": str(self._pause)}
@@ -236,9 +236,9 @@ def _plain_text(value: Any) -> str:
 
 
 def text_of(error: BaseException, *, whole: bool = False) -> str:
-    """Spark's error in a line or a few, without its copy of the SQL and its plan.
+    """Return the essential lines of a Spark error, without the SQL text and the plan.
 
-    Of what a Python process of Spark's raised it is that error, without the way to it.
+    For an exception of a Python process of Spark, return that exception without its traceback.
     """
     text = str(error)
     if whole:

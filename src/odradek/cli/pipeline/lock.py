@@ -1,8 +1,8 @@
 """Lock the checkpoints of a running pipeline, so that a second process doesn't write to them.
 
-In: the places of checkpoints. Out: locks, which end with the process, also if it is killed. Places
-on other machines (`s3a:`, `hdfs:`) can't be locked from here, and systems without `flock` (Windows)
-have no locks. Must not: stop a pipeline for any other reason than a held lock.
+In: paths or URLs of checkpoints. Out: locks, which end with the process, even if it is killed.
+Checkpoints on other machines (`s3a:`, `hdfs:`) can't be locked from here, and systems without
+`flock` (Windows) have no locks. Must not: stop a pipeline for any other reason than a held lock.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ logger = logging.getLogger("odradek.spark")
 
 
 def resolved(place: str) -> str:
-    """Return the same text for each way to write the place of a checkpoint."""
+    """Return a checkpoint's location in a canonical form."""
     path = local_path(place)
     return place.rstrip("/") if path is None else str(path.resolve())
 
@@ -38,7 +38,7 @@ def locked(checkpoints: Iterable[str]) -> Iterator[None]:
 
 @contextmanager
 def _locked(checkpoint: Path) -> Iterator[None]:
-    """Hold the lock of a folder, which is the same under each name and mount point."""
+    """Hold the lock of a folder; it also covers other paths to the same folder."""
     try:
         import fcntl
     except ImportError:

@@ -14,19 +14,19 @@ from typing import Any
 from odradek.cli.demo.timeline import Noticed
 
 LOST = ("round_failed", "rebootstrap")
-"""Kinds that say: no broker answered this client. One broker that is gone isn't an outage."""
+"""Kinds of events which mean that no broker answers a client (more than a lost broker)."""
 
 
 @dataclass(slots=True)
 class ClusterOutage:
-    """One outage of one cluster; times in seconds since the epoch."""
+    """Outage of a cluster; times are in seconds since the epoch."""
 
     cluster: str
     begun: float
     why: str
     over: float | None = None
     flowing: float | None = None
-    """When the first batch with rows was done after it."""
+    """Time at which the first batch with rows after the outage was finished."""
 
     @property
     def seconds(self) -> float | None:
@@ -49,7 +49,7 @@ class ClusterOutage:
 
 
 class Outages:
-    """Watches one cluster."""
+    """Detects outages of one cluster."""
 
     def __init__(self, cluster: str) -> None:
         self._cluster = cluster
@@ -58,7 +58,7 @@ class Outages:
 
     @property
     def current(self) -> ClusterOutage | None:
-        """The outage that lasts, if one does."""
+        """Current outage, or None."""
         last = self.found[-1] if self.found else None
         return last if last is not None and last.over is None else None
 
@@ -77,7 +77,8 @@ class Outages:
                 self._out.discard(who)
             elif event.kind == "metadata" and event.fields.get("leaderless") == 0:
                 current = self.current
-                # An answer that was under way when others lost the cluster doesn't end it.
+                # Only a client that had noticed the outage ends it: others may receive a late
+                # response.
                 if current is not None and who in self._out:
                     current.over = event.time
                     changed.append(current)
@@ -85,7 +86,7 @@ class Outages:
         return changed
 
     def landed(self, at: float) -> ClusterOutage | None:
-        """Note a batch with rows; return the outage that it is the first one after."""
+        """Note a batch with rows; if it is the first one after an outage, return the outage."""
         last = self.found[-1] if self.found else None
         if last is None or last.over is None or last.flowing is not None:
             return None

@@ -36,30 +36,30 @@ if TYPE_CHECKING:
 
 BATCH, STREAM = "batch", "stream"
 PATIENCE = 20.0
-"""Seconds for each answer of a cluster."""
+"""Timeout in seconds of each request to a cluster."""
 SHOWN = 10
-"""Topics of a source that are named."""
+"""Maximum number of topics of a source in the output."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceReading:
-    """A source or a lookup as it is now."""
+    """State of a source or a lookup."""
 
     kind: str
     name: str
     format: str
     cluster: str | None
     topics: Mapping[str, int]
-    """Partitions by topic."""
+    """Numbers of partitions by topic."""
     records: int | None
-    """That the topics hold, at most: of a compacted one some are gone."""
+    """Upper limit of the number of records in the topics (compaction may have removed some)."""
     pattern: str | None = None
-    """Of subscribePattern; topics that match later join while it runs."""
+    """Value of subscribePattern; topics that match later are also read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """A sink, and where it would continue."""
+    """Sink, and the batch and offsets from which it would continue."""
 
     name: str
     reads: str
@@ -71,17 +71,17 @@ class Writing:
     columns: str
     checkpoint: str
     after_batch: int | None
-    """The newest batch that is committed; None for a query that is new."""
+    """Newest committed batch; None for a new query."""
     repeats: int | None
-    """A batch that was begun and will be repeated."""
+    """Unfinished batch that will be repeated, or None."""
     positions: Mapping[str, int]
     looked_at: bool
-    """False for a checkpoint that isn't on this machine's disks."""
+    """False for a checkpoint that isn't on this machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class PipelinePlan:
-    """All of it."""
+    """Plan of a whole pipeline."""
 
     path: str
     name: str
@@ -95,7 +95,7 @@ class PipelinePlan:
         return asdict(self)
 
     def lines(self) -> list[str]:
-        """For people."""
+        """Return the plan as lines of text."""
         found = [f"{self.path}: pipeline {self.name} is valid and can start"]
         for r in self.readings:
             held = "" if r.records is None else f", at most {counted(r.records, 'record')}"
@@ -142,7 +142,7 @@ def describe(
     spark: Any = None,
     say: Callable[[str], object] = lambda text: None,
 ) -> PipelinePlan:
-    """Plan everything; raise all problems of a step together. An existing session is kept."""
+    """Plan everything; raise all problems of a step together. A given session isn't stopped."""
     readings = ask_clusters(pipeline, say=say)
     if spark is not None:
         return _described(pipeline, spark, readings, say)
@@ -156,8 +156,8 @@ def describe(
 def _started(pipeline: Pipeline, log: Path | None) -> Iterator[Any]:
     """Start a session.
 
-    A log without a place is only kept if Spark doesn't start: it has no name until then, so that a
-    killed plan leaves nothing.
+    Without a `log` path, the log is an unnamed file, which only gets a name if Spark doesn't start.
+    So a killed command leaves no file.
     """
     with tempfile.TemporaryFile("a+b") as unnamed:
         try:
@@ -194,7 +194,7 @@ def _described(
 
 
 def _log(pipeline: Pipeline) -> Path | None:
-    """Planning makes no storage folder; where there is one, its log is the place."""
+    """Return the log's path if the storage folder exists; planning doesn't create it."""
     home = pipeline.local_storage
     if home is not None and home.is_dir():
         return home / "spark.log"
@@ -206,8 +206,8 @@ def ask_clusters(
 ) -> tuple[SourceReading, ...]:
     """Look up the sources, and check that each sink's cluster and topic exist.
 
-    `only_new`: only what queries without a checkpoint need. The others wait for an unavailable
-    cluster; its address was checked when they began.
+    `only_new`: check only what queries without a checkpoint need. Other queries wait for an
+    unavailable cluster; its address was checked before their first start.
     """
     silent: set[str] = set()
     places = {**pipeline.sources, **pipeline.lookups}
@@ -257,9 +257,10 @@ def _asked(
     *,
     named_by: str = "subscribe topic assign",
 ) -> tuple[dict[str, int], int | None]:
-    """Partitions by topic, and how many records they hold; without a topic only who answers.
+    """Return numbers of partitions by topic and the number of records.
 
-    `named_by`: the options that may have named them.
+    Without topics, only check that the cluster answers. `named_by`: options that may name the
+    topics.
     """
     from odradek.api.consumer import Consumer
 
@@ -267,7 +268,7 @@ def _asked(
     if cluster is None or cluster.name in silent:
         return {}, None
     try:
-        # With a timeout argument only an option that is set limits the wait for a first broker.
+        # Calls with a timeout argument need this option to limit the wait for a first broker.
         soon = {FIRST_CONTACT: OPTIONS[FIRST_CONTACT].default_text}
         with Consumer(soon | reader_config(place)) as consumer:
             if pattern is not None:
@@ -316,7 +317,7 @@ def _ask_registry(pipeline: Pipeline, place: Place, query: str, silent: set[str]
 
 
 def find_schemas(place: Place, query: str) -> None:
-    """Ask a registry for what a source or a sink needs. Raises `KafkaError`."""
+    """Look up the schemas of a source or a sink in its registry. Raises `KafkaError`."""
     if not isinstance(place, Sink):
         from odradek.spark.options.source_options import parse_options
 
@@ -337,7 +338,7 @@ def _like(pattern: str, names: Sequence[str]) -> list[str]:
 
 
 def reader_config(place: Place) -> dict[str, Any]:
-    """Return a reader's settings, whichever client the place itself has."""
+    """Return consumer settings for a source's or a sink's cluster."""
     from odradek.common.config import CONSUMER
     from odradek.common.options.properties import idle_names
 

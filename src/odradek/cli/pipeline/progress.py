@@ -1,4 +1,4 @@
-"""Turn Spark's progress of a query into values: batches, and the lag of each partition.
+"""Convert Spark's progress of a query to values: batches, and the lag of each partition.
 
 In: the progress of a streaming query, as Spark reports it. Out: `Batch`es, each once. Must not:
 show anything, or request more from Spark than it has collected anyway.
@@ -15,30 +15,30 @@ from odradek.spark.driver.progress import lag, positions
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One micro-batch that is over (or, with no rows, a look that found nothing new)."""
+    """Finished micro-batch, or with no rows a trigger that found no new data."""
 
     flow: str
     number: int
     rows: int
-    """Rows that were read."""
+    """Number of rows that were read."""
     seconds: float
     lag: Mapping[str, int] = field(default_factory=dict)
-    """Records that wait after this batch, by partition (`topic-0`), where the source says so."""
+    """Lag after this batch by partition (`topic-0`), if the source reports it."""
     stages: Mapping[str, float] = field(default_factory=dict)
-    """Seconds of its stages, by Spark's names (addBatch, latestOffset, walCommit …)."""
+    """Durations in seconds of the batch's stages, by Spark's names (addBatch, walCommit …)."""
     written: int | None = None
-    """Rows that the sink took; None where its format tells Spark of none (files)."""
+    """Number of rows that were written; None if the sink doesn't report it (files)."""
     dead_letters: Mapping[str, int] = field(default_factory=dict)
-    """Records that came to the dead-letter topics of the flow's sources in this run, by topic."""
+    """Numbers of records added to the sources' dead-letter topics in this run, by topic."""
 
     @property
     def ran(self) -> bool:
-        """Whether Spark ran it: with nothing but bad records it has no rows, either."""
+        """Whether Spark ran the batch, which has no rows if all its records are bad."""
         return "addBatch" in self.stages
 
     @property
     def rate(self) -> float:
-        """Rows a second."""
+        """Rows per second."""
         return self.rows / self.seconds if self.seconds > 0 else 0.0
 
     def to_dict(self) -> dict[str, Any]:
@@ -58,18 +58,18 @@ class Batch:
 
 
 class QueryProgress:
-    """Turns what Spark remembers of one query into batches, each once."""
+    """Converts Spark's progress reports of one query to batches, each once."""
 
     def __init__(self, flow: str) -> None:
         self._flow = flow
         self._seen: tuple[int, str] = (-1, "")
         self.rows = 0
-        """Of this run: written; read where the sink doesn't tell (see `written`)."""
+        """Rows written in this run, or rows read if the sink reports none (see `written`)."""
         self.written = False
-        """Whether `rows` counts what was written."""
+        """Whether `rows` counts written rows."""
         self.batches = 0
         self.positions: dict[str, int] = {}
-        """The next offset of each partition, all of the query's sources together."""
+        """Next offset of each partition, for all sources of the query."""
 
     def fresh(
         self, last: Mapping[str, Any] | None, recent: Callable[[], Iterable[Any]]
@@ -77,7 +77,7 @@ class QueryProgress:
         """Return new batches since the last call; use Spark's `recent` only if some were missed."""
         if last is None or _key(last) <= self._seen:
             return []
-        # Behind an idle look at batch 5 comes batch 5 itself, and 6 may be the next that is seen.
+        # After an idle report with number 5, batch 5 itself follows and could be missed.
         missed = last["batchId"] != self._seen[0]
         found = [last]
         if missed:
@@ -93,12 +93,12 @@ class QueryProgress:
 
 
 def _key(progress: Mapping[str, Any]) -> tuple[int, str]:
-    """Spark repeats a batch's number while it finds nothing new; the time tells them apart."""
+    """Return number and time of a progress report: idle reports repeat a batch's number."""
     return progress["batchId"], progress["timestamp"]
 
 
 def batch_of(flow: str, progress: Mapping[str, Any]) -> Batch:
-    """Make a batch of one progress."""
+    """Convert one progress report to a batch."""
     stages = {name: ms / 1000.0 for name, ms in progress["durationMs"].items()}
     return Batch(
         flow,

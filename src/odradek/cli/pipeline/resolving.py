@@ -1,4 +1,4 @@
-"""Run `odradek pipeline resolve`: show what was written of a batch, and finish it.
+"""Run `odradek pipeline resolve`: show which part of a batch was written, and finish it.
 
 In: a checkpoint, the sink's options. Out: a table or JSON, an exit status. Must not: lose or repeat
 rows without the flag for it.
@@ -110,7 +110,7 @@ def _is_at(pipeline: Pipeline, sink: Sink, checkpoint: Path) -> bool:
 
 
 def document(found: Resolution) -> dict[str, Any]:
-    """Return the plain values of `--json`."""
+    """Return the object that `--json` prints."""
     return {
         "query": found.query,
         "batch": found.batch,
@@ -130,7 +130,7 @@ def document(found: Resolution) -> dict[str, Any]:
 
 
 def lines(found: Resolution) -> list[str]:
-    """Return the text for people."""
+    """Return the result as lines of text."""
     shown = [
         f"sink partition {part.partition}: {counted(part.rows, 'row')} "
         f"{'committed' if part.committed else 'not committed'} ({part.transactional_id})"

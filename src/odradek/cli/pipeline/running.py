@@ -1,9 +1,8 @@
 """Runs a pipeline's queries to their end, to a failure, or to a signal.
 
-In: a checked `Pipeline`, a display. Out: an exit status. A signal lets each query finish the batch
-it is in; a batch that had begun nevertheless is named, since the next run repeats it. Must not:
-restart a query that failed (whatever supervises the process does), or know what the display makes
-of it all.
+In: a checked `Pipeline`, a display. Out: an exit status. After a signal, each query finishes its
+current batch; a batch that is interrupted anyway is reported, because the next run repeats it. Must
+not: restart a failed query (a supervisor of the process does), or depend on a kind of display.
 """
 
 from __future__ import annotations
@@ -43,13 +42,13 @@ from odradek.runtime.assembly import EVENTS_DIR
 
 POLL = 0.25
 POLL_STOPPING = 0.02
-"""Often enough to stop a query between its batches when they follow each other at once."""
+"""Seconds between checks while stopping; short, to catch the time between two batches."""
 PATIENT = 5.0
-"""Seconds in which a stop waits for a moment when a query does nothing at all."""
+"""Seconds for which a stop waits until a query is idle."""
 
 
 class Stop:
-    """Whether the run is to end: SIGTERM or Ctrl-C, once or twice."""
+    """Handlers of SIGTERM and Ctrl-C, which record the signals that end the run."""
 
     def __init__(self) -> None:
         self.signals: list[int] = []
@@ -60,7 +59,7 @@ class Stop:
         return self
 
     def watch(self) -> None:
-        """Take the signals over; after Spark is up, which takes Ctrl-C for itself."""
+        """Install the handlers; call it after Spark's start, which replaces that of Ctrl-C."""
         self._take_over(self._asked)
 
     def _take_over(self, handler: Callable[[int, FrameType | None], None]) -> None:
@@ -72,15 +71,15 @@ class Stop:
         self.signals.append(number)
 
     def _asked_early(self, number: int, frame: FrameType | None) -> None:
-        """Before a query runs there is nothing to be ended in order."""
+        """Raise `KeyboardInterrupt` at once, because no query runs yet."""
         self.signals.append(number)
         raise KeyboardInterrupt
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Let a signal wait until the current work is done; a second one doesn't wait.
+        """Defer a signal until the end of the block; a second signal isn't deferred.
 
-        PySpark leaves a JVM running forever if it is interrupted while it starts one.
+        PySpark leaves a JVM running if it is interrupted while it starts the JVM.
         """
         self._take_over(self._asked_while_held)
         try:
@@ -101,27 +100,27 @@ class Stop:
 
 @dataclass(slots=True)
 class Flow:
-    """One query while it runs."""
+    """Running query of a sink."""
 
     name: str
     query: Any
     progress: QueryProgress
     checkpoint: str | None = None
     cut: bool = False
-    """Stopped within a batch."""
+    """Whether the query was stopped within a batch."""
     left: Checkpoint | None = None
-    """The checkpoint after the stop."""
+    """Checkpoint after the stop."""
     again: bool = False
-    """Started a second time."""
+    """Whether the query was restarted."""
 
     def between_batches(self, *, patient: bool) -> bool:
         """Return whether, by the query's status, no batch runs that a stop would interrupt.
 
         Spark can't stop a query at the end of a batch. Our sources begin no further batch (option
         pauseFile); with other sources the next batch may begin before the stop arrives, so `stop`
-        compares the checkpoint afterwards. While a query requests new offsets, a stop doesn't
-        reach it, and a batch begins if there are any. This moment is only used if `patient` is
-        false: batches followed each other without a pause, so no better moment was seen.
+        compares the checkpoint afterwards. While a query requests new offsets, a stop has no effect
+        until the next batch begins. This state only counts if `patient` is false, after batches
+        that followed each other without a pause.
         """
         status = self.query.status
         if not status["isTriggerActive"]:
@@ -131,7 +130,7 @@ class Flow:
         return found
 
     def stop(self, *, forced: bool) -> None:
-        """Stop it, and find out whether a batch was cut by that."""
+        """Stop the query, and determine whether that interrupted a batch."""
         self.query.stop()
         self.left = Checkpoint(seen=False) if self.checkpoint is None else look(self.checkpoint)
         self.cut = self.left.repeats is not None if self.left.seen else forced
@@ -144,7 +143,7 @@ VANISHED = (
 
 
 class Queries:
-    """The queries of one pipeline, and the events that they have reported."""
+    """Queries of one pipeline."""
 
     def __init__(
         self,
@@ -162,7 +161,7 @@ class Queries:
         self._display, self._now, self._sleep = display, now, sleep
 
     def poll(self) -> float | None:
-        """Show new batches; return the time of one with rows, if there was one."""
+        """Show new batches; return the time if one of them has rows, else None."""
         landed = None
         new: list[tuple[Flow, list[Batch]]] = []
         for flow in self.flows:
@@ -182,7 +181,7 @@ class Queries:
 
     @property
     def active(self) -> list[Flow]:
-        """Return the flows that continue."""
+        """Return the flows whose queries are running."""
         return [flow for flow in self.flows if flow.query.isActive]
 
     def failures(self) -> dict[str, str]:
@@ -197,7 +196,8 @@ class Queries:
     def vanished(self, continuous: Collection[str]) -> set[str]:
         """Return the flows that ended without an error although they had more to do.
 
-        `continuous`: those whose trigger has no end. Others leave no batch unfinished.
+        `continuous`: flows whose trigger has no end. All other flows may end by themselves, unless
+        a batch is unfinished.
         """
         return {
             flow.name
@@ -208,7 +208,7 @@ class Queries:
         }
 
     def start_again(self, start: Callable[[str], Any]) -> None:
-        """Restart flows that failed on a busy machine: Spark gave up on a Python process.
+        """Restart flows that failed because a Python process of Spark started too slowly.
 
         The query continues from its checkpoint; a second such failure ends the flow.
         """
@@ -219,9 +219,9 @@ class Queries:
                 flow.again, flow.query = True, start(flow.name)
 
     def wind_down(self, timeout: float, hurried: Callable[[], bool]) -> None:
-        """Stop each query after the batch it is in; after the timeout within it.
+        """Stop each query after its current batch; after the timeout, stop it within the batch.
 
-        Side by side: while one waits for its end, another would go into its next batch.
+        The queries are stopped concurrently, so that none begins another batch meanwhile.
         """
         begin = self._now()
         end = begin + timeout
@@ -256,13 +256,13 @@ class Running:
     ) -> None:
         self._pipeline, self._display, self._stop = pipeline, display, stop
         self._given = spark
-        """An existing session, which is kept afterwards."""
+        """Existing session, which isn't stopped at the end."""
         self._stop_timeout = stop_timeout
         self._home = pipeline.local_storage or Path(tempfile.mkdtemp(prefix="odradek-pipeline-"))
         self._log = log or self._home / "spark.log"
         self._events = self._home / "events"
         self._pause = (self._home / f"pause-{os.getpid()}-{id(self):x}").absolute()
-        """Created when the queries are to stop: our sources begin no batch while it exists."""
+        """File that is created to stop the queries: while it exists, our sources begin no batch."""
         names = {
             s.cluster.name
             for s in (*pipeline.sources.values(), *pipeline.sinks.values())
@@ -271,10 +271,10 @@ class Running:
         self._outages = {name: Outages(name) for name in sorted(names)}
         self._readers: dict[str, EventReader] = {}
         self._vanished: set[str] = set()
-        """Flows that something else has stopped."""
+        """Flows that were stopped from outside."""
 
     def run(self) -> int:
-        """Start, watch and stop it; return the exit status.
+        """Start, watch and stop the queries; return the exit status.
 
         Raises `IllegalStateError` if another process runs queries with the same checkpoints.
         """
@@ -282,7 +282,7 @@ class Running:
         try:
             with locked(map(pipeline.checkpoint, pipeline.sinks.values())):
                 return self._started()
-        except KeyboardInterrupt:  # before any query ran; PySpark's own handler raises it as well
+        except KeyboardInterrupt:  # before any query ran; PySpark's handler raises it, too
             self._display.say("stopped", f"{self._pipeline.name} was stopped before it had started")
             return 0 if signal.SIGTERM in self._stop.signals[-1:] else 128 + signal.SIGINT
 
@@ -339,7 +339,7 @@ class Running:
             return self._ended(queries)
 
     def _clear_events(self) -> None:
-        """Events of earlier runs are no news."""
+        """Delete the events of earlier runs."""
         for name in self._outages:
             folder = self._events / name
             folder.mkdir(parents=True, exist_ok=True)
@@ -349,8 +349,9 @@ class Running:
     def _share_events(self) -> None:
         """Let the driver's processes write events about outages if tasks run on other machines.
 
-        An option eventsDir would create files there that aren't read; this is for all clients of
-        the driver, so it is only used with a single cluster.
+        The option eventsDir would create files on the other machines, where they aren't read. The
+        environment variable used instead applies to all clients of the driver, so it is only set
+        for a single cluster.
         """
         if not _is_local(self._pipeline, None) and len(self._outages) == 1:
             [name] = self._outages
@@ -369,7 +370,7 @@ class Running:
                 self._display.say(
                     "stopping", "stopping after the running batches (a second signal stops at once)"
                 )
-            with suppress(OSError):  # a full disk: then it has to be guessed when a batch is over
+            with suppress(OSError):  # e.g. a full disk
                 self._pause.touch()
             queries.wind_down(self._stop_timeout, lambda: len(self._stop.signals) > 1)
         self._look(queries)
@@ -380,7 +381,7 @@ class Running:
             reader = self._readers[name]
             for outage in watch.notice(reader.poll()):
                 self._display.outage("outage" if outage.over is None else "back", outage)
-            reader.events.clear()  # a run may last for months
+            reader.events.clear()  # saves memory in long runs
             flowing = watch.landed(landed) if landed is not None else None
             if flowing is not None:
                 self._display.outage("flowing", flowing)
@@ -418,19 +419,19 @@ class Running:
         if failures or self._vanished:
             return 1
         if signal.SIGINT in self._stop.signals:
-            return 128 + signal.SIGINT  # as in every command
+            return 128 + signal.SIGINT  # as for all commands
         if any(flow.cut for flow in queries.flows):
             return 128 + (self._stop.signals[-1] if self._stop.signals else signal.SIGTERM)
         return 0
 
 
 def _plans_here(spark: Any) -> bool:
-    """Whether the driver, and so what plans the batches, is on this machine: not with Connect."""
+    """Return whether the driver, which plans the batches, is on this machine (no Connect)."""
     return getattr(spark, "_sc", None) is not None
 
 
 def _is_local(pipeline: Pipeline, spark: Any) -> bool:
-    """Whether tasks run on this machine; before there is a session, as far as the SPEC says."""
+    """Return whether tasks run on this machine; without a session, according to the SPEC."""
     if "spark.remote" in pipeline.spark:
         return False
     master = pipeline.spark.get("spark.master", "local")

@@ -2,7 +2,7 @@
 
 In: a `Document`. Out: a `Pipeline` of plain values: sources (streams), lookups (read once), views
 (SQL over what is above them) and sinks, each of which becomes one streaming query. Must not: start
-Spark or access a cluster; `graph` and `planning` check what only those know.
+Spark or access a cluster; `graph` and `planning` do the checks that need them.
 
     name: flights
     storage: state                 # checkpoints, events, Spark's log; beside the SPEC
@@ -57,10 +57,10 @@ OF_SINK = (
     "options",
 )  # fmt: skip
 OF_COLUMN = ("format", "registry", "subject", "version", "message", "schema")
-"""How keys or values are read or written."""
+"""Keys in `key` and `value`, which define how keys and values are read or written."""
 URLS, PREFIX = (URL, *SYNONYMS), "schemaRegistry."
 PATHS = ("path", "checkpointlocation")
-"""Options that name places, in small letters: without a scheme they are beside the SPEC."""
+"""Options with paths, in lower case; relative paths are relative to the SPEC."""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TRIGGER = re.compile(
@@ -71,20 +71,20 @@ _UNITS = {"m": "minutes", "s": "seconds", "h": "hours", "ms": "milliseconds"}
 
 @dataclass(frozen=True, slots=True)
 class ClusterSettings:
-    """Settings of clients, and the lines they are on."""
+    """Settings of a cluster's clients, and their line numbers."""
 
     name: str
     line: int
     settings: Mapping[str, Any] = field(repr=False)
-    """As given in the SPEC, secrets wrapped."""
+    """Settings in the SPEC, secrets wrapped."""
     properties: Path | None
-    """A settings file, beneath the settings."""
+    """Path of a settings file, which `settings` override."""
     lines: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """A schema registry: options of sources and sinks, and the lines they are on."""
+    """Schema registry: options of sources and sinks, and their line numbers."""
 
     options: Mapping[str, Any] = field(repr=False)
     lines: Mapping[str, int]
@@ -100,20 +100,20 @@ class Place:
     cluster: ClusterSettings | None
     options: Mapping[str, Any] = field(repr=False)
     lines: Mapping[str, int]
-    """Of options, by name in small letters."""
+    """Line numbers of options, by name in lower case."""
 
     def option(self, name: str) -> Any:
-        """Return the value of an option in any case, which Spark ignores."""
+        """Return the value of an option; names are case-insensitive, as in Spark."""
         return next((v for k, v in self.options.items() if k.lower() == name.lower()), None)
 
     def line_of(self, message: str) -> int:
-        """Return the line of a message: that of the longest option it names."""
+        """Return the line number for a message: that of the longest option name in it."""
         return _line_named(message, self.lines, self.line)
 
 
 @dataclass(frozen=True, slots=True)
 class Source(Place):
-    """A stream, or (a lookup) something that each batch reads again."""
+    """Stream, or a lookup table that each batch reads again."""
 
     schema: str | None
     schema_line: int
@@ -121,7 +121,7 @@ class Source(Place):
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """One SQL statement."""
+    """SQL statement of a view."""
 
     name: str
     line: int
@@ -131,7 +131,7 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Sink(Place):
-    """Where rows go: one streaming query."""
+    """Output of rows by one streaming query."""
 
     reads: str
     reads_line: int
@@ -142,7 +142,7 @@ class Sink(Place):
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """A whole SPEC."""
+    """Checked content of a SPEC."""
 
     path: Path
     name: str
@@ -157,22 +157,22 @@ class Pipeline:
 
     @property
     def local_storage(self) -> Path | None:
-        """The storage folder, where it is one of this machine."""
+        """Storage folder if it is on this machine, else None."""
         return local_path(self.storage)
 
     def checkpoint(self, sink: Sink) -> str:
-        """Where the query of a sink keeps its checkpoint."""
+        """Return the location of a sink's checkpoint."""
         return str(sink.option("checkpointLocation") or f"{self.storage}/checkpoints/{sink.name}")
 
     @property
     def continuous(self) -> set[str]:
-        """Sinks whose queries run until they are stopped."""
+        """Return the names of sinks whose queries run until they are stopped."""
         return {name for name, sink in self.sinks.items() if sink.trigger != AVAILABLE_NOW}
 
     def behind(self, sink: Sink) -> set[str]:
-        """Return the sources and lookups that a sink may read, by the words of its views.
+        """Return the sources and lookups whose names occur in the views of a sink.
 
-        A word may have another meaning (a column): then there is one too many.
+        A name may also be that of a column, so the result may contain too many.
         """
         known = {name.lower(): name for name in (*self.sources, *self.lookups, *self.views)}
         found: set[str] = set()
@@ -186,7 +186,7 @@ class Pipeline:
 
 
 def parse(document: Document) -> Pipeline:
-    """Check a document; raises `SpecError` with all that is wrong."""
+    """Check a document; raises `SpecError` with all problems."""
     pipeline = _Parser(document).pipeline()
     document.problems.check()
     return pipeline
@@ -259,7 +259,7 @@ class _Parser:
         return pipeline
 
     def _check_checkpoints(self, pipeline: Pipeline) -> None:
-        """Refuse a checkpoint of two sinks: Spark would take them for one query."""
+        """Reject a checkpoint shared by two sinks, which Spark would treat as one query."""
         used: dict[str, str] = {}
         for name, sink in pipeline.sinks.items():
             place = pipeline.checkpoint(sink)
@@ -271,7 +271,7 @@ class _Parser:
                     "own: remove checkpointLocation, or choose another place",
                 )
 
-    # Parts of a SPEC
+    # Sections of a SPEC
 
     def _cluster(self, name: str, node: Node) -> ClusterSettings:
         entries = self._map(node, f"cluster {name}", None)
@@ -389,7 +389,7 @@ class _Parser:
         lines: dict[str, int],
         what: str,
     ) -> None:
-        """Make options of what `key` and `value` say; a text is the format alone."""
+        """Convert `key` and `value` to options; a text is only the format."""
         used: dict[str, Registry] = {}
         without: list[Node] = []
         for name in ("key", "value"):
@@ -430,7 +430,7 @@ class _Parser:
             lines |= registry.lines
 
     def _uses(self, node: Node, used: dict[str, Registry], what: str) -> bool:
-        """Take note of the registry that a column has, the same for both."""
+        """Note the registry of a column; key and value must have the same one."""
         name = self._text(node, "registry")
         found = self._registries.get(name)
         if found is None:
@@ -447,10 +447,10 @@ class _Parser:
     def _option_of(
         name: str, part: str, entries: Mapping[str, Node], parts: Mapping[str, Node]
     ) -> str:
-        """Return the option that a part of `key` or `value` sets."""
+        """Return the name of the option that an entry of `key` or `value` sets."""
         if part != "schema":
             return f"{name}{part.capitalize()}"
-        # The Avro reader schema, or the schema to write with; otherwise the writer schema.
+        # avroSchema: the reader schema, or the schema for writing; valueSchema: the writer schema.
         avro = str(parts["format"].value).strip().lower() == "avro" if "format" in parts else False
         return (
             "avroSchema" if avro and ("registry" in parts or "from" in entries) else "valueSchema"
@@ -464,7 +464,7 @@ class _Parser:
         options: dict[str, Any],
         lines: dict[str, int],
     ) -> None:
-        """Add an option that has a place of its own in a SPEC."""
+        """Add an option that has its own key in a SPEC."""
         if option.lower() in lines:
             self._problems.add(
                 node.key_line, f"{option} is already set on line {lines[option.lower()]}"
@@ -491,7 +491,7 @@ class _Parser:
         self._put(option, self._text(node, option), node, options, lines)
 
     def _check(self, what: str, place: Place, *, stream: bool = True) -> None:
-        """Let the data source itself check its options."""
+        """Check options with the parser of our data source."""
         if place.format != OURS or place.cluster is None:
             return
         try:

@@ -1,7 +1,7 @@
 """`odradek schemas`: list, show, check, register and delete schemas of a registry.
 
-In: subjects, versions, files. Out: what the registry has, or what was changed. Must not: send a
-file that the serializers can't parse as a schema, or decide whether a schema is compatible.
+In: subjects, versions, files. Out: schemas in the registry, or the result of a change. Must not:
+send a file that the serializers can't parse as a schema, or decide whether a schema is compatible.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from odradek.serialization.registry.schemas import (
 app = overview("Schemas of a registry: list, show, versions, compatibility, register, delete.")
 
 ENDINGS = {".avsc": "AVRO", ".json": "JSON", ".proto": "PROTOBUF"}
-"""Types of schemas by the endings of their files."""
+"""Types of schemas by file extension."""
 
 Subject = Annotated[str, typer.Argument(metavar="SUBJECT", help="Such as flights-value.")]
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The schema's file.")]
@@ -253,7 +253,7 @@ def delete(
 
 
 def _level(run: RegistryRun, subject: str | None) -> tuple[str, bool]:
-    """Return a level, and whether it is the subject's own."""
+    """Return the compatibility level, and whether it was set for this subject."""
     if subject is None:
         return run.registry.get_compatibility(), False
     try:
@@ -278,7 +278,7 @@ def _schema(run: RegistryRun, file: Path, kind: str | None, references: list[str
     if found not in KINDS:
         wrong = f"--type {kind!r}" if kind else f"the ending of {file}"
         refuse(f"{wrong} isn't a type of schema: use --type {'|'.join(KINDS)}")
-    text = read_text(file).removesuffix("\n")  # editors and `show` add the last line end
+    text = read_text(file).removesuffix("\n")  # editors and `show` add a final line break
     schema = Schema(text, found, tuple(map(_reference, references or ())))
     try:
         _parse(run.registry, schema)
@@ -293,7 +293,7 @@ def _parse(registry: SchemaRegistryClient, schema: Schema) -> None:
     The text of a Protobuf schema isn't parsed, because Python has no parser of it. Without the
     extra `schemas`, the text must only be JSON.
     """
-    # Imported here: other commands don't need them.
+    # Imported here because other commands don't need these modules.
     from odradek.serialization.avro.parsing import json_of as avro_of
     from odradek.serialization.avro.parsing import parsed_avro
     from odradek.serialization.json.serializers import JsonChecks

@@ -1,4 +1,4 @@
-"""The flags of commands that ask a schema registry, and one run of such a command.
+"""Common flags of commands for a schema registry, and the run of such a command.
 
 In: flags, the environment, a properties file. Out: a registry client and its remaining time. Must
 not: connect, or show a credential.
@@ -30,7 +30,7 @@ from odradek.serialization.registry.settings import (
 REGISTRY, REGISTRY_CONFIG = "ODRADEK_SCHEMA_REGISTRY", "ODRADEK_SCHEMA_REGISTRY_CONFIG"
 """Environment variables that replace flags."""
 PREFIX = "schema.registry."
-"""Before the names of settings in files that have settings of Kafka clients, too."""
+"""Prefix of registry settings in files that also contain settings of Kafka clients."""
 API_TIMEOUT = "default.api.timeout.ms"
 
 Registry = Annotated[
@@ -57,7 +57,7 @@ FLAGS: Mapping[str, tuple[Any, Any]] = {
 
 
 class RegistryRun(CommandRun):
-    """One run of a command that asks a schema registry."""
+    """One run of a command for a schema registry."""
 
     waits_for = "the schema registry"
 
@@ -91,7 +91,7 @@ def registry_client(
     timeout: float | None,
     environment: Mapping[str, str] = os.environ,
 ) -> tuple[SchemaRegistryClient, float]:
-    """Return a client, and the seconds that each of its calls may take. Raises `UsageError`.
+    """Return a client and the timeout of each call in seconds. Raises `UsageError`.
 
     Flags override the file, which overrides the environment's URL.
     """
@@ -109,7 +109,7 @@ def registry_client(
         refuse(f"no schema registry is given: use --registry URL, or set {REGISTRY}")
     if timeout is not None:
         given[API_TIMEOUT] = timeout * 1000
-    given = dict(with_secrets(given))  # first: the rest may raise
+    given = dict(with_secrets(given))  # wrap secrets first, because errors may show settings
     try:
         found = SchemaRegistryClient(given)
     except ConfigurationError as error:
@@ -122,7 +122,7 @@ def _own(words: Iterable[str]) -> Mapping[str, Any]:
 
 
 def _of_file(lines: Mapping[str, str]) -> dict[str, Any]:
-    """Return the settings of registry clients in a file that may have settings of others, too."""
+    """Return the registry settings in a file that may also contain other settings."""
     found: dict[str, Any] = {}
     for name, value in lines.items():
         plain = SYNONYMS.get(name, name)

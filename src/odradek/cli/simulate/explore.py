@@ -1,7 +1,7 @@
-"""Run `odradek simulate explore` and `replay`: random schedules of faults, with all invariants.
+"""Run `odradek simulate explore` and `replay`: check all invariants in random schedules of faults.
 
-In: seeds, or a duration; or one schedule. Out: the number of runs; for the first that fails the
-violation, the command that replays it, and a short schedule in a file. Exit statuses: 0 all
+In: seeds, or a duration; or one schedule. Out: the number of runs; for the first failing run the
+violation, the command that replays it, and a file with a minimized schedule. Exit statuses: 0 all
 invariants held, 1 one didn't, 2 wrong use. Must not: define invariants.
 """
 
@@ -67,7 +67,7 @@ Which = Annotated[str, typer.Option("--host", help=f"The runtime of the clients:
 
 @dataclass(frozen=True, slots=True)
 class SeedsTask:
-    """Some seeds for one worker."""
+    """Range of seeds for one worker process."""
 
     first: int
     length: int
@@ -83,15 +83,15 @@ class Report:
     first: int
     totals: dict[str, float]
     failed: tuple[tuple[int, str], ...]
-    """Seeds with what was violated."""
+    """Failing seeds with their violations."""
     drawn: dict[str, int]
-    """How often each fault was in a schedule."""
+    """Numbers of occurrences of each fault in the schedules."""
     hits: dict[str, int]
-    """How often faults took effect, by what they did."""
+    """Numbers of effects of faults, by kind of effect."""
 
 
 def run_task(task: SeedsTask) -> Report:
-    """Run the schedules of some seeds; in a process of its own when there are several jobs."""
+    """Run the schedules of some seeds; with several jobs in a worker process."""
     from odradek.simulation.runs.explore import explore as outcomes
 
     totals: Counter[str] = Counter()
@@ -150,7 +150,7 @@ def explore(
     first, last = seed_range(seeds)
     of = _family(family)
     host_maker(host)
-    try:  # not after hours, when there is something to write
+    try:  # fail early, not after hours of simulation
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise typer.BadParameter(f"--directory {directory}: {error.strerror}") from None
@@ -196,7 +196,7 @@ def explore(
 
 
 def seed_range(seeds: str | None) -> tuple[int, int | None]:
-    """`A..B` or `A` from the command line; a random one on, without an end, for none."""
+    """Parse `A..B` or `A`; without a text, return a random start and no end."""
     if seeds is None:
         return random.randrange(1 << 40), None
     begin, dots, end = seeds.partition("..")
@@ -210,7 +210,7 @@ def seed_range(seeds: str | None) -> tuple[int, int | None]:
 
 
 def _family(name: str | None) -> Family | None:
-    """Return the family of that name; `schedule` has the names."""
+    """Check the name of a family of schedules (`FAMILIES`)."""
     from odradek.simulation.runs.random_schedules import FAMILIES
 
     for family in FAMILIES:
@@ -222,7 +222,7 @@ def _family(name: str | None) -> Family | None:
 
 
 def _tasks(kind: SeedsTask, last: int | None, until: float | None) -> Iterator[SeedsTask]:
-    """Tasks of this kind, from its first seed on."""
+    """Yield tasks of this kind, starting with its first seed."""
     length = CHUNK_SHORT if kind.short else CHUNK_LONG
     for begin in count(kind.first, length):
         if last is not None and begin > last:
@@ -236,9 +236,9 @@ def _tasks(kind: SeedsTask, last: int | None, until: float | None) -> Iterator[S
 def _explore(
     tasks: Iterator[SeedsTask], jobs: int
 ) -> tuple[Counter[str], list[tuple[int, str]], dict[str, Counter[str]]]:
-    """Run tasks until they are done, the time is up, or one has failed.
+    """Run tasks until all are done, the time is up, or one has failed.
 
-    Returns their cost, the seeds that failed, and how often faults were drawn and took effect.
+    Returns their cost, the failing seeds, and how often faults were drawn and took effect.
     """
     totals: Counter[str] = Counter(dict.fromkeys(COUNTED, 0))
     faults: dict[str, Counter[str]] = {"drawn": Counter(), "took_effect": Counter()}
@@ -263,7 +263,7 @@ def _reports(tasks: Iterator[SeedsTask], jobs: int) -> Iterator[Report]:
     if jobs == 1:
         yield from map(run_task, tasks)
         return
-    # Not a pool's imap: it would take all tasks at once, and there may be no end of them.
+    # A pool's imap would consume all tasks at once, but their number may be unlimited.
     with multiprocessing.get_context("spawn").Pool(jobs) as pool:
         running = [pool.apply_async(run_task, (task,)) for task in islice(tasks, jobs + 2)]
         while running:
@@ -312,7 +312,7 @@ def _again(seed: int, like: SeedsTask) -> RunOutcome:
 
 
 def _write(path: Path, history: RunHistory | None) -> None:
-    """Write a history in the form that the file's name asks for."""
+    """Write a history as EDN or JSON lines, depending on the file's extension."""
     from odradek.simulation.checkers.history_edn import edn_lines
 
     if history is not None:

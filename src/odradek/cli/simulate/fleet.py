@@ -1,10 +1,10 @@
-"""Run `odradek simulate fleet`: an outage as the brokers see it, with up to a million clients.
+"""Run `odradek simulate fleet`: the brokers' load in an outage, with up to a million clients.
 
-In: the number of clients, the duration, policies and settings, and who simulates: this process,
-several, or Spark. Out: connection attempts and metadata requests per second at each broker before,
-during and after, and how clients recover, as text, JSON, pictures and Parquet tables. Exit
-statuses: 0 done, 1 the client's own policy misses a goal, 2 wrong use, 130 stopped by Ctrl-C. Must
-not: judge other policies and settings by our goals; they are only for comparison.
+In: the number of clients, the duration, policies and settings, and whether one process, several
+processes or Spark simulate. Out: connection attempts and metadata requests per second at each
+broker before, during and after, and how clients recover, as text, JSON, pictures and Parquet
+tables. Exit statuses: 0 done, 1 Odradek's policy misses a goal, 2 wrong use, 130 stopped by Ctrl-C.
+Must not: apply our goals to other policies and settings, which are only for comparison.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 Done = Iterator[tuple[list["Slice"], list["Load"]]]
 SHOWN_EVERY = 2.0
 SLICES, LARGEST_SLICE = 100, 500
-"""A fleet's clients are divided into at least `SLICES` slices, so that progress shows soon."""
+"""Minimum number of slices of a fleet, for early progress, and maximum clients per slice."""
 
 
 @dataclass(frozen=True, slots=True)
 class FleetWorkers:
-    """Where a fleet is simulated: the number of local processes, or Spark."""
+    """Workers of a simulation: a number of local processes, or Spark."""
 
     jobs: int
     spark: bool
@@ -46,7 +46,7 @@ class FleetWorkers:
 
 @dataclass(frozen=True, slots=True)
 class Outputs:
-    """Files to write besides text."""
+    """Outputs besides text."""
 
     json: bool
     picture: Path | None
@@ -128,7 +128,7 @@ def fleet(
 def _cases(
     policy: str, settings: Sequence[str], brokers: int, outage: float, seed: int
 ) -> tuple[Any, ...]:
-    """Every policy with every combination of settings."""
+    """Return cases for each policy with each combination of settings."""
     from odradek.common.errors import KafkaError
     from odradek.simulation.measurements.fleet import Case
     from odradek.simulation.measurements.strategies import STRATEGIES
@@ -154,7 +154,7 @@ def _cases(
 
 
 def _take(plan: FleetPlan, workers: FleetWorkers, outputs: Outputs) -> None:
-    """Simulate what isn't done yet, and show all of it."""
+    """Simulate the unfinished slices, and print the whole result."""
     require_extra("pyarrow")
     from odradek.cli.simulate.fleet_tables import Book, OtherPlanError
 
@@ -191,7 +191,7 @@ def _take(plan: FleetPlan, workers: FleetWorkers, outputs: Outputs) -> None:
 
 
 def _interrupted(error: BaseException | None) -> bool:
-    """Return whether Ctrl-C caused the error, also indirectly: Spark's reader fails then, too."""
+    """Return whether Ctrl-C caused the error, directly or as its context (Spark's reader)."""
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__context__
     return error is not None
@@ -216,7 +216,7 @@ def _simulate(plan: FleetPlan, workers: FleetWorkers, book: Book) -> None:
 
 
 def _done(plan: FleetPlan, workers: FleetWorkers, todo: list[Slice]) -> Done:
-    """Slices with their loads, as they come."""
+    """Yield slices with their loads, as soon as they are simulated."""
     if not todo:
         return iter(())
     if workers.spark:
@@ -234,7 +234,7 @@ def _here(plan: FleetPlan, todo: list[Slice], jobs: int) -> Done:
     import multiprocessing
     import signal
 
-    ignore = (signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; this process ends the others
+    ignore = (signal.SIGINT, signal.SIG_IGN)  # this process ends the workers
     with multiprocessing.get_context("spawn").Pool(jobs, signal.signal, ignore) as pool:
         for part, load in pool.imap_unordered(_run, [(plan, part) for part in todo]):
             yield [part], [load]

@@ -1,8 +1,8 @@
 """Write the events of some clients of a fleet as files, as `ODRADEK_EVENTS_DIR` does.
 
-In: a plan, a folder. Out: one file of JSON lines for each case, which the same pipeline reads. The
-clients are simulated once more for it: a client does the same again with any listener. Must not:
-grow with the fleet.
+In: a plan, a folder. Out: one file of JSON lines for each case, in the format of real clients. The
+clients are simulated again for these files: a listener doesn't change the behaviour of a client.
+Must not: write more events for a larger fleet.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Report fleets: a page of text for each, a table for comparison, two pictures.
+"""Report simulated fleets: a page of text for each, a table for comparison, two pictures.
 
 In: figures and loads. Out: text on stdout, SVG files. Must not: count anything itself.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from odradek.simulation.measurements.fleet import Load
 
 STEP = 10
-"""Windows that a point of a curve takes together: 100 ms."""
+"""Number of windows per point of a curve: 100 ms."""
 PHASES = ("before", "during", "after")
 COLUMNS = (
     "policy",
@@ -36,7 +36,7 @@ COLUMNS = (
 
 
 def show(one: dict[str, Any]) -> None:
-    """One fleet in full."""
+    """Print the full result of one fleet."""
     setting = f" with {one['setting']}" if one["setting"] else ""
     typer.echo(
         f"{one['policy']}{setting}: {counted(one['clients'], 'client')}, "
@@ -75,12 +75,12 @@ def show(one: dict[str, Any]) -> None:
 
 
 def ships(one: dict[str, Any]) -> bool:
-    """Whether this is what ships, which is held to the goals."""
+    """Return whether a case is Odradek with its defaults, to which the goals apply."""
     return bool(one["policy"] == "odradek" and not one["setting"])
 
 
 def compare(found: Sequence[dict[str, Any]]) -> None:
-    """Several cases in one table, to choose by."""
+    """Print several cases in one table."""
     names = [f"{one['policy']} {one['setting']}".strip() for one in found]
     width = max(len(name) for name in names)
     head = [f"{COLUMNS[0]:<{width}}", *(f"{name:>9}" for name in COLUMNS[1:])]
@@ -149,7 +149,7 @@ def _arrivals(loads: Sequence[Load]) -> PanelPicture:
 
 
 def _recoveries(loads: Sequence[Load]) -> PanelPicture:
-    """Which share of the clients has been acknowledged, by seconds since the return."""
+    """Return the percentage of acknowledged clients, by seconds since the outage's end."""
     from odradek.cli.demo.picture import BLUE, Line, Panel, PanelPicture
     from odradek.simulation.measurements.fleet_figures import spread
 
@@ -169,7 +169,7 @@ def _recoveries(loads: Sequence[Load]) -> PanelPicture:
 
 
 def _busiest(load: Load, what: Sequence[str]) -> list[tuple[float, float]]:
-    """Rates at the broker where most arrives, in steps of 100 ms."""
+    """Return rates at the busiest broker, in steps of 100 ms."""
     from odradek.simulation.measurements.fleet import AFTER, WINDOWS
     from odradek.simulation.measurements.fleet_figures import by_window
 

@@ -1,8 +1,8 @@
-"""A fleet's results as Parquet, and the book that a run is taken up by after it was stopped.
+"""Results of a fleet as Parquet files, and the state from which a stopped run continues.
 
-In: loads of slices as they are done. Out, in a folder: `load`, `recovery` and `tries` (.parquet) at
-the end, `unfinished.parquet` until then. That file is replaced as a whole, so a kill at any time
-leaves a true one. Must not: mix results of another plan or of other code.
+In: loads of finished slices. Out, in a folder: `load`, `recovery` and `tries` (.parquet) at the
+end, `unfinished.parquet` until then. That file is replaced atomically, so it is valid even after a
+kill. Must not: mix results of another plan or of other code.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PLAN, _DONE = b"odradek.plan", b"odradek.done"
 
 
 class OtherPlanError(Exception):
-    """A folder holds what is left of another run."""
+    """A folder contains the state of another run."""
 
 
 class Book:
@@ -48,7 +48,7 @@ class Book:
         return [part for part in self._slices if part.number not in self.done]
 
     def enter(self, parts: Sequence[Slice], loads: Sequence[Load]) -> None:
-        """Count what is done, and save it."""
+        """Add finished slices with their loads, and save the state."""
         for load in loads:
             next(own for own in self.loads if own.case == load.case).add(load)
         self.done.update(part.number for part in parts)
@@ -56,7 +56,7 @@ class Book:
             self._save(self._folder / UNFINISHED)
 
     def finish(self) -> None:
-        """Write the tables; nothing is unfinished any more."""
+        """Write the tables, and delete the state."""
         if self._folder is None:
             return
         _replace(
@@ -96,7 +96,7 @@ class Book:
 
 
 def _table(loads: Sequence[Load], kinds: Sequence[str]) -> pa.Table:
-    """One of the three tables, in which a row says what it means."""
+    """Return one of the three tables, whose rows contain the case's names."""
     from odradek.simulation.measurements.fleet import WINDOWS
 
     rows: dict[tuple[int, int, int], dict[str, int]] = {}
@@ -122,7 +122,7 @@ def _table(loads: Sequence[Load], kinds: Sequence[str]) -> pa.Table:
 
 
 def _replace(table: pa.Table, file: Path) -> None:
-    """Write a file as a whole: who reads it meets the old one or the new one."""
+    """Replace a file atomically, so that readers never see a part of it."""
     new = file.with_name(f".{file.name}.new")
     pq.write_table(table, new)
     new.replace(file)

@@ -21,7 +21,7 @@ HOSTS = (
 
 
 def host_maker(name: str) -> HostMaker | None:
-    """Return the function that creates hosts; None for the world's usual one."""
+    """Return the function that creates hosts; None for the default of the simulation."""
     if name == SIMULATED:
         return None
     from odradek.testing.virtual.world_host import MoodyAsyncioHost, WorldAsyncioHost
@@ -34,5 +34,5 @@ def host_maker(name: str) -> HostMaker | None:
 
 
 def flag(name: str) -> str:
-    """Return the flag for a command line."""
+    """Return the flag in the form of a command line."""
     return "" if name == SIMULATED else f" --host {name}"

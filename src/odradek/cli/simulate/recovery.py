@@ -1,8 +1,8 @@
-"""`odradek simulate recovery`: how soon a client finds a cluster whose brokers were all replaced.
+"""`odradek simulate recovery`: time until a client finds a cluster whose brokers were replaced.
 
-In: numbers of brokers, faults, strategies, how many runs of each. Out: the distributions, as a
-table or as JSON. Exit statuses: 0 done, 1 what ships misses its goal somewhere, 2 wrong use.
-Must not: decide what a fault is.
+In: numbers of brokers, faults, strategies, numbers of runs. Out: the distributions, as a table or
+as JSON. Exit statuses: 0 done, 1 Odradek's strategy misses a goal, 2 wrong use. Must not: define
+faults.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PROGRESS_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One distribution: what it is of."""
+    """Parameters of one distribution."""
 
     brokers: int
     fault: str
@@ -37,7 +37,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class RecoveryTask:
-    """Some runs of a cell for one worker."""
+    """Runs with the same parameters for one worker process."""
 
     cell: Cell
     seeds: tuple[int, ...]
@@ -46,7 +46,7 @@ class RecoveryTask:
 
 
 def run_task(task: RecoveryTask) -> tuple[Cell, list[RecoveryRun]]:
-    """Run some seeds; in a process of its own when there are several jobs."""
+    """Run some seeds; with several jobs in a worker process."""
     from odradek.simulation.measurements.recovery import RecoveryFault, recover
 
     cell = task.cell

@@ -1,6 +1,6 @@
-"""`odradek offsets`: offsets of partitions by a word or a time, as Kafka's kafka-get-offsets.
+"""`odradek offsets`: look up offsets by a keyword or a time, as kafka-get-offsets does.
 
-In: topics, partitions, a time. Out: an offset for each partition. Must not: know groups.
+In: topics, partitions, a time. Out: an offset for each partition. Must not: access groups.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from odradek.clients.admin.offsets import ISOLATION_LEVELS, SPECS, OffsetSpec
 app = overview("Offsets of partitions: list.")
 WORDS = {word.lower().replace("_", "-"): word for word in SPECS}
 NUMBERED = {f"-{number}": word for number, word in enumerate(WORDS, 1)}
-"""Numbers that kafka-get-offsets accepts for these words."""
+"""Our keywords by the numbers that kafka-get-offsets accepts for them."""
 
 
 def parse_time(text: str) -> OffsetSpec:
-    """Return a word of Kafka's, or milliseconds since the epoch."""
+    """Parse a time: one of Kafka's keywords, or milliseconds since the epoch."""
     if text[:1].isdecimal():
         return parse_moment("--time", text)
     if text in NUMBERED:

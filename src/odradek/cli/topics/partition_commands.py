@@ -1,7 +1,7 @@
 """Commands of `odradek partitions`: list, reassign, elect leaders.
 
-In: partitions as `flights:0`. Out: what exists or what was done, in the forms of `cli.frame`. Must
-not: wait until replicas have moved; `reassignments` reports the progress.
+In: partitions as `flights:0`. Out: partitions, or the results of changes, in the formats of
+`cli.frame`. Must not: wait until replicas have moved; `reassignments` reports the progress.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def reassign(
     if not wanted:
         refuse("no partition is given: use TOPIC:PARTITION=BROKERS or --reassignment-json-file")
     there, failed = _described(run, list(dict.fromkeys(at.topic for at in wanted)))
-    # Where a topic can't be described, the brokers say better why it can't be moved.
+    # For a topic that can't be described, the error of the reassignment is clearer.
     before = {at: p.replicas for at, p in there.items() if at in wanted}
     if run.dry_run:
         failed |= _would_fail(run, wanted, there)
@@ -213,7 +213,7 @@ def _would_fail(
     wanted: Mapping[TopicPartition, Sequence[int] | None],
     there: Mapping[TopicPartition, PartitionDescription],
 ) -> dict[Any, KafkaError]:
-    """Return the errors that a dry run can predict."""
+    """Return the errors of a reassignment that a dry run can predict."""
     failed: dict[Any, KafkaError] = dict(_absent(wanted, there))
     known = run.absent_brokers(one for to in wanted.values() for one in to or ())
     for at, to in wanted.items():
@@ -226,7 +226,7 @@ def _would_fail(
 def _absent(
     wanted: Iterable[TopicPartition], there: Mapping[TopicPartition, PartitionDescription]
 ) -> dict[TopicPartition, KafkaError]:
-    """Return errors for partitions that their existing topics don't have."""
+    """Return errors for missing partitions of existing topics."""
     topics = {at.topic for at in there}
     return {
         at: UnknownTopicOrPartitionError(f"topic {at.topic} has no partition {at.partition}")
@@ -247,7 +247,7 @@ def _elected(
 def _described(
     run: AdminRun, topics: Sequence[str] | None
 ) -> tuple[dict[TopicPartition, PartitionDescription], dict[Any, KafkaError]]:
-    """Return the partitions of these topics, of all for none; errors are by topic."""
+    """Return the partitions of these topics (None: all), and errors by topic."""
     names = list(dict.fromkeys(topics or run.admin.list_topics(run.left())))
     found, failed = run.each(lambda: run.admin.describe_topics(names, run.left()))
     partitions = {
@@ -264,7 +264,7 @@ def _offset(listed: Any) -> int | None:
 
 
 def _read_reassignment(path: Path) -> dict[TopicPartition, list[int]]:
-    """Read a file of kafka-reassign-partitions."""
+    """Read a JSON file in the format of kafka-reassign-partitions."""
     try:
         document = jsonlib.loads(read_text(path))
         return {

@@ -1,6 +1,6 @@
-"""Parse partitions on the command line: `flights` is a whole topic, `flights:0,2` are two.
+"""Parse partitions on the command line, such as `flights` (all) or `flights:0,2`.
 
-In: words. Out: partitions. Must not: leave out one that doesn't exist; a request for it says so.
+In: arguments. Out: partitions. Must not: leave out missing partitions, which requests report.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from odradek.common.types import TopicPartition
 
 
 def parse_scope(words: Iterable[str]) -> dict[str, list[int] | None]:
-    """Partitions' numbers by topic, None for all; ends as a wrong use does."""
+    """Return partition numbers by topic, None for all; raises `UsageError`."""
     found: dict[str, list[int] | None] = {}
     for word in words:
         topic, colon, listed = word.partition(":")
@@ -28,7 +28,7 @@ def parse_scope(words: Iterable[str]) -> dict[str, list[int] | None]:
             refuse(f"{word!r}: expected partition numbers after the colon, as in {topic}:0,2")
         known = found.setdefault(topic, [])
         if not colon or known is None:
-            found[topic] = None  # all, whatever else is named of it
+            found[topic] = None  # the whole topic includes partitions named separately
         else:
             known.extend(n for n in dict.fromkeys(numbers) if n not in known)
     return found
@@ -37,7 +37,7 @@ def parse_scope(words: Iterable[str]) -> dict[str, list[int] | None]:
 def partitions_of(
     run: AdminRun, words: Iterable[str]
 ) -> tuple[list[TopicPartition], dict[str, KafkaError]]:
-    """Return the partitions that words name, sorted, and the topics with errors."""
+    """Return the sorted partitions that the arguments name, and errors by topic."""
     scope = parse_scope(words)
     whole = [topic for topic, numbers in scope.items() if numbers is None]
     described, failed = (

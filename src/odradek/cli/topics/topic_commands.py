@@ -1,7 +1,7 @@
-"""`odradek topics`: list, describe, make, change and delete topics, as kafka-topics does.
+"""`odradek topics`: list, describe, create, change and delete topics, as kafka-topics does.
 
-In: names and flags. Out: what there is or what was done, in the ways of `cli.frame`. Must not:
-decide what a cluster allows; brokers say that.
+In: names and flags. Out: topics, or the results of changes, in the formats of `cli.frame`. Must
+not: check the cluster's limits; brokers do.
 """
 
 from __future__ import annotations
@@ -307,7 +307,7 @@ def delete_records(
 def _before_offsets(
     run: AdminRun, words: list[str]
 ) -> tuple[dict[TopicPartition, int], dict[Any, KafkaError]]:
-    """Offsets by partition, -1 for the end; a topic alone means all its partitions."""
+    """Return offsets by partition, -1 for the end; a topic means all its partitions."""
     form = "TOPIC[:PARTITION]=OFFSET, as in flights:0=1000"
     offsets: dict[TopicPartition, int] = {}
     whole: dict[str, int] = {}
@@ -355,7 +355,7 @@ def _sick(partition: PartitionDescription, under_replicated: bool, unavailable: 
 
 
 def _heads_of(topics: list[dict[str, Any]]) -> ResultTable:
-    """Return a line for each topic."""
+    """Return a table with a row for each topic."""
     heads = ("topic", "id", "partitions", "replicas", "configs")
     rows = [
         (
@@ -368,7 +368,7 @@ def _heads_of(topics: list[dict[str, Any]]) -> ResultTable:
 
 
 def usable(names: Iterable[str]) -> tuple[list[str], dict[Any, KafkaError]]:
-    """Return the valid names, each once, and the errors of the others."""
+    """Return the valid names without duplicates, and errors of the invalid ones."""
     good: list[str] = []
     failed: dict[Any, KafkaError] = {}
     for name in dict.fromkeys(names):
@@ -384,7 +384,7 @@ def usable(names: Iterable[str]) -> tuple[list[str], dict[Any, KafkaError]]:
 def _parted(
     failed: dict[Any, KafkaError], kind: type[KafkaError], *, none: bool
 ) -> tuple[list[str], dict[Any, KafkaError]]:
-    """Items whose error is as good as done, and the other errors."""
+    """Return items whose error means that nothing had to be done, and the other errors."""
     needless = [item for item, error in failed.items() if not none and isinstance(error, kind)]
     return needless, {item: error for item, error in failed.items() if item not in needless}
 

@@ -1,7 +1,7 @@
-"""`odradek transactions`: transactions and their producers, as Kafka's kafka-transactions.
+"""`odradek transactions`: list, describe and abort transactions, as kafka-transactions does.
 
-In: transactional ids, partitions. Out: what coordinators and leaders know; ends of transactions.
-Must not: end one that wasn't named.
+In: transactional ids, partitions. Out: states from coordinators and leaders; aborted transactions.
+Must not: abort a transaction that wasn't named.
 """
 
 from __future__ import annotations
@@ -232,7 +232,7 @@ def abort(
 
 
 def _fence(run: AdminRun, ids: list[str]) -> Result:
-    # A coordinator would make an id that it doesn't know.
+    # Look up the ids first, because a coordinator would create unknown ones.
     there, failed = run.each(lambda: run.admin.describe_transactions(ids, run.left()))
     if run.dry_run:
         shown = [f"Would fence {name}, which is {t.state}." for name, t in there.items()]

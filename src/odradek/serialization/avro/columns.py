@@ -157,7 +157,7 @@ def arrow_to_avro(
         )
     context = context_of(topic, field)
     given: Any = serializer
-    if not isinstance(given, AvroSerializer):  # confluent-kafka's, say, which writes as it likes
+    if not isinstance(given, AvroSerializer):  # for example confluent-kafka's
         return written_rows(column, lambda value: given(value, context))
     check = _Fitting(column.type).check
     return written_rows(column, lambda value: serializer.checked(value, context, check))
@@ -172,11 +172,10 @@ class _Fitting:
     def __init__(self, kind: pa.DataType) -> None:
         self._kind = kind
         self._checked: dict[int, tuple[Any, Any]] = {}
-        """By the identity of a schema, which is kept with it: the schema that values are checked
-        with; None if its type is the column's."""
+        """Schemas for checking values by id() of the schema; None if its type is the column's."""
 
     def check(self, value: Any, parsed: Any) -> None:
-        """Look at a value of another type than the schema's. Raises `SerializationError`."""
+        """Check a value whose type may differ from the schema's. Raises `SerializationError`."""
         found = self._checked.get(id(parsed))
         if found is None:
             exact = is_bytes(parsed) or self._is_exact(parsed)
@@ -185,7 +184,7 @@ class _Fitting:
             return
         try:
             fastavro().validation.validate(value, found[1])
-        # A value of the program's can make fastavro raise whatever Python has.
+        # fastavro may raise any exception for a program's value.
         except Exception as error:
             told = "; ".join(str(one).strip() for one in getattr(error, "errors", (error,)))
             raise SerializationError(f"the data doesn't match its Avro schema: {told}") from None

@@ -20,7 +20,7 @@ from odradek.serialization.schema_limits import (
 )
 
 LONGEST_NUMBER = 10
-"""Bytes of a number of 64 bits."""
+"""Maximum number of bytes of an encoded 64-bit number."""
 NO_BRANCH = "the data doesn't match its Avro schema: a union has no such branch"
 
 
@@ -30,7 +30,7 @@ class Walk:
     def __init__(self, nodes: list[AvroType], data: bytes) -> None:
         self._nodes, self._data, self._at = nodes, data, 0
         self._open: list[list[int]] = []
-        """Types of unfinished values, and how many parts each has had, or still has."""
+        """Stack of unfinished values: type, and number of parts read (or still to be read)."""
 
     def go(self) -> None:
         """Check the nesting of the whole value; raises `DeserializationError`."""
@@ -44,7 +44,7 @@ class Walk:
                 self._enter(at)
 
     def _next(self, node: AvroType, frame: list[int]) -> int:
-        """Return the type of the next value in the innermost one; -1 at its end."""
+        """Return the type of the next part of the innermost value; -1 at its end."""
         if node.kind == RECORD:
             frame[1] += 1
             return node.inner[frame[1] - 1] if frame[1] <= len(node.inner) else -1

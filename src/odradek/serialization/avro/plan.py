@@ -22,7 +22,7 @@ from odradek.serialization.wire_format import varint
 INT = (-(1 << 31), (1 << 31) - 1)
 LONG = (-(1 << 63), (1 << 63) - 1)
 SECONDS = (-62_135_596_800, 253_402_300_799)
-"""Of `datetime`'s years 1 to 9999; fastavro refuses others."""
+"""Range of seconds of `datetime` (years 1 to 9999); fastavro rejects others."""
 LIMITS = {
     ("int", "date"): (-719_162, 2_932_896),
     ("int", "time-millis"): (0, 86_399_999),
@@ -33,7 +33,7 @@ LIMITS = {
         for unit, many in (("millis", 1000), ("micros", 1_000_000))
     },
 }
-"""Which numbers of a logical type Python has a value for."""
+"""Ranges of numbers of logical types that Python can represent."""
 PRIMITIVES = frozenset(("null", "boolean", "int", "long", "float", "double", "bytes", "string"))
 NUMBERS = {
     ("int", "int"): Number.INT,
@@ -45,9 +45,9 @@ NUMBERS = {
     ("long", "double"): Number.DOUBLE,
 }
 MOST_VISITS = 100_000
-"""Types within types of a writer's schema; one that uses types by their names may have 2**60."""
+"""Maximum number of nested types in a writer schema; named types can multiply it to 2**60."""
 LARGEST_WHOLE = 1 << 24
-"""A float holds each whole number up to this one."""
+"""Up to this number, a 32-bit float represents every integer."""
 
 
 def program(written: Any, wanted: Any, columns: Columns) -> tuple[bytes, bytes]:
@@ -64,7 +64,7 @@ def program(written: Any, wanted: Any, columns: Columns) -> tuple[bytes, bytes]:
 
 
 class _Compiling:
-    """One program on its way."""
+    """Compiler of one program."""
 
     def __init__(self, written: Any, wanted: Any) -> None:
         self.steps: list[list[int]] = []
@@ -85,7 +85,7 @@ class _Compiling:
         step[2] = len(self.steps)
 
     def _visit(self, depth: int) -> None:
-        """Go no deeper, and to no more types, than a program may be made of."""
+        """Check the limits of depth and number of types."""
         self._visits += 1
         if depth > DEEPEST:
             raise UnplannedError("it refers to itself")
@@ -119,7 +119,7 @@ class _Compiling:
         self._ends_here(step)
 
     def _held(self, written: Any, wanted: Any, column: PlannedColumn, depth: int) -> None:
-        """Of what is no union on either side."""
+        """Add steps for types that aren't unions in either schema."""
         if _is_name(written) or _is_name(wanted):
             if written != wanted:
                 raise UnplannedError("a named type in only one of the schemas")
@@ -148,7 +148,7 @@ class _Compiling:
             self._alike(written, wanted, column, depth)
 
     def _alike(self, written: Any, wanted: Any, column: PlannedColumn, depth: int) -> None:
-        """Of two schemas of the same kind, without promotions."""
+        """Add steps for two schemas of the same kind, without type promotion."""
         kind = _kind(written)
         if kind in ("record", "error", "enum", "fixed") and not _same_name(written, wanted):
             raise UnplannedError("names that differ")
@@ -315,7 +315,7 @@ def _kind(schema: Any) -> Any:
 
 
 def _branch(union: list[Any], written: Any) -> Any:
-    """Return the only type besides null in a reader's union; null for null."""
+    """Return the reader union's only type besides null, or null if null was written."""
     if written == "null" and "null" in union:
         return "null"
     kinds = [one for one in union if one != "null"]

@@ -18,7 +18,7 @@ from odradek.serialization.registry.schema_cache import kept
 from odradek.serialization.schema_limits import AvroLimits
 
 BYTES = "bytes"
-"""A schema that is bytes and no more: they are written as they are, as Confluent's do."""
+"""Schema of plain bytes, whose values are written without Avro's length, as by Confluent."""
 
 
 def is_bytes(parsed: Any) -> bool:
@@ -47,11 +47,11 @@ class AvroReading:
         """Read the logical types in `texts` as strings; see `safe_schemas`."""
         self._read, self._texts = fastavro().schemaless_reader, texts
         self._wanted: dict[int, tuple[Any, Any]] = {}
-        """By the identity of a reader schema, which is kept with it: what fastavro gets instead."""
+        """Schemas passed to fastavro, by the id() of the reader schema (kept alive here)."""
         self._written: dict[int, tuple[Any, Any, AvroLimits]] = {}
-        """The same by the identity of a writer schema, and its limits."""
+        """Schemas passed to fastavro, and limits, by the id() of the writer schema."""
         self._defaults: dict[int, tuple[Any, bool]] = {}
-        """By the identity of a reader's schema, whether it has a default that is a list or dict."""
+        """Whether a reader schema has a default that is a list or dict, by the schema's id()."""
 
     def value(self, payload: bytes, written: Any, wanted: Any = None, names: bool = False) -> Any:
         """Read a value that fills all bytes; `names` is fastavro's `return_record_name`.
@@ -62,15 +62,15 @@ class AvroReading:
         _, for_writer, limits = self._written_of(written)
         if limits.may_be_deep(payload):
             Walk(limits.nodes, payload).go()
-        # A reader's schema may leave the array out. Watching costs 2 us, so only such are watched.
+        # A reader schema may skip such arrays. The check costs 2 us, so it is only done for them.
         watched = wanted is not None and limits.has_arrays_of_fixed_size
         stream = WholeBytes(payload) if watched else io.BytesIO(payload)
         if isinstance(written, list) and payload and payload[0] & 1:
-            raise DeserializationError(NO_BRANCH)  # fastavro copies a list before it reads
+            raise DeserializationError(NO_BRANCH)  # negative branch number
         for_reader = None if wanted is None else self._wanted_of(wanted)[1]
         try:
             found = self._read(stream, for_writer, for_reader, names)
-        # Bytes of others can make fastavro raise whatever Python has.
+        # fastavro may raise any exception for invalid bytes.
         except Exception as error:
             raise unread(error) from None
         left = len(payload) - stream.tell()
@@ -130,7 +130,7 @@ def _apart(value: Any) -> Any:
     while waiting:
         holder = waiting.pop()
         items = holder.items() if isinstance(holder, dict) else enumerate(holder)
-        for at, one in items:  # existing items are replaced, none is added
+        for at, one in items:  # only existing items are replaced
             name, inner = one if isinstance(one, tuple) else (None, one)  # fastavro's named record
             if not isinstance(inner, dict | list):
                 continue
@@ -144,6 +144,6 @@ def unread(error: Exception) -> DeserializationError:
     """Return the `DeserializationError` for an error of fastavro."""
     if isinstance(error, RecursionError):
         return DeserializationError("its Avro values are nested too deeply")
-    # Its own words for this one name an object in memory.
+    # fastavro's text for EOFError contains an object's address.
     why = "it is truncated" if isinstance(error, EOFError) else f"{type(error).__name__}: {error}"
     return DeserializationError(f"the data doesn't match its Avro schema: {why}")

@@ -23,17 +23,17 @@ LARGEST_DECIMAL128 = 38
 _OWN, _TEXT = "odradek-", "odradek-text-"
 """Prefixes of the names of logical types, with those of functions for fastavro."""
 _FIELD = "odradek-field"
-"""Key of the words for a type's field, which begin errors."""
+"""Key of a type's field name, with which error messages begin."""
 _CHOICES = ("symbols", "type", "items", "values")
-"""Keys of lists that an index from bytes is looked up in."""
+"""Keys of lists in which fastavro looks up indexes from the bytes."""
 _EXACT = Context(prec=MOST_DIGITS, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[Inexact, InvalidOperation])
 
 
 class _Choices(list[Any]):
-    """Branches of a union or symbols of an enum, whose number comes from bytes."""
+    """Branches of a union or symbols of an enum, in which negative indexes are errors."""
 
     def __len__(self) -> int:
-        return sys.maxsize  # C adds the length to a negative index, which is then past the end
+        return sys.maxsize  # C adds the length to a negative index
 
     def __getitem__(self, at: Any) -> Any:
         if at < 0:
@@ -163,7 +163,7 @@ def _unscaled(data: Decimal, schema: dict[str, Any]) -> int:
 
 
 class _Unfit:
-    """A value that no type takes; an error would end fastavro's search for a union's branch."""
+    """Value that matches no type; an exception would end fastavro's search in a union."""
 
     def __init__(self, why: str) -> None:
         self._why = why
@@ -176,7 +176,7 @@ class _Unfit:
 
 
 def _checked(data: Any, schema: dict[str, Any]) -> Any:
-    """Return what isn't a `Decimal`, which may be the bytes of one."""
+    """Return a value that isn't a `Decimal`; check it if it is a decimal's bytes."""
     try:
         if isinstance(data, bytes | bytearray | memoryview):
             _decimal(bytes(data), schema)

@@ -31,7 +31,7 @@ class Columns:
         self.root = PlannedColumn(kind, self._numbers)
 
     def layout(self) -> bytes:
-        """Return the columns as the kernel's array of numbers."""
+        """Return the description of all columns as 64-bit integers for the kernel."""
         return array("q", [one for column in self._numbers for one in column]).tobytes()
 
 

@@ -1,11 +1,11 @@
-"""How much memory the columns of a call may take.
+"""Memory limit for the columns of a call.
 
-In: the columns, how many rows there are, and their bytes. Out: whether a value has room. A byte may
-say that a list has one more record of thousands of fields, all null, and 100 KB of them were 2 GB
-of columns (R-IN-4). So the columns of a call have room for `FREE` bytes, `RATIO` times the bytes of
-its rows, and a null for each row, which has to fit into the former. A row that needs more than
-there is left is measured before Arrow gets it: it may have its own bytes' share, so those before it
-don't take that from it. Must not: know a format.
+In: the columns, the number of rows, and their bytes. Out: whether a value fits. One byte may add a
+record of thousands of null fields to a list, so 100 KB became 2 GB of columns (R-IN-4). So the
+columns of a call may take `FREE` bytes, `RATIO` times the bytes of its rows, and a null for each
+row, which has to fit into the first two. A row that needs more than the remaining memory is
+measured before Arrow converts it; its own share remains available to it, even if earlier rows used
+up the rest. Must not: depend on a format.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SAID = 300
-"""Characters of a type, which may have thousands of fields, and of Arrow's words about it."""
+"""Maximum number of characters of a type or of Arrow's message in an error."""
 TOGETHER = 1024
-"""Rows that are objects at a time: more of them keep the garbage collector busy."""
+"""Maximum number of rows that exist as Python objects at a time, for the garbage collector."""
 FREE = DECOMPRESSED_LIMIT
-"""Bytes that columns of any rows may take: what a batch of records may become."""
+"""Maximum size of all columns in bytes: the limit of a decompressed batch."""
 RATIO = 64
 """Bytes of columns for each byte of a row, beyond those. A decimal of two bytes takes 16; a null
 takes up to that for each column of a record that is null, most of which have few of them."""
@@ -44,7 +44,7 @@ class ColumnRoom:
         self._root = root
         self._left = FREE + RATIO * size
         self.share = FREE // max(rows, 1)
-        """Of the bytes that all may take, those of each row."""
+        """Share of a row in the maximum size of all rows, in bytes."""
         if rows * root.of_null > self._left:
             raise InvalidSchemaError(
                 f"{rows} row{'' if rows == 1 else 's'} of this type would need more than "
@@ -63,7 +63,7 @@ class ColumnRoom:
         try:
             found = self._root.size_of(value)
         except (TypeError, LookupError, AttributeError):
-            return value  # Arrow says what is wrong with it
+            return value  # Arrow will report the problem
         self.check(found, size)
         self._left -= found
         return value

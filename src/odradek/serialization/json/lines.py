@@ -1,10 +1,10 @@
 """Many values of JSON read by Arrow in one go.
 
-In: a column of JSON. Out: a column of one type, or None where Arrow doesn't take all of it. It is
-strict, so what it takes is what Python reads: it refuses texts that aren't UTF-8, names that come
-twice, numbers that don't fit, and what is of another kind. Where Arrow and Python differ over times
-and floats it refuses, too, for a row must not depend on those that are read with it. Must not: let
-a value end early, or swallow the next one.
+In: a column of JSON. Out: a column of one type, or None if Arrow can't read all of it exactly as
+Python does. Values are rejected if they aren't UTF-8, have duplicate names, numbers out of range or
+another type, and also if Arrow and Python read their times or floats differently, because the
+result for a row must not depend on the other rows. Must not: let a value end early, or extend into
+the next one.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MORE_MEMBERS = r'\}[ \t\r\n]*,[ \t\r\n]*"'
-"""End of an object that is followed by a member: of the enclosing object, or of none."""
+"""Matches the end of an object that another member follows, inside of an object or not."""
 NEGATIVE_WHOLE_ZERO = r"-0([^.0-9eE]|$)"
-"""To Arrow a float of its own, to Python an integer, and so 0.0."""
+"""Matches -0, which Arrow reads as -0.0 but Python as the integer 0, so as 0.0."""
 TIME = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ]([01][0-9]|2[0-3]):[0-9]{2}(:[0-9]{2}(\.[0-9]{1,%d})?)?%s$"
-"""Times that Arrow and Python read alike, by the number of digits of a second and the zone."""
+"""Times that Arrow and Python read equally; takes the number of fraction digits and the zone."""
 ZONE = r"(Z|[+-][0-9]{2}:[0-9]{2})"
 EDGES = r"^(0000|(0001-01-01|9999-12-31).*[+-][0-9]{2}:[0-9]{2}$)"
-"""A year that is none of Python's, and days that a zone may lead out of them."""
+"""Matches a year that Python doesn't support, and days that a zone may shift out of range."""
 
 
 class ArrowJson:
@@ -84,7 +84,7 @@ def _read_lines(before: bytes, values: pa.Array, after: bytes, schema: pa.Schema
     from pyarrow import json as arrow_json
 
     lines = pc.binary_join_element_wise(before, values, after, b"")
-    lines = lines.cast(pa.string())  # refuses what isn't UTF-8; the reader would take it
+    lines = lines.cast(pa.string())  # rejects invalid UTF-8, which the reader accepts
     _, offsets, data = lines.buffers()
     begin, end = lines.offset, lines.offset + len(lines)
     bounds = memoryview(offsets).cast("i")
@@ -123,7 +123,7 @@ def _as_read(kind: pa.DataType) -> pa.DataType:
         return pa.list_(kind.value_field.with_type(_as_read(kind.value_type)))
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
         return pa.string()
-    return pa.float64() if pa.types.is_float32(kind) else kind  # it is rounded once, then again
+    return pa.float64() if pa.types.is_float32(kind) else kind  # float32 is rounded later
 
 
 def _as_wanted(found: pa.Array, kind: pa.DataType) -> pa.Array:

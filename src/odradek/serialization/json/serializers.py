@@ -1,8 +1,8 @@
 """JSON with a schema registry: objects that a JSON Schema describes.
 
-In: objects, or bytes with a schema's id. Out: the other. jsonschema-rs checks: it takes 4 µs where
-jsonschema takes 500, and all drafts. Must not: fetch what a schema refers to from anywhere but the
-registry.
+In: objects, or bytes with a schema id. Out: bytes, or objects. jsonschema-rs validates: it takes 4
+µs instead of jsonschema's 500, and supports all drafts. Must not: fetch referenced schemas from
+anywhere but the registry.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ from odradek.serialization.wire_format import SchemaId, schema_of
 VALIDATE = {"validate": True}
 """A setting of both: whether objects are checked."""
 SAID = 300
-"""Characters of what a validator says that an error repeats."""
+"""Maximum number of characters of a validator's message in an error."""
 _NOT_SCHEMAS = ("const", "default", "enum", "examples")
 _ESCAPE = re.compile(r"\\(.)(-(?!\]))?", re.DOTALL)
-"""An escape in a regular expression, with a hyphen after it that another character follows."""
+"""Matches an escape in a regular expression, and a following hyphen unless `]` follows it."""
 
 
 class JsonChecks:
@@ -78,12 +78,12 @@ class JsonChecks:
         return None
 
     def check_own(self, schema: Schema, value: Any) -> str | None:
-        """Do what `check` does, for a schema other than a record's: errors don't blame it."""
+        """Check a value like `check`, with errors for the program's own schema."""
         self.prepare_own(schema)
         return self.check(schema, value)
 
     def prepare_own(self, schema: Schema) -> tuple[Any, Any, JsonLimits]:
-        """Do what `prepare` does, for a schema other than a record's: errors don't blame it."""
+        """Prepare a schema like `prepare`, with errors for the program's own schema."""
         try:
             return self.prepare(schema)
         except SchemaRegistryError as error:
@@ -166,7 +166,7 @@ def _compared(value: Any) -> str:
     Unlike those of numbers, hashes of texts are random, so that a peer can't choose colliding ones.
     """
     texts: list[str] = []
-    waiting = [value]  # with bytes for what is between values
+    waiting = [value]  # bytes are punctuation between values
     while waiting:
         one = waiting.pop()
         if isinstance(one, bytes):
@@ -324,7 +324,7 @@ class JSONSerializer:
 
     def payload(self, value: Any, schema: Schema) -> bytes:
         """Return a value as JSON, without framing."""
-        written = written_json(value)  # first, for it refuses what lies too deep for the validator
+        written = written_json(value)  # first, because it rejects too deep values
         if self._checks is not None:
             why = self._checks.check_own(schema, value)
             if why is not None:

@@ -1,8 +1,8 @@
 """Arrow types of JSON Schemas.
 
-In: a schema as JSON. Out: the type of a column of its values; what has no type of its own stays
-JSON's text. The types are those that Spark's source has. Must not: follow references to other
-schemas, or go round with one that refers to itself.
+In: a schema as JSON. Out: the type of a column of its values; values without an Arrow type remain
+JSON texts. The types are the same as in Spark's source. Must not: follow references to other
+schemas, or loop in a schema that refers to itself.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 DEEPEST = 32
 """Definitions in definitions: more is a schema that refers to itself, and its JSON stays a text."""
 _PLAIN = {"string": "string", "integer": "int64", "number": "float64", "boolean": "bool_"}
-"""Functions of pyarrow that make the types of JSON Schema's."""
+"""Names of pyarrow's type functions by JSON Schema type."""
 
 
 def json_type(document: Any) -> pa.DataType:
     """Return the type of a column of values that a JSON Schema describes.
 
     An object with `properties` is a struct of them, an array with one kind of `items` a list;
-    integers are `int64`, numbers `float64`; null and one other are that other. All else is a text:
-    of objects without properties, say, the text of their JSON. Raises `InvalidSchemaError` for one
-    that has too many types.
+    integers are `int64`, numbers `float64`; a union of null and one type is that type. All other
+    schemas, such as objects without properties, are strings of JSON. Raises `InvalidSchemaError`
+    for a schema with too many types.
     """
     return _Types(document).of(document, 0)
 

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NANOS = re.compile(r"[.,][0-9]{6}([0-9]+)")
-"""Of a second, the digits beyond the sixth."""
+"""Matches a fraction of a second; the group contains the digits after the sixth."""
 
 
 class _MisfitError(Exception):
-    """Something isn't of the type that is wanted."""
+    """A value can't be converted to the requested type."""
 
 
 class JsonValues:

@@ -77,7 +77,7 @@ class _OneSchema:
         self._registry = registry
         self._schema: Schema | None = None
         self._known: set[int] = set()
-        """Ids of that schema."""
+        """Known ids of the schema."""
         self._named: NamedBySchemas | None = None
 
     def converted(self, column: pa.Array | pa.ChunkedArray) -> ConvertedColumn:

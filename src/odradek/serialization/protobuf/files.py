@@ -107,9 +107,9 @@ def _descriptor(text: str, name: str) -> bytes | None:
 
 
 def _built_in(imported: set[str]) -> list[bytes]:
-    """Descriptors of those files of Protobuf's own that are imported, and of what they import.
+    """Return descriptors of the imported files of Protobuf itself, and of their imports.
 
-    No others: a registered file may be one of these itself, under its subject's name.
+    Other files are left out: a registered file may be one of Protobuf's, under another name.
     """
     found: list[bytes] = []
     for name in reversed(BUILT_IN):

@@ -1,7 +1,7 @@
-"""Which message of a Protobuf schema its indexes mean.
+"""Find the message of a Protobuf schema by its indexes.
 
-In: a schema as registries have it, a `.proto` file or its descriptor in base64, and indexes. Out:
-full names. Must not: compile a file: for names and nesting its words are enough.
+In: a registered schema, a `.proto` file or its descriptor in base64, and indexes. Out: full names.
+Must not: compile a file: names and nesting can be read from its tokens.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _at(file: _Message, indexes: tuple[int, ...], *, entries: bool) -> str | Non
 
 
 def _described(text: str) -> _Message | None:
-    """Of a descriptor in base64; None where it is none."""
+    """Parse a file descriptor in base64; return None for other texts."""
     protobuf()
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
     from google.protobuf.message import DecodeError

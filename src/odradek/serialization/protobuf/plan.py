@@ -1,8 +1,7 @@
 """Programs for the kernel of columns: how Protobuf's fields fill the columns of a message.
 
-In: what Protobuf knows of a message, and columns of its type. Out: a program
-(`record.column_program`). Must not: plan what isn't one value after the other: groups leave all
-rows of a message to Protobuf (`UnplannedError`).
+In: a message's descriptor, and columns of its type. Out: a program (`record.column_program`). Must
+not: support groups: all rows of messages with groups are left to Protobuf (`UnplannedError`).
 """
 
 from __future__ import annotations

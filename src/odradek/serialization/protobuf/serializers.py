@@ -1,10 +1,10 @@
 """Protobuf with a schema registry: messages of generated classes.
 
-In: messages, or bytes with a schema's id and the message's place in its file. Out: the other. The
-schema that is registered is the file's descriptor in base64, as confluent-kafka does; files that it
-imports are schemas of their own, to which it refers, but for those that come with Protobuf.
-A class knows its fields, and keeps what it doesn't know, so a registry is asked for nothing but
-which message bytes are of.
+In: messages, or bytes with a schema id and the message's indexes in its file. Out: bytes, or
+messages. The registered schema is the file's descriptor in base64, as with confluent-kafka;
+imported files are separate schemas, which it references, except those included in Protobuf. A class
+knows its fields and keeps unknown ones, so the registry is only needed to find the message type of
+bytes.
 """
 
 from __future__ import annotations

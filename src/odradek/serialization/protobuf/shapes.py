@@ -67,7 +67,7 @@ def _unsigned(given: Any) -> int:
 
 
 def _boolean(given: Any) -> bool:
-    if not isinstance(given, bool):  # which a class would make of any number
+    if not isinstance(given, bool):  # the class would convert any number
         raise TypeError(f"{given!r} isn't a boolean")
     return given
 

@@ -1,8 +1,8 @@
 """Arrow types of Protobuf's messages, and values of them.
 
-In: what Protobuf knows of a message. Out: the type of its column, and what makes a value of
-Python's of a message for it. The types are those that Spark's source has. Must not: go round with
-a message that is recursive, which a column can't represent, or without end.
+In: a message's descriptor. Out: the type of its column, and a function that converts a message to a
+Python value for it. The types are the same as in Spark's source. Must not: loop in a recursive
+message, which a column can't represent.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 TIMESTAMP = "google.protobuf.Timestamp"
 MOST_SECONDS = 9_223_372_036_853
-"""Seconds whose microseconds have 64 bits."""
+"""Maximum number of seconds whose microseconds fit in 64 bits."""
 UNSIGNED = ("UINT64", "FIXED64")
 _PLAIN = {
     "INT32": "int32", "SINT32": "int32", "SFIXED32": "int32",
@@ -29,7 +29,7 @@ _PLAIN = {
     "FLOAT": "float32", "DOUBLE": "float64", "BOOL": "bool_",
     "STRING": "string", "ENUM": "string", "BYTES": "binary",
 }  # fmt: skip
-"""Functions of pyarrow that make the types of what isn't a message or unsigned."""
+"""Names of pyarrow's type functions by Protobuf type, except messages and 64-bit unsigned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ class _Types:
         )
 
     def _single(self, one: Any, around: tuple[str, ...]) -> ProtobufType:
-        """Of one value, repeated or not."""
+        """Return the type of a field's single value, even if the field is repeated."""
         import pyarrow as pa
 
         if one.message_type is not None:

@@ -51,7 +51,7 @@ class AsyncSchemaRegistryClient:
         self._client = SchemaRegistryClient(config)
 
     def __repr__(self) -> str:
-        client = vars(self).get("_client", "<SchemaRegistryClient>")  # where settings are wrong
+        client = vars(self).get("_client", "<SchemaRegistryClient>")  # if the settings are invalid
         return str(client).replace("<", "<Async", 1)
 
     async def __aenter__(self) -> Self:

@@ -24,9 +24,9 @@ from odradek.serialization.registry.schemas import RegisteredSchema, Schema
 K = TypeVar("K")
 T = TypeVar("T")
 IN_LOOP = 5.0
-"""Seconds in which an event loop takes what was fetched for it, or refused."""
+"""Seconds for which a response or error fetched for an event loop is kept for it."""
 MOST_KEPT = 1000
-"""Schemas that a deserializer keeps as its library has read them."""
+"""Maximum number of parsed schemas in a deserializer's cache."""
 
 
 def _any(_: object) -> bool:
@@ -34,12 +34,12 @@ def _any(_: object) -> bool:
 
 
 class _Asked:
-    """A question on its way; who asks has the lock."""
+    """Request in flight; the thread that sends it holds the lock."""
 
     def __init__(self) -> None:
         self.lock = new_lock()
         self.waiting = -1
-        """How many wait for who asks."""
+        """Number of threads that wait for the response."""
         self.refusal: SchemaRegistryError | None = None
 
 
@@ -136,7 +136,7 @@ class Lookups(Generic[K, T]):
     def _refuse(self, key: K, error: SchemaRegistryError) -> None:
         now = self._clock.now()
         for old in [one for one, (until, _) in list(self._refused.items()) if until <= now]:
-            self._refused.pop(old, None)  # not collected: its call was cancelled
+            self._refused.pop(old, None)  # its call was cancelled
         self._refused[key] = (now + IN_LOOP, error)
 
 
@@ -149,22 +149,22 @@ class SchemaCache:
 
     def __init__(self, most: int) -> None:
         self.schemas: Lookups[int | str, Schema] = Lookups(most)
-        """By id and by GUID."""
+        """Schemas by id and by GUID."""
         self.registered: Lookups[Asked, RegisteredSchema] = Lookups(most)
         self.looked_up: Lookups[Asked, RegisteredSchema] = Lookups(most)
-        """The same with their versions, which registering doesn't tell."""
+        """Registered schemas with their versions, which registering doesn't return."""
         self.versions: Lookups[tuple[str, int], RegisteredSchema] = Lookups(most)
         self.latest: Lookups[str, tuple[float, RegisteredSchema]] = Lookups(most)
-        """With the time until which each counts as such."""
+        """Latest versions by subject, with their expiry time."""
         self.over = False
-        """Whether the client has dropped this cache, and serializers must drop what they keep."""
+        """Whether the client has dropped this cache, so that serializers must clear theirs."""
 
     def end(self) -> None:
-        """Let serializers and deserializers drop what they keep of these responses."""
+        """Let serializers and deserializers clear what they have cached of these responses."""
         self.over = True
 
     def added(self, subject: str) -> None:
-        """Forget what may have changed because a schema was registered."""
+        """Invalidate entries that may have changed because a schema was registered."""
         self.latest.forget(lambda key: key == subject)
         for known in (self.schemas, self.looked_up, self.versions, self.latest):
             known.forget_errors()

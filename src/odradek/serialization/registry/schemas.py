@@ -1,6 +1,6 @@
-"""Schemas as registries know them.
+"""Schemas in a registry.
 
-In: texts. Out: values. Must not: read what a text means; the formats do.
+In: texts. Out: values. Must not: parse a schema's text; the formats do.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The settings of a registry's client: what Confluent's clients call them, checked.
+"""Settings of a registry client, with the names of Confluent's clients.
 
-In: a mapping. Out: `RegistrySettings`. Must not: ask a registry, or show a credential.
+In: a mapping. Out: `RegistrySettings`. Must not: contact a registry, or show a credential.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SOURCES = {
     "basic.auth.credentials.source": ("USER_INFO", "basic.auth.user.info"),
     "bearer.auth.credentials.source": ("STATIC_TOKEN", "bearer.auth.token"),
 }
-"""Where others' clients take credentials from: the one way that is here, and its setting."""
+"""Credential source settings of other clients: the supported value, and our setting for it."""
 NUMBERS = {
     "request.timeout.ms": 10_000.0,
     "default.api.timeout.ms": 30_000.0,
@@ -41,7 +41,7 @@ NUMBERS = {
     "cache.latest.ttl.sec": 300.0,
     "cache.capacity": 1_000.0,
 }
-"""With their defaults; those of calls are shorter than Kafka's, as a record waits for them."""
+"""Numeric settings with their defaults; timeouts are shorter than Kafka's: records wait."""
 
 
 @dataclass(frozen=True)
@@ -52,9 +52,9 @@ class RegistrySettings:
     user_info: Secret | None = None
     token: Secret | Callable[[], object] | None = None
     cloud: tuple[tuple[str, str], ...] = ()
-    """Headers that say which cluster and identity pool a token is for."""
+    """Headers with the cluster and identity pool of a token."""
     files: tuple[str | None, str | None, str | None] = (None, None, None)
-    """Of authorities, the client's certificate and its key, in PEM."""
+    """PEM files: CA certificates, the client's certificate, the client's key."""
     key_password: Secret | None = None
     numbers: Mapping[str, float] = field(default_factory=dict, compare=False)
 
@@ -161,7 +161,7 @@ def _urls(text: str) -> tuple[str, ...]:
         raise ConfigurationError(
             f"{URL} is missing: set it to one or more http(s) URLs, separated by commas"
         )
-    urls = tuple(allowed_server(URL, one) for one in found)  # first: others can't be split
+    urls = tuple(allowed_server(URL, one) for one in found)  # first, because urlsplit may raise
     for one in urls:
         if "@" in urlsplit(one).netloc:
             raise ConfigurationError(
