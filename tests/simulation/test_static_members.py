@@ -95,6 +95,26 @@ def test_a_late_group_description_leaves_no_partition_without_an_owner(fault: st
 
 
 @pytest.mark.parametrize("fault", ["late", "refused"])
+def test_a_leader_whose_group_cannot_be_described_assigns_added_partitions(fault: str) -> None:
+    """The static leader is told to keep the assignment, so only a rebalance assigns them."""
+    scene = Scene()
+    a = scene.subscribed("a", group_instance_id="a")
+    settle(scene, [a], PARTITIONS)
+    a.close()
+    scene.cluster.add_partitions("t", 2)
+    again = scene.member("c", group_instance_id="a", **QUIET)
+    if fault == "late":
+        slow_api(scene.cluster, "DescribeGroups", 70.0)
+    else:
+        answer_error(scene.cluster, "DescribeGroups", UnknownServerError.code, 1000)
+    again.subscribe(["t"])
+    until = scene.world.now + 100.0
+    while scene.world.now < until:
+        again.poll(2.0)
+    assert len(again.assignment()) == 6
+
+
+@pytest.mark.parametrize("fault", ["late", "refused"])
 def test_a_description_of_the_group_that_fails_is_not_repeated(fault: str) -> None:
     """Late responses delay the heartbeats, which use the same connection."""
     scene = Scene()

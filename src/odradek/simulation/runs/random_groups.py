@@ -24,6 +24,7 @@ from odradek.simulation.faults.fault_table import (
 from odradek.simulation.faults.response_faults import TRANSACTION_APIS, late_transaction_requests
 from odradek.simulation.runs.random_identities import with_identities
 from odradek.simulation.runs.random_ownership import with_ownership
+from odradek.simulation.runs.random_renewals import with_renewals
 from odradek.simulation.runs.sasl_runs import random_session
 from odradek.simulation.runs.schedule import (
     CUTS,
@@ -116,7 +117,10 @@ def random_group(seed: int, *, short: bool, writes: bool) -> Schedule:
     schedule = replace(schedule, faults=_faults(rng, schedule, short=short, grows=grows))
     schedule = _with_source_transactions(schedule, seed)
     schedule = with_identities(schedule, seed, short=short)
-    return schedule if writes else with_ownership(schedule, seed, short=short)
+    if writes:
+        return schedule
+    schedule = with_ownership(schedule, seed, short=short)
+    return with_renewals(schedule, seed, short=short)
 
 
 def _with_source_transactions(schedule: Schedule, seed: int) -> Schedule:

@@ -25,6 +25,11 @@ from odradek.common.sampled import Sampled
 from odradek.common.types import TopicPartition
 from odradek.network.flow import START, Flow, Signal, Wait
 from odradek.protocol.message import Message
+from odradek.protocol.messages.describe_groups import (
+    DescribedGroup,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
 from odradek.protocol.messages.find_coordinator import Coordinator as Found
 from odradek.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
@@ -40,7 +45,7 @@ from odradek.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupR
 from odradek.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 B1 = "b1:9092"
-VERSIONS = {10: 6, 11: 9, 12: 4, 13: 5, 14: 5}
+VERSIONS = {10: 6, 11: 9, 12: 4, 13: 5, 14: 5, 15: 5}
 SESSION, HEARTBEAT, MAX_POLL = 10.0, 1.0, 30.0
 UNKNOWN, ILLEGAL, REBALANCE, FENCED = 25, 22, 27, 82
 
@@ -198,6 +203,8 @@ class Script(World):
             return HeartbeatResponse(error_code=code)
         if isinstance(body, LeaveGroupRequest):
             return LeaveGroupResponse(error_code=code)
+        if isinstance(body, DescribeGroupsRequest):
+            return DescribeGroupsResponse(groups=[DescribedGroup(code, group_state="Stable")])
         return None
 
     def _join(self, body: JoinGroupRequest, code: int) -> JoinGroupResponse:

@@ -133,6 +133,20 @@ def test_a_leader_rejoins_ever_less_often_for_partitions_that_are_not_revoked() 
     assert len(w.asks("JoinGroup")) == count
 
 
+def test_rebalances_of_other_members_delay_no_rejoin_for_withheld_partitions() -> None:
+    w = Script(partition_assignment_strategy="cooperative-sticky")
+    w.other("x", "t", owned=parts("t0", "t1"))
+    w.begin(1.0)
+    for _ in range(8):
+        w.engine.post(lambda now: w.membership.rejoin("a test", now))
+        w.run(w.now + 1.0)
+    last = w.asks("JoinGroup")[-1].at
+    w.run(last + 3.0)
+    again = w.asks("JoinGroup")[-1]
+    assert round(again.at - last) == 2
+    assert "hasn't released them in time" in (w.bodies("JoinGroup")[-1].reason or "")
+
+
 def test_topics_that_are_created_or_deleted_cause_a_rebalance() -> None:
     w = Script()
     w.group.subscribed = ["t", "u"]

@@ -139,7 +139,6 @@ class Leader:
             self._withheld_pause = self._first_pause
             return
         self._withheld_until = self._engine.now + self._withheld_pause
-        self._withheld_pause = min(2 * self._withheld_pause, self._longest_pause)
 
     def watch(self, members: Sequence[JoinGroupResponseMember]) -> Flow[None]:
         """Watch the topics as a returned static leader, which keeps the assignment (KIP-814)."""
@@ -169,6 +168,8 @@ class Leader:
             self._missing.succeeded()
             return None
         if now >= self._withheld_until:
+            # Rebalances that other members cause, however many, don't delay this one.
+            self._withheld_pause = min(2 * self._withheld_pause, self._longest_pause)
             return (
                 "partitions are unassigned, because their former owner hasn't released them in time"
             )

@@ -260,10 +260,12 @@ class ClassicMembership(Life):
         Do so as well if one of the `unknown` topics doesn't exist yet: the leader may not know that
         this member subscribes to it, and wouldn't notice its creation. The subscription that is
         sent then has another generation and other owned partitions than the first one, so the
-        coordinator starts a rebalance.
+        coordinator starts a rebalance. Rebalance as well if the group can't be described: a leader
+        that returned (KIP-814) wouldn't find such partitions in any other way.
         """
         now = yield START
         group, failures = self._group, 0
+        reason: str | None
         while self.state is MemberState.STABLE and self.generation == generation:
             try:
                 found = yield from find_unowned(group, self._metadata, now + self._patience)
@@ -271,21 +273,31 @@ class ClassicMembership(Life):
                 logger.debug("group %r: partitions without an owner: %s", group.group_id, error)
                 failures += 1
                 over = isinstance(error, KafkaTimeoutError) or failures == MOST_LOOKS
-                if over or is_refusal(error) or self._engine.ended is not None:
+                if self._engine.ended is not None:
                     return
-                now = yield Wait((), self._looks.failed(self._engine.now))
-                continue
-            self._looks.succeeded()
-            reason = None if found is None else f"{found} has no owner"
-            snapshot = self._metadata.snapshot
-            if reason is None and snapshot is not None:
-                missing = next((t for t in unknown if snapshot.topic(t) is None), None)
-                if missing is not None:
-                    reason = f"topic {missing} doesn't exist, which the leader may not notice"
+                if not (over or is_refusal(error)):
+                    now = yield Wait((), self._looks.failed(self._engine.now))
+                    continue
+                reason = f"the group can't be described after a restart: {error}"
+            else:
+                self._looks.succeeded()
+                reason = self._why_unowned(found, unknown)
             same = self.state is MemberState.STABLE and self.generation == generation
             if reason is not None and same:
                 self.rejoin(reason, self._engine.now)
             return
+
+    def _why_unowned(self, found: TopicPartition | None, unknown: list[str]) -> str | None:
+        """Return why a static member that returned has to rebalance, None if it needn't."""
+        if found is not None:
+            return f"{found} has no owner"
+        snapshot = self._metadata.snapshot
+        if snapshot is None:
+            return None
+        missing = next((t for t in unknown if snapshot.topic(t) is None), None)
+        if missing is None:
+            return None
+        return f"topic {missing} doesn't exist, which the leader may not notice"
 
     def _divide(self, protocol: str, joined: JoinGroupResponse) -> Flow[list[Any]]:
         if joined.skip_assignment:
