@@ -33,7 +33,7 @@ OLD, NEW = "4.2.0", "project"
 PARTS = ("read", "sink", "batches", "planning", "scale")
 SHAPE = Shape()
 FEW = Shape(value_size=102, share=1e-4)
-"""Rows that wake up the sinks' workers."""
+"""Rows of the small job that starts the sinks' Python workers before each turn."""
 MOST_TASKS = 16
 """Maximum number of tasks that Spark creates for the files."""
 SMALL = 30
@@ -48,7 +48,7 @@ TUNED = {
 }
 TUNED_SINK = {"kafka.linger.ms": "50", "kafka.batch.size": str(1 << 20), "kafka.acks": "1"}
 NO_BYTE_LIMIT = {"spark.sql.execution.arrow.maxBytesPerBatch": str((1 << 31) - 1)}
-"""Otherwise Spark computes an Arrow batch's size after each row for Python."""
+"""Setting that keeps Spark from computing the size of an Arrow batch after each row."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,7 +76,7 @@ class Target:
 
     @property
     def aim(self) -> str:
-        """The platform's name for zig."""
+        """Target platform as zig names it."""
         libc = f"gnu.{'.'.join(map(str, GLIBC))}" if self.system == "manylinux" else "musl"
         return f"{self.machine}-linux-{libc}"
 

@@ -38,7 +38,7 @@ SKIPPED = {"__pycache__", "build", "node_modules"}
 SLACK, SHARE = 25, 10
 """How far, in markers or percent, a room may be below its limit before it must be lowered.
 
-Otherwise merged branches would conflict in the file at each change.
+Without slack each change would alter the file, and merged branches would conflict in it.
 """
 
 

@@ -75,7 +75,7 @@ def promised(value: Any) -> Any:
         for name in sorted({name for one in ours for name in vars(one)}):
             if not name.startswith("_") and hasattr(
                 value, name
-            ):  # otherwise it raises the replacement
+            ):  # a removed name raises an error instead
                 member = inspect.getattr_static(value, name)
                 wrapped = getattr(member, "__func__", member)
                 found[name] = arguments(wrapped) if inspect.isfunction(wrapped) else None

@@ -64,7 +64,7 @@ def homes() -> dict[str, list[str]]:
 
 
 def shows() -> Iterator[Path]:
-    """Return the test modules, without those of tools, which name rules and test none."""
+    """Return the test modules, except those of tools, which name rules without testing them."""
     return (path for path in TESTS.rglob("*.py") if path.parent != TESTS / "unit/tools")
 
 

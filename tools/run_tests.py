@@ -73,12 +73,12 @@ STARVED_S = 1800
 HOUSE_RULES = ("tests/unit/test_house*.py", "tests/unit/test_pages.py")
 """Files that `make check` runs."""
 SUITES = {
-    # One process each: with pytest-xdist each process collects all tests, which takes a tenth of
-    # the suite's time, and reports each test to another process. Suites run in parallel instead.
+    # These suites run in one process each, in parallel: with pytest-xdist each process collects all
+    # tests, which takes a tenth of the suite's time, and reports each test to another process.
     "unit": Suite(("unit",), left_out=HOUSE_RULES),
     "simulation": Suite(("simulation",), gives_way=True),
     "property": Suite(("spec", "property"), gives_way=True),
-    # It runs its targets in parallel.
+    # The fuzz suite runs its targets in parallel.
     "fuzz": Suite(("fuzz",)),
     # Each process has its own clusters, by the groups in integration's conftest. Half of these
     # tests wait for something; with more processes one missed a time limit on a busy machine.
@@ -338,7 +338,7 @@ class Run:
                 if time.monotonic() - said > REPORT_EVERY_S:
                     said = time.monotonic()
                     self._report(said, start)
-        except KeyboardInterrupt:  # which doesn't reach processes with their own session
+        except KeyboardInterrupt:  # Ctrl-C doesn't reach processes in other sessions
             for pid in ALIVE:
                 os.kill(pid, signal.SIGINT)
             raise

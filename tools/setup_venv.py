@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-VENV = Path(os.environ.get("ODRADEK_VENV", ROOT / ".venv"))  # tools/test_python.py sets others
+VENV = Path(os.environ.get("ODRADEK_VENV", ROOT / ".venv"))  # set by tools/test_python.py
 PYTHON = VENV / "bin" / "python"
 STAMP = VENV / ".odradek-setup"
 LOCK = ROOT / "requirements.lock"
@@ -103,7 +103,7 @@ def has_compiler() -> bool:
 
 
 def has_kerberos() -> bool:
-    """Return whether `gssapi` can be compiled: Debian's libkrb5-dev includes this program."""
+    """Return whether `gssapi` can be compiled; Debian's libkrb5-dev provides `krb5-config`."""
     return has_compiler() and shutil.which("krb5-config") is not None
 
 

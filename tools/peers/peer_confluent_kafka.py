@@ -46,7 +46,7 @@ for name in ("ShareConsumer", "DeserializingShareConsumer", "AcknowledgeType", "
 
 @pytest.fixture(scope="session")
 def peer_cluster() -> Iterator[str]:
-    """Return the address of a given broker, or of a new one."""
+    """Return the brokers in `PEER_SERVERS`; if it is empty, start a broker."""
     if servers := os.environ["PEER_SERVERS"]:
         yield servers
         return

@@ -76,7 +76,7 @@ class Reader:
         self.patience = settings.get("consumer_timeout_ms", FOREVER * 1000) / 1000
         self.in_group = settings.get("group_id") is not None
         ours = {name: value for name, value in settings.items() if name not in NOT_OURS}
-        ours.setdefault("allow_auto_create_topics", True)  # their default
+        ours.setdefault("allow_auto_create_topics", True)  # kafka-python's default
         self.consumer = odradek.Consumer(**{n: v for n, v in ours.items() if v is not None})
         if topics:
             self.subscribe(list(topics))

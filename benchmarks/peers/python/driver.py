@@ -98,7 +98,7 @@ def payload(batch: Any) -> int:
 
 
 def pool(path: str) -> tuple[list[bytes], list[bytes]]:
-    """Return keys and values to produce: two lengths of 4 bytes each, big-endian, then both."""
+    """Return the file's keys and values: two 4-byte big-endian lengths, then both, repeated."""
     text = Path(path).read_bytes()
     keys, values = [], []
     at = 0

@@ -256,7 +256,7 @@ def first_in_group(options: argparse.Namespace, protocol: str) -> float:
 
 
 def seek(options: argparse.Namespace, *, background: bool = False) -> Found:
-    """Measure calls of a consumer whose fetch the broker holds."""
+    """Measure a consumer's calls while the broker holds its fetch."""
     consumer = reader(options, background=background)
     first = odradek.TopicPartition(options.topic, 0)
     calls = Calls(

@@ -101,7 +101,7 @@ class PreparedTransactions:
         return [name for name in ids if name.startswith(prefix)]
 
     def fence(self, ids: Sequence[str], timeout: float) -> dict[str, ProducerIdAndEpoch]:
-        """Abort whatever is open under these transactional ids, and fence their producers."""
+        """Abort the open transactions of these transactional ids, and fence their producers."""
         return self._ask(transactions.fence(ids), timeout)
 
     def offsets(
