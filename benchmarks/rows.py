@@ -37,7 +37,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """One client and way at a row's task."""
+    """One client and its way of doing the row's task."""
 
     key: str
     title: str

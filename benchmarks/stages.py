@@ -118,7 +118,7 @@ def reading(keys: list[bytes], values: list[bytes], name: str) -> Iterator[tuple
 
 
 def writing(keys: list[bytes], values: list[bytes], name: str) -> Iterator[tuple[str, float]]:
-    """Measure columns to open batches, then to complete ones."""
+    """Measure appending Arrow rows to batches, then completing batches with each codec."""
     rows = pa.record_batch({"key": pa.array(keys), "value": pa.array(values)})
 
     def encode() -> list[BatchBuilder]:

@@ -177,7 +177,7 @@ def _is_refusing_elif(body: list[ast.stmt]) -> bool:
 
 
 def _limits(node: ast.expr) -> Iterator[ast.expr]:
-    """Yield the values that a `min` of `min`s compares."""
+    """Yield the operands of nested `min` calls."""
     if isinstance(node, ast.Call) and ast.unparse(node.func) == "min":
         for argument in node.args:
             yield from _limits(argument)

@@ -105,7 +105,7 @@ NO_BOUNDS = {
 
 
 def checks(kernel: str, *, by_one: bool) -> dict[int, bounds.Bound]:
-    """Return a kernel's checks by number; the numbers differ between kernels."""
+    """Return a kernel's checks by number; no two kernels use the same number."""
     source = (ROOT / "src" / "odradek" / "record" / f"{kernel}.py").read_text()
     return {
         number: bound
@@ -151,7 +151,7 @@ def noticed(
 
 
 def noticed_by_tests(build: sanitized.Build, folder: Path, flag: dict[str, str]) -> str | None:
-    """Return the test that fails, or how the tests ended."""
+    """Return the test that fails, or how the tests ended otherwise; None if they passed."""
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-rf", "--tb=line", "--no-header"]
     command += ["-p", "no:cacheprovider", "-p", "no:randomly", f"--basetemp={folder / 'pytest'}"]
     # On a slow machine a timeout must not count as a failed test.

@@ -131,7 +131,7 @@ def _blank(match: re.Match[str]) -> str:
 
 
 def texts_of_python(source: str) -> Iterator[tuple[str, list[tuple[int, int]]]]:
-    """Yield docstrings, messages and comments, each with its pieces' offsets (text, file)."""
+    """Yield docstrings, messages and comments, each with its parts' offsets in text and file."""
     pieces: list[tuple[str, int]] = []
     kind, end = "", 0
     for token in _TOKEN.finditer(source):
@@ -243,7 +243,7 @@ def lowered(found: dict[str, list[Hit]], allowed: dict[str, int]) -> dict[str, i
 
 
 def added(base: str) -> dict[str, set[int]]:
-    """Return the numbers of the lines added since a commit by file; all lines of new files."""
+    """Return, by file, the numbers of the lines added since a commit; all lines of new files."""
     found: dict[str, set[int]] = defaultdict(set)
     name = ""
     for line in _git("diff", "-U0", "--no-color", base, "--").splitlines():

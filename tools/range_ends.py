@@ -99,7 +99,7 @@ def direct(project: dict[str, object], extra: str, *, without: bool = False) -> 
 
 
 def untested(users: list[str], pins: dict[str, str]) -> list[str]:
-    """Return the requirements whose lowest version isn't the installed one."""
+    """Return the requirements of which a higher version than the lowest is installed."""
     found = []
     for line in users:
         floor, pin = re.search(r"[>=]=([0-9.]+)", line), pins.get(name_of(line))

@@ -285,14 +285,14 @@ def give_way(pid: int) -> None:
 
     Linux first distributes processor time among sessions (if it has autogroups), and the brokers of
     a test have their own session: a process that is only idle or nice within its session gets as
-    much as they do.
+    much as the brokers.
     """
     if not hasattr(os, "SCHED_IDLE"):
         os.setpriority(os.PRIO_PROCESS, pid, 19)
         return
-    with suppress(OSError):  # a container that forbids it
+    with suppress(OSError):  # forbidden in some containers
         os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0))
-    with suppress(OSError):  # a kernel without autogroups
+    with suppress(OSError):  # the kernel has no autogroups
         Path(f"/proc/{pid}/autogroup").write_text("19")
 
 

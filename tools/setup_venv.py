@@ -97,7 +97,7 @@ def install_packages() -> None:
 
 
 def has_compiler() -> bool:
-    """Return whether this machine has a C compiler: setup.py takes the first of these."""
+    """Return whether this machine has one of the C compilers that setup.py looks for."""
     commands = (os.environ.get("CC"), sysconfig.get_config_var("CC"), "cc", "gcc", "clang")
     return any(shutil.which(command.split()[0]) for command in commands if command)
 

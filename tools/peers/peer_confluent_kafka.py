@@ -74,6 +74,6 @@ def bootstrap_servers_where_none_is_given() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_fixture_setup(fixturedef, request: pytest.FixtureRequest) -> None:
-    """Let their own fixture use a running cluster, from the environment."""
+    """Let confluent-kafka's fixture `kafka_cluster` use the brokers of `peer_cluster`."""
     if fixturedef.argname == "kafka_cluster":
         os.environ["BROKERS"] = request.getfixturevalue("peer_cluster")

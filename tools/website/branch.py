@@ -67,7 +67,7 @@ def keep(root: Path, folder: Path) -> None:
 
 
 def newest(root: Path) -> str:
-    """Return the branch's commit at the remote, fetched; empty if the branch doesn't exist."""
+    """Fetch the branch and return its commit; empty if the remote doesn't have the branch."""
     if not git(root, "ls-remote", "origin", f"refs/heads/{BRANCH}"):
         return ""
     git(root, "fetch", "--quiet", "--depth=1", "origin", f"refs/heads/{BRANCH}")

@@ -106,7 +106,7 @@ async def each(options: argparse.Namespace) -> Found:
 
 async def arrow(options: argparse.Namespace) -> Found:
     """Read batches, each dropped after counting; everything in the loop's thread."""
-    import pyarrow  # noqa: F401  before the clock, as for the sync client; others need it not
+    import pyarrow  # noqa: F401  before the clock starts, as in the sync driver
 
     lag, watch = Lag(), Watch()
     consumer = reader(options)

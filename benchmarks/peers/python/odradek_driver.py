@@ -298,7 +298,7 @@ def waiting(options: argparse.Namespace, *, background: bool) -> Consumer:
 
 
 def rest(clients: list[Consumer], seconds: float, *, polled: bool) -> None:
-    """Wait; `polled` clients, which have no thread, are polled once a second."""
+    """Wait for `seconds`; if `polled`, poll the clients, which have no thread, once a second."""
     end = time.perf_counter() + seconds
     turn = time.perf_counter()
     while (now := time.perf_counter()) < end:

@@ -40,7 +40,7 @@ class LogEnds:
         return self._consumer._engine.has_other_ids(wanted)  # noqa: SLF001
 
     def fetches_by_name(self, timeout: float) -> bool:
-        """Return whether brokers identify topics by name in fetches, even recreated ones."""
+        """Return whether a broker's Fetch identifies topics by name, even recreated ones."""
         engine = self._consumer._engine  # noqa: SLF001
         return self._consumer._call(engine.fetches_by_name, timeout, "versions of Fetch")  # noqa: SLF001
 
