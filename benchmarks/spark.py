@@ -84,7 +84,7 @@ EMPTY = tuple(
     for name, spark in (("4.2", OLD), ("new", NEW))
 )
 PIPES = (JVM, OURS_OLD, OURS, Lane("odradek-once", "Odradek, exactly_once", NEW, "odradek"))
-"""Lanes that read a topic and write a topic."""
+"""Lanes that copy a topic into another topic."""
 QUERIES: dict[str, tuple[str, Job]] = {
     "noop": ("all columns into noop", {"query": "noop"}),
     "sum": ("sum(length(value))", {"query": "sum"}),

@@ -142,7 +142,7 @@ class StandIns:
         return self._bootstrap
 
     def requests(self, begin: float, end: float) -> int:
-        """Return how many requests it processed between two times."""
+        """Return how many requests the cluster processed between two times."""
         if self._process is None or self._process.stdin is None:
             raise RuntimeError("no stand-in runs")
         self._process.stdin.write(f"{begin} {end}\n")

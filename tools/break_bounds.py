@@ -65,7 +65,7 @@ class Builds(NamedTuple):
 
 NO_BOUNDS = {
     r": cython.compiled$": "says whether this is compiled",
-    # Checks that are redundant because of another one; nothing changes without them.
+    # Checks that another check makes redundant: disabling them changes nothing.
     r"^get_varlong: byte >= 0x80$": "the tenth byte is at most 1, says the next one",
     r"^records: min\(…, count\)$": "only makes room for less",
     r"^read_headers: stop < at$": "no count is within half of less than nothing",

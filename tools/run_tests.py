@@ -135,7 +135,7 @@ def archive_broker_classes() -> None:
 
 
 def make_async_packages() -> None:
-    """Create the environment with asyncio's pytest plug-ins; without it, its tests are skipped."""
+    """Create the environment with asyncio's pytest plug-ins, which some tests need to run."""
     start = time.monotonic()
     building.python_with("async-packages", ASYNC_PACKAGES)
     print(f"set-up: asyncio's plug-ins ({time.monotonic() - start:.0f} s)", flush=True)

@@ -22,7 +22,7 @@ from typing import Any
 from odradek.testing.jars import DEFAULT_VERSION
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))  # for `tests.soak`
+sys.path.insert(0, str(ROOT))  # to import `tests.soak`
 
 from tests.soak import page  # noqa: E402
 from tests.soak.coverage import missed  # noqa: E402

@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))  # for `tests.soak`
+sys.path.insert(0, str(ROOT))  # to import `tests.soak`
 
 from tests.soak.spark_soak import FAULTS, MASTER, SparkPlan, as_json, run  # noqa: E402
 

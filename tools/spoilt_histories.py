@@ -297,7 +297,7 @@ def zombie_write(spoiler: Spoiler) -> Found | None:
 
 
 def intermediate_read(spoiler: Spoiler) -> Found | None:
-    """Remove one record of a transaction with several from all polls."""
+    """Remove one of several records of a transaction from all polls."""
     chosen = spoiler.pick(
         write for one, write in spoiler.writes(CallKind.TXN) if len(one.writes) > 1
     )

@@ -145,7 +145,7 @@ class Cluster:
             self.network,
             len(self.addresses),
             self.cluster_id,
-            name=self.cluster_id,  # determines the topic ids, which don't change
+            name=self.cluster_id,  # new brokers get the same topic ids by it
             bootstrap_name=None,
             auto_create=True,
             first_id=self.first_id,

@@ -56,7 +56,7 @@ def run_all(spark: SparkSession, cases: list[Case], folder: Path) -> dict[str, A
 
 
 def _attempt(function: Any, spark: SparkSession, case: Case, *more: Any) -> Any:
-    """Call a function; an error is a result too."""
+    """Call a function and return its result, or its error as a result."""
     begin = time.monotonic()
     try:
         return function(spark, case, *more)

@@ -208,7 +208,7 @@ class Cpu:
         for stat in Path("/proc").glob("[0-9]*/stat"):
             try:
                 begin, _, end = stat.read_text().rpartition(")")
-            except OSError:  # it has just ended
+            except OSError:  # the process has just ended
                 continue
             fields = end.split()
             if int(fields[3]) == own:

@@ -52,7 +52,7 @@ class Story:
     seconds: float
     hurt: Callable[[KafkaSimulation], object]
     successor: bool = False
-    """Whether the consumer starts at the fault, and another one of its group reads before."""
+    """Whether the consumer starts at the fault; before that, another member of its group reads."""
 
 
 def the_leader_dies(world: KafkaSimulation) -> None:
