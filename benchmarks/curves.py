@@ -52,7 +52,7 @@ def slope(points: Sequence[tuple[float, float]]) -> float:
 
 
 def verdict(points: Sequence[tuple[float, float]], small: float = 0.0) -> str:
-    """Return how a curve grows: flat, (more or less than) linear; below `small` it is flat."""
+    """Return whether growth is flat (or below `small`), linear, or more or less than linear."""
     if len(points) < 3:
         return "too few points"
     (first_x, first), (before_x, before), (last_x, last) = points[0], points[-2], points[-1]

@@ -205,7 +205,7 @@ def _moving() -> Row:
             for key, title, client, mode in clients
         ),
         (
-            Goal("odradek", "franz-go", 1.0, "seek_ms", at_most=True),  # it abandons fetches, too
+            Goal("odradek", "franz-go", 1.0, "seek_ms", at_most=True),  # franz-go abandons fetches
             *(
                 Goal("odradek", against, 0.1, figure, at_most=True)
                 for figure in ("seek_ms", "end_offsets_ms")

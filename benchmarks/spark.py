@@ -193,7 +193,7 @@ class Bench:
         return job
 
     def counting(self, topic: str, query: str, lane: Lane) -> Job:
-        """Return the job of a query that returns counts; it warms up the timed ones."""
+        """Return the job of a query that returns counts and warms up the timed queries."""
         return {**self.reading(topic, query, lane), "query": "check"}
 
     def sink(self) -> None:

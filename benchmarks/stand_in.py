@@ -98,7 +98,7 @@ def running(shape: StandIn) -> Iterator[SimulatedCluster]:
         return cluster
 
     server = loopback.LoopbackServer()
-    cluster = make()  # before the thread runs: a call into it has a timeout of ten seconds
+    cluster = make()  # not in the thread: calls into it time out after ten seconds
     with server:
         yield cluster
 

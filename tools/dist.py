@@ -371,7 +371,7 @@ def check(build: Build) -> None:
 
 
 def audited(wheel: Path, target: Any) -> list[str]:
-    """Return the problem if auditwheel finds another platform tag than the wheel's."""
+    """Return an error if auditwheel doesn't confirm the wheel's platform tag."""
     said = run_command([sys.executable, "-m", "auditwheel", "show", str(wheel)], ROOT, "auditwheel")
     words = " ".join(said.split())
     promised = target.tags[0].rpartition("-")[2]

@@ -52,7 +52,7 @@ class Interpreter:
     """A Python that can create environments."""
 
     command: tuple[str, ...]
-    """Command that starts it: its path, after any prefix such as chroot."""
+    """Command that starts the interpreter: its path, after any prefix such as chroot."""
     tags: str
     """Prefix of the tags of its wheels: cp311-cp311-manylinux."""
     machine: str

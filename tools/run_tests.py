@@ -54,9 +54,9 @@ class Suite:
     spread: str = ""
     """Value of pytest-xdist's option `--dist`."""
     brokers: bool = False
-    """Whether it starts brokers; downloading Kafka's jars is set-up and isn't part of its time."""
+    """Whether the suite starts brokers; the time for downloading Kafka's jars doesn't count."""
     gives_way: bool = False
-    """Whether it only uses processor time that no other process needs."""
+    """Whether the suite only uses processor time that no other process needs."""
     chosen: str = "not long"
     """Selection of tests as in pytest's option `-m`."""
     left_out: tuple[str, ...] = ()

@@ -240,7 +240,7 @@ def _after(one: Operation, other: Operation) -> bool:
 
 
 def nonmonotonic_send(spoiler: Spoiler) -> Found | None:
-    """Exchange the places of two sends of a producer, one after the other."""
+    """Exchange the places of two sends of a producer that don't overlap."""
     return _swapped(
         spoiler,
         CallKind.SEND,
@@ -260,7 +260,7 @@ def reordered_pipeline(spoiler: Spoiler) -> Found | None:
 
 
 def real_time(spoiler: Spoiler) -> Found | None:
-    """Exchange the places of two sends of two producers, one after the other."""
+    """Exchange the places of sends of two clients that don't overlap."""
     return _swapped(
         spoiler,
         CallKind.SEND,

@@ -204,7 +204,7 @@ class Cluster:
         self.network.call(late)
 
     def move(self, i: int) -> Address:
-        """Move a broker to another address; return the old one, which doesn't change."""
+        """Move a broker to a new address; return the old one, which keeps its listener."""
         old = self.addresses[i]
         new = self.addresses[i] = self.network.place(f"{old.name}, moved")
         self.simulated.brokers[self.first_id + i].address = new.at
@@ -228,7 +228,7 @@ class Cluster:
 
 
 class Address:
-    """An address on the network, and what listens there."""
+    """An address on the network, and its listener."""
 
     def __init__(self, network: Network, name: str, at: Place) -> None:
         self.network, self.name, self.at = network, name, at
@@ -285,7 +285,7 @@ class _Accepting:
     decide: Callable[[Peer], Session | Verdict]
 
     def accept(self, peer: Peer) -> Session | Verdict:
-        """Record a connection attempt and decide about it."""
+        """Record a connection attempt, and return the session or verdict of `decide`."""
         self.address.network.note("dial", self.address.name)
         return self.decide(peer)
 

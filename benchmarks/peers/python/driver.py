@@ -69,7 +69,7 @@ class Rows:
         self.records = self.size = 0
 
     def made(self, *, all_rows: bool = False) -> None:
-        """Create a batch if there are enough rows, or with `all_rows` of any rows."""
+        """Create a batch once there are enough rows; with `all_rows`, from any number of rows."""
         if len(self.columns[0]) < (1 if all_rows else ROWS_OF_BATCH):
             return
         pa = self._pa

@@ -66,7 +66,7 @@ class PreparedTransactions:
     def coordinator_of(self, group: str) -> int | None:
         """Return the broker that has accepted the producer's offsets for a group.
 
-        None if it has been lost since.
+        Returns None if the coordinator isn't known any more.
         """
         return self._manager.requests.group(group).broker
 
