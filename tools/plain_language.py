@@ -105,7 +105,7 @@ _TRIPLE = r'"""(?:[^"\\]|\\.|"(?!""))*"""' + "|" + r"'''(?:[^'\\]|\\.|'(?!''))*'
 _SINGLE = r'"(?:[^"\\\n]|\\.)*"' + "|" + r"'(?:[^'\\\n]|\\.)*'"
 _TOKEN = re.compile(f"(?P<triple>{_TRIPLE})|(?P<single>{_SINGLE})|#(?P<comment>[^\n]*)", re.DOTALL)
 _GAPS = {"single": re.compile(r"\s*[rRbBfFuU]{0,2}"), "comment": re.compile(r"\n[ \t]*")}
-"""Text between two pieces of one text: adjacent literals, comments on successive lines."""
+"""Code that may separate two parts of one text: adjacent literals, comments on successive lines."""
 _CODE = re.compile(r"^([ \t]*)```.*?^\1```", re.MULTILINE | re.DOTALL)
 _QUOTED = re.compile(r"`[^`\n]*`")
 

@@ -48,7 +48,7 @@ class Results:
     fleet: dict[tuple[int, int, str], Result] = field(default_factory=dict)  # clients, N, policy
 
     def add(self, file: Path) -> None:
-        """Add the output of a command, or a file of `write`."""
+        """Add the results in a command's output, or in a file that `write` wrote."""
         try:
             found = json.loads(file.read_text(encoding="utf-8"))
             settings = found.get("settings", {})

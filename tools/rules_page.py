@@ -17,7 +17,7 @@ import odradek
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = Path(odradek.__file__).parent
-"""The imported package, so that tests notice the mutations of `make broken-rules` in a copy."""
+"""Folder of the imported package, which `make broken-rules` replaces by a mutated copy."""
 TESTS = ROOT / "tests"
 PAGE = ROOT / "docs" / "rules.md"
 RULES: dict[str, dict[str, str]] = json.loads((TESTS / "spec/rules.json").read_text())

@@ -32,10 +32,10 @@ DIALS_ENOUGH = 60
 DIALS_A_MINUTE_ENOUGH = 66
 """Attempts per minute of a long outage with the same cap: 330 in five minutes."""
 BACK_ENOUGH = 1.2
-"""Seconds: Kafka's `reconnect.backoff.max.ms` and `retry.backoff.max.ms` are 1 s ± 20 %.
+"""Seconds: `reconnect.backoff.max.ms` and `retry.backoff.max.ms` are 1 s ± 20 % by default in Java.
 
-After a long wait a client with these limits has recovered by then; a shorter time is chance, or the
-client retries too often.
+After a long outage a client with this backoff recovers within this time; a client that recovers
+faster was lucky or retries too often.
 """
 
 Figures = dict[str, float | None]

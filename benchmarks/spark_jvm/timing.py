@@ -34,7 +34,7 @@ _ROW_SCHEMA = "key binary, value binary"
 
 
 class EmptySource(DataSource):
-    """Python source without Kafka, to show its own cost: as many tasks, a row in each."""
+    """Python source without Kafka, with one row per task, to measure the cost of Python sources."""
 
     @classmethod
     def name(cls) -> str:

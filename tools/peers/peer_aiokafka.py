@@ -121,7 +121,7 @@ def setup_test_class_serverless(request: pytest.FixtureRequest, loop) -> None:
 
 @pytest.fixture(scope="session")
 def peer_cluster() -> Iterator[str]:
-    """Start a broker that creates topics with two partitions, as their container; host:port."""
+    """Start a broker that creates topics with two partitions, as aiokafka's; return host:port."""
     if servers := os.environ["PEER_SERVERS"]:
         yield servers
         return
