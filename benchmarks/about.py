@@ -52,7 +52,7 @@ def machine() -> dict[str, Any]:
 
 
 def _commit() -> str:
-    """Return the commit; a + means that files have changed since."""
+    """Return the commit, with a + if files have changed since."""
     done = subprocess.run(
         ["git", "describe", "--always", "--dirty=+"],
         cwd=ROOT, capture_output=True, text=True, check=False,

@@ -187,12 +187,12 @@ def once(
     digest.update("\0".join(also).encode())
     base = folder_of(group)
     target = base / f"{name}-{digest.hexdigest()[:16]}"
-    if target.is_dir():  # it was renamed when complete
+    if target.is_dir():  # a complete folder gets this name
         return target, ""
     base.mkdir(parents=True, exist_ok=True)
     with (base / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if target.is_dir():  # another process was faster
+        if target.is_dir():  # another process has built it
             return target, ""
         work = Path(tempfile.mkdtemp(dir=base, prefix=f".{name}-"))
         try:

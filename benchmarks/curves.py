@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from benchmarks.table import Results
 
 NOISE = 0.35
-"""A line whose change from end to end is a smaller share of its middle is flat."""
+"""A line is flat if it changes from end to end by less than this share of its mean."""
 STEEPER = 1.6
 """If the last section is steeper by this factor than the earlier ones, growth isn't linear."""
 
@@ -52,7 +52,7 @@ def slope(points: Sequence[tuple[float, float]]) -> float:
 
 
 def verdict(points: Sequence[tuple[float, float]], small: float = 0.0) -> str:
-    """Return a verdict: flat, linear, or else; growth below `small` is ignored."""
+    """Return whether growth is flat (or below `small`), linear, or more or less than linear."""
     if len(points) < 3:
         return "too few points"
     (first_x, first), (before_x, before), (last_x, last) = points[0], points[-2], points[-1]
@@ -65,7 +65,7 @@ def verdict(points: Sequence[tuple[float, float]], small: float = 0.0) -> str:
     until = (before - first) / (before_x - first_x)
     at_last = (last - before) / (last_x - before_x)
     if before - first < small or until <= 0:
-        # All earlier sections are flat or noise: only the whole line is meaningful.
+        # The earlier sections are flat, so their slope can't be compared with the last one's.
         return "linear"
     if at_last > STEEPER * until:
         return "more than linear"

@@ -33,7 +33,7 @@ _WORDS = (
 
 
 def _value(number: int, size: int, rng: random.Random) -> bytes:
-    """Return one event as JSON of exactly `size` bytes, filled up with more fields."""
+    """Return one event as JSON of exactly `size` bytes, padded with more fields."""
     text = (
         f'{{"id":{number},"ev":"{rng.choice(_EVENTS)}","city":"{rng.choice(_CITIES)}",'
         f'"page":"/p/{rng.randrange(5000)}","ms":{rng.randrange(2000)},'

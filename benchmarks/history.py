@@ -69,7 +69,7 @@ RATIOS = (
 
 
 def rows() -> list[Row]:
-    """Return the rows of these ratios, without other lanes."""
+    """Return the rows that these ratios need, without other lanes."""
     wanted: dict[str, set[str]] = {}
     for ratio in RATIOS:
         wanted.setdefault(ratio.row, set()).update((ratio.lane, ratio.against))

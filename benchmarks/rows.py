@@ -37,7 +37,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """One client and way at a row's task."""
+    """One client and its way of doing the row's task."""
 
     key: str
     title: str
@@ -205,7 +205,7 @@ def _moving() -> Row:
             for key, title, client, mode in clients
         ),
         (
-            Goal("odradek", "franz-go", 1.0, "seek_ms", at_most=True),  # it abandons the held fetch
+            Goal("odradek", "franz-go", 1.0, "seek_ms", at_most=True),  # franz-go abandons fetches
             *(
                 Goal("odradek", against, 0.1, figure, at_most=True)
                 for figure in ("seek_ms", "end_offsets_ms")

@@ -191,7 +191,7 @@ def chosen(text: str | None, known: list[str], what: str, parser: argparse.Argum
 
 
 def command_line() -> argparse.Namespace:
-    """Parse and check the options; `rows` becomes the rows themselves."""
+    """Parse and check the options; `options.rows` is a list of `Row` objects then."""
     names = "\n".join(f"  {row.key:30s}{row.title}" for row in ROWS.values())
     clients = list(dict.fromkeys(lane.client for row in ROWS.values() for lane in row.lanes))
     parser = argparse.ArgumentParser(

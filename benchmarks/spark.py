@@ -33,7 +33,7 @@ OLD, NEW = "4.2.0", "project"
 PARTS = ("read", "sink", "batches", "planning", "scale")
 SHAPE = Shape()
 FEW = Shape(value_size=102, share=1e-4)
-"""Rows that wake up the sinks' workers."""
+"""Rows of the small job that starts the sinks' Python workers before each turn."""
 MOST_TASKS = 16
 """Maximum number of tasks that Spark creates for the files."""
 SMALL = 30
@@ -48,7 +48,7 @@ TUNED = {
 }
 TUNED_SINK = {"kafka.linger.ms": "50", "kafka.batch.size": str(1 << 20), "kafka.acks": "1"}
 NO_BYTE_LIMIT = {"spark.sql.execution.arrow.maxBytesPerBatch": str((1 << 31) - 1)}
-"""Otherwise Spark computes an Arrow batch's size after each row for Python."""
+"""Setting that keeps Spark from computing the size of an Arrow batch after each row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ EMPTY = tuple(
     for name, spark in (("4.2", OLD), ("new", NEW))
 )
 PIPES = (JVM, OURS_OLD, OURS, Lane("odradek-once", "Odradek, exactly_once", NEW, "odradek"))
-"""Lanes that read a topic and write a topic."""
+"""Lanes that copy a topic into another topic."""
 QUERIES: dict[str, tuple[str, Job]] = {
     "noop": ("all columns into noop", {"query": "noop"}),
     "sum": ("sum(length(value))", {"query": "sum"}),
@@ -193,7 +193,7 @@ class Bench:
         return job
 
     def counting(self, topic: str, query: str, lane: Lane) -> Job:
-        """Return the job of a query that returns counts; it warms up the timed ones."""
+        """Return the job of a query that returns counts and warms up the timed queries."""
         return {**self.reading(topic, query, lane), "query": "check"}
 
     def sink(self) -> None:

@@ -105,14 +105,14 @@ def _quick(row: str, what: str, figure: str) -> Iterator[Goal]:
 
 
 def above(row: Found, lane: str, empty: str, figure: str) -> float | None:
-    """Return how many seconds more than another lane a lane takes."""
+    """Return by how many seconds a lane's median exceeds that of the lane `empty`."""
     mine = median(row, lane, lambda run: float(run[figure]))
     theirs = median(row, empty, lambda run: float(run[figure]))
     return mine - theirs if mine is not None and theirs is not None else None
 
 
 def scaled(row: Found, lane: str) -> float | None:
-    """Return how many times as fast as with one executor a lane is.
+    """Return a lane's speed-up over one executor.
 
     If the broker or the machine is the limit, CPU time per row shows whether two executors cost
     more: if not, two would be twice as fast on separate machines.

@@ -94,7 +94,7 @@ class Driver:
 
     def batch(self) -> float:
         """Plan one batch and return the seconds that it took."""
-        self._clock.skipped += 1.1 * MEMORY_S  # older than what is cached
+        self._clock.skipped += 1.1 * MEMORY_S  # outdates cached responses
         begun = time.perf_counter()
         end = json.loads(json.dumps(self._tracker.latest(self.offset)))
         self._tracker.report()

@@ -43,7 +43,7 @@ class Spark:
                 [python, timing.__file__, json.dumps(settings)],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True,
                 env=variables, cwd=log.parent,
-                start_new_session=True,  # its processes are found by their session
+                start_new_session=True,  # Spark's processes are found by session
             )  # fmt: skip
         if self._process.stdin is None or self._process.stdout is None:
             raise RuntimeError("pipes were asked for")
@@ -76,10 +76,10 @@ class Spark:
         return found
 
     def close(self) -> None:
-        with suppress(OSError):  # it may have died with a job unread
+        with suppress(OSError):  # it may have ended before reading a job
             self._given.close()
         try:
             self._process.wait(20)
-        except subprocess.TimeoutExpired:  # within a job
+        except subprocess.TimeoutExpired:  # a job is still running
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()

@@ -89,7 +89,7 @@ def timed(work: Callable[[], object], records: int) -> float:
 
 
 def reading(keys: list[bytes], values: list[bytes], name: str) -> Iterator[tuple[str, float]]:
-    """Measure CRC, decoding, wrapping; then with codecs."""
+    """Measure CRC, decoding and creating Arrow batches; then decoding with each codec."""
     buffer, count = fetched(keys, values, None)
     plain = bytes(buffer)  # google_crc32c accepts only bytes
     yield f"read {name}: CRC alone", timed(lambda: google_crc32c.value(plain), count)
@@ -118,7 +118,7 @@ def reading(keys: list[bytes], values: list[bytes], name: str) -> Iterator[tuple
 
 
 def writing(keys: list[bytes], values: list[bytes], name: str) -> Iterator[tuple[str, float]]:
-    """Measure columns to open batches, then to complete ones."""
+    """Measure appending Arrow rows to batches, then completing batches with each codec."""
     rows = pa.record_batch({"key": pa.array(keys), "value": pa.array(values)})
 
     def encode() -> list[BatchBuilder]:

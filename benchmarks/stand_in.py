@@ -98,7 +98,7 @@ def running(shape: StandIn) -> Iterator[SimulatedCluster]:
         return cluster
 
     server = loopback.LoopbackServer()
-    cluster = make()  # before the thread runs: a call into it has a timeout of ten seconds
+    cluster = make()  # not in the thread: calls into it time out after ten seconds
     with server:
         yield cluster
 
@@ -142,7 +142,7 @@ class StandIns:
         return self._bootstrap
 
     def requests(self, begin: float, end: float) -> int:
-        """Return how many requests it processed between two times."""
+        """Return how many requests the cluster processed between two times."""
         if self._process is None or self._process.stdin is None:
             raise RuntimeError("no stand-in runs")
         self._process.stdin.write(f"{begin} {end}\n")

@@ -39,9 +39,9 @@ from odradek.testing.java import java_home
 HERE = Path(__file__).resolve().parent
 RACKS = ("a", "b", "c")
 WRITTEN = {"range": 25, "roundrobin": 8, "sticky": 25, "cooperative-sticky": 25}
-"""Number of groups per assignor that become vectors; racks lead to many different cases."""
+"""Number of test vectors per assignor; assignors that use racks need more."""
 NO_CLAIM = -2
-"""Less than each generation, and the generation of members that have none."""
+"""Generation of a member that doesn't claim a partition; less than all others."""
 ROUNDS = 6
 """Maximum number of rebalances until a cooperative group is stable."""
 STICKY = ("sticky", "cooperative-sticky")
@@ -89,7 +89,7 @@ def random_group(rng: random.Random, assignor: str) -> Group:
 
 
 def ask_java(groups: Iterable[Group]) -> list[Group]:
-    """Add each member's subscription as Java encodes it, and Java's assignment (both as hex)."""
+    """Add the members' subscriptions as Java encodes them, and Java's assignment (both in hex)."""
     groups = list(groups)
     lines = []
     for group in groups:
@@ -131,7 +131,7 @@ def ask_java(groups: Iterable[Group]) -> list[Group]:
 
 
 def of_odradek(group: Group) -> Assignor:
-    """Return the group's assignor, which knows the racks of its partitions."""
+    """Return Odradek's assignor for a group, with the racks of the group's partitions set."""
     (assignor,) = find([group["assignor"]])
     if hasattr(assignor, "partition_racks"):
         assignor.partition_racks = {
@@ -181,12 +181,12 @@ def java_assignment(group: Group) -> Given:
 
 
 def names(given: Mapping[str, Sequence[TopicPartition]]) -> dict[str, list[str]]:
-    """Return an assignment in the form of the JSON file."""
+    """Return an assignment as in the JSON file: names of partitions by member."""
     return {m: [f"{p.topic}-{p.partition}" for p in found] for m, found in given.items()}
 
 
 def partitions(found: Sequence[str]) -> list[TopicPartition]:
-    """Return partitions by their names."""
+    """Return the partitions with these names (`topic-number`)."""
     return [TopicPartition(t, int(n)) for t, _, n in (name.rpartition("-") for name in found)]
 
 
@@ -226,7 +226,7 @@ class Quality:
     """Partitions that keep their previous owner."""
 
     def worse_than(self, other: Quality) -> bool:
-        """Return whether the other one is more balanced, or as balanced with fewer moves.
+        """Return whether `other` is more balanced, or equally balanced with fewer moves.
 
         Racks are compared over many groups (`totals`): both assignors accept fewer local replicas
         for fewer moves.
@@ -236,7 +236,7 @@ class Quality:
 
 
 def claims(group: Group) -> dict[TopicPartition, dict[str, int]]:
-    """Return the generations of all claims of a partition, by member."""
+    """Return the claims of each partition: the claiming members, with their generations."""
     found: dict[TopicPartition, dict[str, int]] = {}
     for member, said in group["members"].items():
         for partition in partitions(said["last"]):
@@ -324,7 +324,7 @@ def worse(group: Group) -> list[str]:
 
 
 def fewest_moves(group: Group) -> bool:
-    """Return whether this group must not have more moves than with Java's assignor.
+    """Return whether more moves than with Java's assignor are an error for this group.
 
     With racks and members that subscribe to different topics, neither assignor finds the fewest
     moves of each group: they are compared over many groups (`totals`).
@@ -339,7 +339,7 @@ def determined(group: Group) -> bool:
     if group["assignor"] in ("range", "roundrobin"):
         return True
     members = group["members"].values()
-    # With racks Java uses another algorithm if members differ in a topic that doesn't exist.
+    # With racks, Java's choice of algorithm depends on subscribed topics that don't exist, too.
     racks = any(m["rack"] for m in members)
     there = [[t for t in m["topics"] if racks or group["topics"].get(t)] for m in members]
     return all(t == there[0] and not m["last"] for t, m in zip(there, members, strict=True))

@@ -100,7 +100,7 @@ class _Finder(ast.NodeVisitor):
 
     def _check(self, test: ast.expr, *, let_go: bool) -> None:
         """Note the operands of a condition that can be forced to be true (or false)."""
-        # A possible pointer keeps its `not`: without it, it can't be an operand of `or`.
+        # A name may be a pointer, which can't be an operand of `or`: its `not` is kept.
         if isinstance(test, ast.UnaryOp) and not isinstance(test.operand, ast.Name):
             self._check(test.operand, let_go=not let_go)
         elif isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) == let_go:
@@ -110,7 +110,7 @@ class _Finder(ast.NodeVisitor):
             self._chain(test)
         else:
             old = self._text(test)
-            if isinstance(test, ast.BinOp):  # a number, but `or` needs equal types
+            if isinstance(test, ast.BinOp):  # `or` needs operands of one type
                 old = f"({old}) != 0"
             way = "== {number} or" if let_go else "!= {number} and"
             self._note(test, old, f"({_FLAG} {way} ({old}))", by_one=False)
@@ -118,7 +118,7 @@ class _Finder(ast.NodeVisitor):
                 self._weaker(test, let_go=let_go)
 
     def _chain(self, test: ast.Compare) -> None:
-        """Split `a <= b <= c` into two comparisons, one of which is disabled."""
+        """Note a check for each comparison of a chain such as `a <= b <= c`."""
         sides = [self._text(side) for side in (test.left, *test.comparators)]
         operators = [_OPERATORS[type(one)] for one in test.ops]
         links = [
@@ -167,7 +167,7 @@ _OPERATORS: dict[type[ast.cmpop], str] = {
 
 
 def _refuses(body: list[ast.stmt]) -> bool:
-    """Return whether one of the statements itself fails, returns or gets more memory."""
+    """Return whether a statement, without nested ones, fails, returns or gets more memory."""
     plain = (one.test if isinstance(one, ast.If) else one for one in body)
     return any(_REFUSES.search(ast.unparse(one)) for one in plain if not isinstance(one, ast.For))
 
@@ -177,7 +177,7 @@ def _is_refusing_elif(body: list[ast.stmt]) -> bool:
 
 
 def _limits(node: ast.expr) -> Iterator[ast.expr]:
-    """Yield the values that a `min` of `min`s compares."""
+    """Yield the operands of nested `min` calls."""
     if isinstance(node, ast.Call) and ast.unparse(node.func) == "min":
         for argument in node.args:
             yield from _limits(argument)
@@ -193,7 +193,7 @@ def find(source: str) -> list[Bound]:
 
 
 def armed(source: str, bounds: dict[int, Bound], after: str) -> str:
-    """Return the source in which the checks can be disabled by their numbers.
+    """Return the source with code that disables one check, chosen by its number.
 
     The number is read after the line `after`. The replacements of checks at the same place are
     nested.

@@ -39,7 +39,7 @@ KERNELS = {
 }
 """Fuzz targets by kernel."""
 READY = 'SOURCES: str = odradek_digest.decode().partition(":")[2]'
-"""The number is read after this line of a kernel."""
+"""Line of a kernel after which the number of the disabled check is read."""
 TESTS = (
     *("tests/unit/record/test_kernel.py", "tests/unit/record/test_kernel_encode.py"),
     "tests/unit/record/test_open_batches.py",
@@ -65,7 +65,7 @@ class Builds(NamedTuple):
 
 NO_BOUNDS = {
     r": cython.compiled$": "says whether this is compiled",
-    # Checks that are redundant because of another one; nothing changes without them.
+    # Checks that another check makes redundant: disabling them changes nothing.
     r"^get_varlong: byte >= 0x80$": "the tenth byte is at most 1, says the next one",
     r"^records: min\(…, count\)$": "only makes room for less",
     r"^read_headers: stop < at$": "no count is within half of less than nothing",
@@ -83,8 +83,8 @@ NO_BOUNDS = {
     r"^crc32c(_by_table)?: data.shape\[0\] == 0$": "of no bytes none is read, and the sum is 0",
     r"^measure_headers: row.most > self.limit$": "`measure` asks again; it only ends sooner",
     r"^names_are_text: size < 0$": "`measure` has just refused it; less than nothing isn't read",
-    # Only another thread that writes into the columns leads here, and nothing is copied then. The
-    # at most two excess bytes are in the slack, and the check of the batch's end fails.
+    # This only happens if another thread writes into the columns. Nothing is copied then: at most
+    # two excess bytes are in the slack, and the check of the batch's end fails.
     r"^put_headers: (name < 0|value == BAD_SPAN)$": "the last line asks for the very end",
     r"^use: builder is None$": "Cython has refused it: None is no BatchBuilder",
     r"^\w+: grown?\(|^read: self\.failed$": "no memory",
@@ -101,11 +101,11 @@ NO_BOUNDS = {
     r": (not )?(data|found(\.data)?|self\.slots|block\.data)$": "no memory",
     r": work\.error == NO_MEMORY$": "no memory",
 }
-"""Conditions that look like bound checks but aren't, with the reason; patterns of names."""
+"""Conditions that aren't disabled: regular expressions for their names, with the reason."""
 
 
 def checks(kernel: str, *, by_one: bool) -> dict[int, bounds.Bound]:
-    """Return a kernel's checks by number; the numbers differ between kernels."""
+    """Return a kernel's checks by number; no two kernels use the same number."""
     source = (ROOT / "src" / "odradek" / "record" / f"{kernel}.py").read_text()
     return {
         number: bound
@@ -115,7 +115,7 @@ def checks(kernel: str, *, by_one: bool) -> dict[int, bounds.Bound]:
 
 
 def arm(folder: Path, chosen: dict[str, dict[int, bounds.Bound]]) -> None:
-    """Copy the package and number its kernels' checks."""
+    """Copy the package, with code in its kernels that disables the check of a given number."""
     package = sanitized.copy(folder)
     for kernel, found in chosen.items():
         path = package / "record" / f"{kernel}.py"
@@ -133,7 +133,7 @@ def first_line(text: str) -> str:
 def noticed(
     builds: Builds, kernel: str, number: int, folder: Path, seconds: float, quick: bool
 ) -> str | None:
-    """Return the target or test that fails with a disabled check; None if none does."""
+    """Return the target or test that fails if this check is disabled; None if all pass."""
     own = folder / f"{kernel}-{number}"
     own.mkdir()
     flag = {bounds.VARIABLE: str(number)}
@@ -151,7 +151,7 @@ def noticed(
 
 
 def noticed_by_tests(build: sanitized.Build, folder: Path, flag: dict[str, str]) -> str | None:
-    """Return the test that fails, or how the tests ended."""
+    """Return the test that fails, or how the tests ended otherwise; None if they passed."""
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-rf", "--tb=line", "--no-header"]
     command += ["-p", "no:cacheprovider", "-p", "no:randomly", f"--basetemp={folder / 'pytest'}"]
     # On a slow machine a timeout must not count as a failed test.

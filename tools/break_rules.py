@@ -78,7 +78,7 @@ def test_of(name: str) -> str:
 
 
 def mutations() -> list[Mutation]:
-    """Read the table."""
+    """Return all mutations of `tests/spec/mutations.json`."""
     rules: dict[str, list[dict[str, Any]]] = json.loads(TABLE.read_text())
     changes = {
         one["name"]: one["changes"] for some in rules.values() for one in some if "changes" in one
@@ -91,13 +91,13 @@ def mutations() -> list[Mutation]:
 
 
 def environment(sources: Path) -> dict[str, str]:
-    """Return the environment in which a copy of the sources is imported."""
+    """Return environment variables with which Python imports this copy of the sources."""
     more = {"PYTHONPATH": str(sources.parent), "ODRADEK_WHOLE": "1", "PYTHONDONTWRITEBYTECODE": "1"}
     return {**os.environ, **more}
 
 
 def imported(sources: Path) -> str:
-    """Return the path of the package that is imported in that environment."""
+    """Return the path of the package that Python imports with these variables."""
     command = [sys.executable, "-c", "import odradek; print(odradek.__file__)"]
     where = environment(sources)
     return subprocess.run(command, env=where, capture_output=True, text=True, check=True).stdout
@@ -123,7 +123,7 @@ def run_tests(
 
 @contextmanager
 def mutated(mutation: Mutation, sources: Path) -> Iterator[None]:
-    """Mutate the copy meanwhile."""
+    """Mutate the copy of the sources in the `with` block, and restore it afterwards."""
     kept = {}
     try:
         for path, mutant in list(mutation.mutants(sources)):

@@ -72,7 +72,7 @@ def files() -> list[Path]:
 
 
 def in_another_form() -> list[tuple[Path, str]]:
-    """Return the files in another form, each with its text in this form."""
+    """Return the files that aren't in the compact form, each with its text in that form."""
     texts = ((path, compact(json.loads(path.read_text()))) for path in files())
     return [(path, text) for path, text in texts if path.read_text() != text]
 

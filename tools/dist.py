@@ -69,12 +69,12 @@ class Build:
 
     @property
     def tree(self) -> Path:
-        """The unpacked sdist, from which users would build."""
+        """Folder of the unpacked sdist, as a user would build it."""
         return next((self.work / "tree").iterdir())
 
 
 def main() -> None:
-    """Create the venv of tools if necessary, and continue in it."""
+    """Create the venv with the build tools if necessary, and run this program in it."""
     arguments = parse()
     if os.environ.get(INSIDE) != str(TOOLS):
         install_tools()
@@ -154,7 +154,7 @@ def run(arguments: argparse.Namespace) -> None:
     make(first)
     check(first)
     if arguments.twice:
-        # Another folder, a name of another length, empty caches.
+        # The second build has empty caches and a folder whose name has another length.
         second = Build(WORK / "once-more", WORK / "again", epoch, found, targets, arguments.jobs)
         make(second)
         compare(first, second)
@@ -162,7 +162,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def committed_at() -> str:
-    """Return the time of the commit, which all files get."""
+    """Return the commit's time in seconds since the epoch, which all files get as their time."""
     return run_command(["git", "log", "-1", "--format=%ct"], ROOT, "git").strip()
 
 
@@ -371,7 +371,7 @@ def check(build: Build) -> None:
 
 
 def audited(wheel: Path, target: Any) -> list[str]:
-    """Return the problem if auditwheel finds another platform tag than the wheel's."""
+    """Return an error if auditwheel doesn't confirm the wheel's platform tag."""
     said = run_command([sys.executable, "-m", "auditwheel", "show", str(wheel)], ROOT, "auditwheel")
     words = " ".join(said.split())
     promised = target.tags[0].rpartition("-")[2]

@@ -65,18 +65,18 @@ class Target:
 
     @property
     def suffix(self) -> str:
-        """File name suffix of extensions for such an interpreter."""
+        """File name suffix of extension modules for this interpreter."""
         libc = "gnu" if self.system == "manylinux" else "musl"
         return f".cpython-{self.python.replace('.', '')}-{self.machine}-linux-{libc}.so"
 
     @property
     def library(self) -> str:
-        """File name of the C library on such systems, the only library that the kernels need."""
+        """File name of the system's C library, the only library that the kernels need."""
         return "libc.so.6" if self.system == "manylinux" else f"libc.musl-{self.machine}.so.1"
 
     @property
     def aim(self) -> str:
-        """The platform's name for zig."""
+        """Target platform as zig names it."""
         libc = f"gnu.{'.'.join(map(str, GLIBC))}" if self.system == "manylinux" else "musl"
         return f"{self.machine}-linux-{libc}"
 

@@ -52,7 +52,7 @@ class Interpreter:
     """A Python that can create environments."""
 
     command: tuple[str, ...]
-    """Command that starts it: its path, after any prefix such as chroot."""
+    """Command that starts the interpreter: its path, after any prefix such as chroot."""
     tags: str
     """Prefix of the tags of its wheels: cp311-cp311-manylinux."""
     machine: str
@@ -163,7 +163,7 @@ def find_interpreters(given: list[str]) -> list[Interpreter]:
 
 
 def ask(command: tuple[str, ...]) -> Interpreter | None:
-    """Return an interpreter's description; None if it doesn't start or creates no environments."""
+    """Return a command's interpreter; None if it doesn't start or can't create environments."""
     whole = (shutil.which(command[0]) or command[0], *command[1:])
     try:
         done = subprocess.run(
@@ -185,7 +185,7 @@ def try_wheel(wheel: Path, python: Interpreter, *, demo: bool) -> str:
 
 
 def show_demo(wheel: Path, python: Interpreter) -> str:
-    """Install a wheel with a warm pip cache, and check the time that the command takes."""
+    """Check the processor time of installing a wheel with a warm pip cache and running the demo."""
     command = python.environment("wheel")
     begin, before = time.monotonic(), os.times()
     install(command, str(wheel), "")

@@ -118,7 +118,7 @@ def from_debian(version: str, to: Path) -> Path | None:
             return None
     package = next(to.glob("*.deb"))
     subprocess.run(["dpkg-deb", "-x", str(package), str(to / "unpacked")], check=True)
-    shutil.rmtree(to / "lists")  # a hundred megabytes
+    shutil.rmtree(to / "lists")  # frees a hundred megabytes
     return unpacked if release(unpacked) else None
 
 

@@ -120,7 +120,7 @@ def worth_repeating(failed: list[Failure]) -> list[Failure]:
 def repeat(
     failed: list[Failure], alone: Callable[[str], bool], suite: str, kept: Path
 ) -> list[tuple[Failure, Path]]:
-    """Run each such test alone; return those that pass, with the files of their logs in `kept`."""
+    """Run each test worth repeating alone; return those that pass, with their logs in `kept`."""
     passed = []
     for failure in worth_repeating(failed):
         name = re.sub(r"[^\w.-]+", "-", f"{suite}-{failure.test}")[:150]

@@ -60,7 +60,7 @@ RENAMED = (
     (r"import carried_out", "import awaited"),
     (r"class ConsumerCalls", "class AIOConsumerCalls"),
 )
-"""Patterns of texts that differ, and their replacements in an asyncio module."""
+"""Patterns of texts in sync modules, and their replacements in asyncio modules."""
 METHOD = re.compile(
     r'    def (?P<name>\w+)(?P<signature>\(.*?:\n        """)(?P<summary>.*?)(?:\n\n.*?|\n *)?"""',
     re.DOTALL,

@@ -166,7 +166,7 @@ def option_types() -> str:
 
 
 def belongs(option: Option, clients: frozenset[str] | set[str]) -> bool:
-    """Return whether the class of these clients has this option; common options are in the base."""
+    """Return whether these clients' TypedDict lists this option; its base lists common ones."""
     if clients == ALL:
         return option.clients == ALL
     return option.clients != ALL and option.clients >= clients

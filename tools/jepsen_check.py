@@ -45,7 +45,7 @@ class DamagedHistory:
     """Family and seed."""
     damage: str
     found: bool
-    """Whether our judge found the damage by one of the expected kinds; without damage, anything."""
+    """Whether our judge reported an expected kind of anomaly; without damage, any anomaly."""
     kinds: tuple[str, ...]
 
 
@@ -81,7 +81,7 @@ def defined(history: History, undefined: Collection[TopicPartition]) -> History:
 def cases(
     folder: Path, name: str, history: History, per_damage: Counter[str]
 ) -> Iterator[DamagedHistory]:
-    """Write a history, and a copy with each damage of which `per_damage` still wants some."""
+    """Write a history, and a copy with each kind of damage that `per_damage` still counts."""
     yield _written(folder, name, NONE, history, frozenset())
     for damage, spoil in DAMAGES.items():
         if per_damage[damage] > 0:
@@ -104,7 +104,7 @@ def _written(
 
 def verdicts(java: str, class_path: str, files: list[str]) -> dict[str, JepsenVerdict]:
     """Run Jepsen's analysis on these files."""
-    # (Some of its libraries write classes to the working directory.)
+    # Some of Jepsen's libraries write classes to the working directory.
     command = [java, "-Djava.awt.headless=true", "-cp", class_path, "clojure.main", str(SCRIPT)]
     done = subprocess.run(
         [*command, *files],

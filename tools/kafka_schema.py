@@ -44,7 +44,7 @@ class Versions:
 
     @classmethod
     def parse(cls, text: str) -> Versions:
-        """Read Kafka's notation: `3+`, `0-4`, `7` or `none`."""
+        """Parse a range in Kafka's notation: `3+`, `0-4`, `7` or `none`."""
         if text == "none":
             return cls(1, 0)
         if text.endswith("+"):
@@ -109,7 +109,7 @@ class Field:
 
 @dataclass(slots=True)
 class Message:
-    """A request or a response with its versions."""
+    """Definition of a request or a response."""
 
     api_key: int
     kind: str

@@ -54,14 +54,14 @@ AREAS = {
 """Areas, and prefixes of their modules' paths; a module belongs to the first that matches."""
 LEFT_OUT = ("protocol/messages/", "common/public_names.py", "simulation/")
 BUT_FOR = ("simulation/faults/", "simulation/runs/schedule.py", "simulation/world/")
-"""The rest of the simulation simulates brokers, or checks clients for their developers."""
+"""Simulation modules whose texts users see; the others simulate brokers or test our clients."""
 BUGS = frozenset(("AssertionError", "UnplannedError"))
 """Errors that no user sees: of bugs, and of internal plans that are replaced."""
 CONTRACTS = frozenset(
     ("BufferError", "ImportError", "IndexError", "MemoryError", "NotImplementedError")
 ) | {"RuntimeError"}
 KERNEL_CONTRACTS = CONTRACTS | {"TypeError", "ValueError"}
-"""Python's own errors below the API: one module of Odradek has called another incorrectly."""
+"""Python's errors below the public API: a module of Odradek has called another incorrectly."""
 PUBLIC = ("api/", "cli/", "compat/", "serialization/", "spark/", "testing/")
 KERNEL = ("record/kernel", "record/open_batches", "record/reference", "record/rows")
 ERROR = re.compile(r"(?:Error|Exception|Warning|Exit|BadParameter|UsageError)$")
@@ -71,7 +71,7 @@ LOGGED = re.compile(
 PROSE = re.compile(r"(?:[A-Za-z'-]+[,;:.)]* +(?:\{.*?\}[,;:.)]* +)*){2}[A-Za-z'-]{2,}")
 """At least three words, required of a text that isn't an error, a log message or help."""
 SENTENCE = 8
-"""Number of words that makes a text a message."""
+"""Minimum number of words of a part that is listed as a whole message."""
 FORMAT = re.compile(r"%[.\d]*[sdrfgo]")
 LETTER = re.compile("[A-Za-z]")
 NO_PROSE = re.compile(
@@ -81,7 +81,7 @@ NO_PROSE = re.compile(
 FILE = 3
 """Number of line breaks that makes a literal a file's content."""
 COUNTS = ("counted", "number")
-"""Functions that return a number with its noun."""
+"""Functions that return a number with its noun, such as "1 record"."""
 CODE = frozenset(
     (
         *("compile", "match", "fullmatch", "search", "sub", "split", "partition", "rpartition"),

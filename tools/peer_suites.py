@@ -43,7 +43,7 @@ class Suite:
     folder: str
     """Folder of its tests."""
     known_by: str
-    """File that only a checkout of this library has."""
+    """File that exists only in checkouts of this library."""
     runs: list[dict[str, Any]]
     """Runs of pytest: `modules`, optionally a `label`, an `environment`, `added` files."""
     left_out: dict[str, str]
@@ -68,7 +68,7 @@ def suite_of(checkout: Path, all_suites: list[Suite]) -> Suite:
 
 
 def where(all_suites: list[Suite]) -> Iterator[str]:
-    """Yield commands that get the sources."""
+    """Yield the commands that clone the libraries' repositories."""
     for suite in all_suites:
         yield f"  git clone --depth 1 --branch {suite.version} {suite.repository}"
 
@@ -83,12 +83,12 @@ def tests_in(path: Path) -> Iterator[str]:
 
 
 def is_test(node: ast.AST) -> bool:
-    """Return whether pytest would collect it."""
+    """Return whether pytest would collect this function as a test."""
     return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name[:4] == "test"
 
 
 def found(table: dict[str, str], module: str, test: str) -> str:
-    """Return a table's entry for a test: by its name, its module, or a folder (with a slash)."""
+    """Return the table's entry for a test; keys are names of tests, modules or folders (`a/`)."""
     folders = [f"{one}/" for one in Path(module).parents]
     names = [f"{module}::{test}", f"{module}::{test.partition('[')[0]}", module, *folders]
     return next((table[name] for name in names if name in table), "")
@@ -101,7 +101,7 @@ def reason(suite: Suite, module: str, test: str) -> str:
 
 
 def apart(name: str) -> tuple[str, str]:
-    """Return a test's module and name; a module's name alone has no test."""
+    """Split `module::test`; the test is empty if the name is only a module's."""
     module, _, test = name.partition("::")
     return module, test
 
@@ -183,7 +183,7 @@ def summary(suite: Suite, rows: list[Row]) -> Iterator[str]:
 
 
 def together(rows: list[Row]) -> Iterator[str]:
-    """Yield a line for each test, or one for many tests of a module with the same reason."""
+    """Yield a line for each test; many tests of a module with the same reason share a line."""
     groups: dict[tuple[str, str], list[str]] = {}
     for name, _, why in rows:
         groups.setdefault((name.partition("::")[0], why), []).append(name)

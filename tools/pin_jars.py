@@ -28,7 +28,7 @@ EXCLUDED = [
     ("org.apache.kafka", module)
     for module in ("connect-runtime", "connect-api", "connect-json", "connect-transforms")
 ]
-EXCLUDED += [("org.slf4j", "slf4j-reload4j")]  # Kafka 3's binding: slf4j picks one of two
+EXCLUDED += [("org.slf4j", "slf4j-reload4j")]  # Kafka 3's binding: of two, slf4j picks either
 
 # Without a host, Ivy uses its default Maven repository.
 SETTINGS = """\
@@ -39,7 +39,7 @@ SETTINGS = """\
 
 
 def ivy_xml(version: str) -> str:
-    """Return the Ivy module that depends on everything that is run."""
+    """Return an Ivy module that depends on the broker, its logging and the console tools."""
     wanted = [
         ("org.apache.kafka", "kafka_2.13", version),
         ("org.apache.logging.log4j", "log4j-slf4j-impl", LOG4J),

@@ -38,7 +38,7 @@ SKIPPED = {"__pycache__", "build", "node_modules"}
 SLACK, SHARE = 25, 10
 """How far, in markers or percent, a room may be below its limit before it must be lowered.
 
-Otherwise merged branches would conflict in the file at each change.
+Without slack each change would alter the file, and merged branches would conflict in it.
 """
 
 
@@ -105,7 +105,7 @@ _TRIPLE = r'"""(?:[^"\\]|\\.|"(?!""))*"""' + "|" + r"'''(?:[^'\\]|\\.|'(?!''))*'
 _SINGLE = r'"(?:[^"\\\n]|\\.)*"' + "|" + r"'(?:[^'\\\n]|\\.)*'"
 _TOKEN = re.compile(f"(?P<triple>{_TRIPLE})|(?P<single>{_SINGLE})|#(?P<comment>[^\n]*)", re.DOTALL)
 _GAPS = {"single": re.compile(r"\s*[rRbBfFuU]{0,2}"), "comment": re.compile(r"\n[ \t]*")}
-"""Text between two pieces of one text: adjacent literals, comments on successive lines."""
+"""Code that may separate two parts of one text: adjacent literals, comments on successive lines."""
 _CODE = re.compile(r"^([ \t]*)```.*?^\1```", re.MULTILINE | re.DOTALL)
 _QUOTED = re.compile(r"`[^`\n]*`")
 
@@ -131,7 +131,7 @@ def _blank(match: re.Match[str]) -> str:
 
 
 def texts_of_python(source: str) -> Iterator[tuple[str, list[tuple[int, int]]]]:
-    """Yield docstrings, messages and comments, each with its pieces' offsets (text, file)."""
+    """Yield docstrings, messages and comments, each with its parts' offsets in text and file."""
     pieces: list[tuple[str, int]] = []
     kind, end = "", 0
     for token in _TOKEN.finditer(source):
@@ -243,7 +243,7 @@ def lowered(found: dict[str, list[Hit]], allowed: dict[str, int]) -> dict[str, i
 
 
 def added(base: str) -> dict[str, set[int]]:
-    """Return the numbers of the lines added since a commit by file; all lines of new files."""
+    """Return, by file, the numbers of the lines added since a commit; all lines of new files."""
     found: dict[str, set[int]] = defaultdict(set)
     name = ""
     for line in _git("diff", "-U0", "--no-color", base, "--").splitlines():

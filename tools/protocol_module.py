@@ -115,7 +115,7 @@ class Module:
         self._name_structs()
 
     def _name_structs(self) -> None:
-        """Assign each struct a class name, with the message's name as a prefix if two are equal."""
+        """Assign each struct a class name, prefixed with the message's name if it isn't unique."""
         messages = (self.response, self.request)
         names = [struct.name for m in messages for struct in [*m.top.nested(), m.top]]
         for message in messages:
@@ -135,7 +135,7 @@ class Module:
         return made
 
     def _class(self, struct: Struct, base: str, message: Message, extra: str = "") -> str:
-        """Return one class in full: `dataclass` would create it at each import, 40 times slower."""
+        """Return the full source of a class; importing a `dataclass` would be 40 times slower."""
         if not struct.fields and not extra:
             raise ValueError(f"{struct.name} has no fields")
         names = [attribute(item) for item in struct.fields]
@@ -288,7 +288,7 @@ class Module:
             if item.struct:
                 return self._read_struct(m, item, item.struct, version, nullable=nullable)
             if item.type == "records":
-                nullable = True  # as Kafka itself reads them
+                nullable = True  # Kafka itself reads records as nullable
                 prefix = "nullable_" + "compact_" * flexible
             kind = "view" if item.type == "records" else item.type
             if kind in FIXED:
@@ -313,7 +313,7 @@ class Module:
             raise ValueError(f"array of {item.type}")
         if not nullable:
             return read
-        # Checking for null here saves a call if it is null.
+        # The check for null is inline, so that a null value costs no function call.
         there, size = ("view[pos]", 1) if flexible else (self._count_there(), 4)
         head = [f"{name}: {python_type(item)} = None", f"if {there}:"]
         return [*head, *_indent(read), "else:", f"    pos += {size}"]

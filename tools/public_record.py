@@ -50,12 +50,12 @@ def record(project: Path) -> dict[str, Any]:
 
 
 def imported(name: str) -> Any:
-    """Return the module; mypy doesn't check it."""
+    """Import a module by its name, which hides its types from mypy."""
     return importlib.import_module(name)
 
 
 def names(module: str, deprecated: Iterable[str] = ()) -> dict[str, Any]:
-    """Return the promise of each name in a module's `__all__`, and of each deprecated one."""
+    """Return the recorded form of each name in `__all__` and of each deprecated name."""
     place = imported(module)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -75,7 +75,7 @@ def promised(value: Any) -> Any:
         for name in sorted({name for one in ours for name in vars(one)}):
             if not name.startswith("_") and hasattr(
                 value, name
-            ):  # otherwise it raises the replacement
+            ):  # a removed name raises an error instead
                 member = inspect.getattr_static(value, name)
                 wrapped = getattr(member, "__func__", member)
                 found[name] = arguments(wrapped) if inspect.isfunction(wrapped) else None

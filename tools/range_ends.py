@@ -56,7 +56,7 @@ def main() -> None:
     )  # fmt: skip
     users = direct(project, "dev", without=True)
     pins = {name_of(pin): pin.partition(" ")[0] for pin in packages.read_text().splitlines()}
-    for name in sorted(set(map(name_of, users)) & set(pins)):  # some are for other machines
+    for name in sorted(set(map(name_of, users)) & set(pins)):  # other platforms have no pins
         print(f"{end}: {pins[name]}", flush=True)
     if end == "lowest" and (idle := untested(users, pins)):
         sys.exit(f"lower ends in conflict with others, not tested: {', '.join(idle)}")
@@ -99,7 +99,7 @@ def direct(project: dict[str, object], extra: str, *, without: bool = False) -> 
 
 
 def untested(users: list[str], pins: dict[str, str]) -> list[str]:
-    """Return the requirements whose lowest version isn't the installed one."""
+    """Return the requirements of which a higher version than the lowest is installed."""
     found = []
     for line in users:
         floor, pin = re.search(r"[>=]=([0-9.]+)", line), pins.get(name_of(line))

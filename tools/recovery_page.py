@@ -25,7 +25,7 @@ from odradek.simulation.measurements.recovery import RecoveryFault
 from odradek.simulation.measurements.recovery_figures import GOALS, SIZES
 
 ROOT = Path(__file__).resolve().parent.parent
-# The scenario of the page; DRAWN as in the results.
+# Settings of the page's simulations; DRAWN is written as in the results.
 LIMIT = 60.0
 COSTS = ("cpu_s", "us_per_dial", "seconds", "ms_per_client")
 DRAWN = "1 to brokers, drawn log-uniformly"
@@ -48,7 +48,7 @@ class Results:
     fleet: dict[tuple[int, int, str], Result] = field(default_factory=dict)  # clients, N, policy
 
     def add(self, file: Path) -> None:
-        """Add the output of a command, or a file of `write`."""
+        """Add the results in a command's output, or in a file that `write` wrote."""
         try:
             found = json.loads(file.read_text(encoding="utf-8"))
             settings = found.get("settings", {})
@@ -58,7 +58,7 @@ class Results:
             raise WrongInputError(f"{file} isn't a whole result: {error!r}") from error
 
     def _merge(self, one: Result, settings: Result) -> None:
-        # The cost of running a fleet isn't a property of the client.
+        # The cost of running a simulation isn't a property of the client.
         one = {k: v for k, v in one.items() if k not in (*COSTS, "settings")}
         if one.pop("setting", ""):
             raise ValueError("a fleet with settings of its own isn't what ships")
@@ -110,7 +110,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def fill(page: str, parts: dict[str, list[str]]) -> str:
-    """Put each part between its marks, which must occur exactly once."""
+    """Replace the text between each part's marks, which must occur exactly once."""
     for name, lines in parts.items():
         mark = re.compile(rf"(<!-- recovery: {name} -->\n).*?(<!-- recovery: end -->)", re.DOTALL)
         page, count = mark.subn(r"\1\n" + "\n".join(lines) + r"\n\n\2", page)

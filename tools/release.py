@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def walk(root: Path, version: str, points: list[Callable[[Path, str], str]]) -> bool:
-    """Print whether each point is met; return whether all are."""
+    """Print for each point whether it is met; return whether all are met."""
     held = True
     for point in points:
         try:

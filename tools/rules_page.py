@@ -17,7 +17,7 @@ import odradek
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = Path(odradek.__file__).parent
-"""The imported package, so that tests notice the mutations of `make broken-rules` in a copy."""
+"""Folder of the imported package, which `make broken-rules` replaces by a mutated copy."""
 TESTS = ROOT / "tests"
 PAGE = ROOT / "docs" / "rules.md"
 RULES: dict[str, dict[str, str]] = json.loads((TESTS / "spec/rules.json").read_text())
@@ -64,7 +64,7 @@ def homes() -> dict[str, list[str]]:
 
 
 def shows() -> Iterator[Path]:
-    """Return the test modules, without those of tools, which name rules and test none."""
+    """Return the test modules, except those of tools, which name rules without testing them."""
     return (path for path in TESTS.rglob("*.py") if path.parent != TESTS / "unit/tools")
 
 

@@ -54,9 +54,9 @@ class Suite:
     spread: str = ""
     """Value of pytest-xdist's option `--dist`."""
     brokers: bool = False
-    """Whether it starts brokers; downloading Kafka's jars is set-up and isn't part of its time."""
+    """Whether the suite starts brokers; the time for downloading Kafka's jars doesn't count."""
     gives_way: bool = False
-    """Whether it only uses processor time that no other process needs."""
+    """Whether the suite only uses processor time that no other process needs."""
     chosen: str = "not long"
     """Selection of tests as in pytest's option `-m`."""
     left_out: tuple[str, ...] = ()
@@ -73,12 +73,12 @@ STARVED_S = 1800
 HOUSE_RULES = ("tests/unit/test_house*.py", "tests/unit/test_pages.py")
 """Files that `make check` runs."""
 SUITES = {
-    # One process each: with pytest-xdist each process collects all tests, which takes a tenth of
-    # the suite's time, and reports each test to another process. Suites run in parallel instead.
+    # These suites run in one process each, in parallel: with pytest-xdist each process collects all
+    # tests, which takes a tenth of the suite's time, and reports each test to another process.
     "unit": Suite(("unit",), left_out=HOUSE_RULES),
     "simulation": Suite(("simulation",), gives_way=True),
     "property": Suite(("spec", "property"), gives_way=True),
-    # It runs its targets in parallel.
+    # The fuzz suite runs its targets in parallel.
     "fuzz": Suite(("fuzz",)),
     # Each process has its own clusters, by the groups in integration's conftest. Half of these
     # tests wait for something; with more processes one missed a time limit on a busy machine.
@@ -135,7 +135,7 @@ def archive_broker_classes() -> None:
 
 
 def make_async_packages() -> None:
-    """Create the environment with asyncio's pytest plug-ins; without it, its tests are skipped."""
+    """Create the environment with asyncio's pytest plug-ins, which some tests need to run."""
     start = time.monotonic()
     building.python_with("async-packages", ASYNC_PACKAGES)
     print(f"set-up: asyncio's plug-ins ({time.monotonic() - start:.0f} s)", flush=True)
@@ -285,14 +285,14 @@ def give_way(pid: int) -> None:
 
     Linux first distributes processor time among sessions (if it has autogroups), and the brokers of
     a test have their own session: a process that is only idle or nice within its session gets as
-    much as they do.
+    much as the brokers.
     """
     if not hasattr(os, "SCHED_IDLE"):
         os.setpriority(os.PRIO_PROCESS, pid, 19)
         return
-    with suppress(OSError):  # a container that forbids it
+    with suppress(OSError):  # forbidden in some containers
         os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0))
-    with suppress(OSError):  # a kernel without autogroups
+    with suppress(OSError):  # the kernel has no autogroups
         Path(f"/proc/{pid}/autogroup").write_text("19")
 
 
@@ -338,7 +338,7 @@ class Run:
                 if time.monotonic() - said > REPORT_EVERY_S:
                     said = time.monotonic()
                     self._report(said, start)
-        except KeyboardInterrupt:  # which doesn't reach processes with their own session
+        except KeyboardInterrupt:  # Ctrl-C doesn't reach processes in other sessions
             for pid in ALIVE:
                 os.kill(pid, signal.SIGINT)
             raise

@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-VENV = Path(os.environ.get("ODRADEK_VENV", ROOT / ".venv"))  # tools/test_python.py sets others
+VENV = Path(os.environ.get("ODRADEK_VENV", ROOT / ".venv"))  # set by tools/test_python.py
 PYTHON = VENV / "bin" / "python"
 STAMP = VENV / ".odradek-setup"
 LOCK = ROOT / "requirements.lock"
@@ -97,13 +97,13 @@ def install_packages() -> None:
 
 
 def has_compiler() -> bool:
-    """Return whether this machine has a C compiler: setup.py takes the first of these."""
+    """Return whether this machine has one of the C compilers that setup.py looks for."""
     commands = (os.environ.get("CC"), sysconfig.get_config_var("CC"), "cc", "gcc", "clang")
     return any(shutil.which(command.split()[0]) for command in commands if command)
 
 
 def has_kerberos() -> bool:
-    """Return whether `gssapi` can be compiled: Debian's libkrb5-dev includes this program."""
+    """Return whether `gssapi` can be compiled; Debian's libkrb5-dev provides `krb5-config`."""
     return has_compiler() and shutil.which("krb5-config") is not None
 
 

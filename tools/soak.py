@@ -1,7 +1,7 @@
 """`make soak MINUTES=30`, `make soak-hour`: random faults of real brokers and of client processes.
 
 Long soaks have rounds, each with a cluster, a history and a judgement: the records of two hours
-take too long to judge at once, and Kafka itself can lose a group for good (a round ends there).
+take too long to judge at once, and Kafka itself can lose a group permanently, which ends a round.
 Progress is printed; the report is a page with a picture and a JSON file, and the clients' log is
 beside it. The exit status is 0 if nothing was lost, duplicated or out of order in any round, no
 process grew faster than its bounds, and a run of 15 minutes or more hit each kind of fault and
@@ -22,7 +22,7 @@ from typing import Any
 from odradek.testing.jars import DEFAULT_VERSION
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))  # what runs is also the tests' own
+sys.path.insert(0, str(ROOT))  # to import `tests.soak`
 
 from tests.soak import page  # noqa: E402
 from tests.soak.coverage import missed  # noqa: E402
@@ -30,7 +30,7 @@ from tests.soak.soak import Plan, Report, as_dict, run  # noqa: E402
 from tests.soak.troubles import MORE_TROUBLES, TROUBLES  # noqa: E402
 
 SHORTEST = 60.0
-"""Seconds of a round after the first one: in less there is nothing to be judged."""
+"""Minimum duration of a second or later round, in seconds; a shorter one judges too little."""
 
 
 def soak(plan: Plan, seconds: float, path: Path) -> Iterator[Report]:
@@ -119,7 +119,7 @@ def main() -> None:
         rounds.append(report)
         found = document(rounds)
         text = json.dumps(found, indent=1)
-        chosen.json.write_text(text + "\n")  # each time: an interruption keeps earlier rounds
+        chosen.json.write_text(text + "\n")  # after each round, in case of an interruption
         page.write(html, title, found, [one.course for one in rounds])
     print(text)
     print(f"{'nothing lost, duplicated or out of order' if found['ok'] else 'FAILED'}: {html}")

@@ -15,7 +15,7 @@ from pathlib import Path
 from odradek.testing.jars import DEFAULT_VERSION
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))  # what runs is also the tests' own
+sys.path.insert(0, str(ROOT))  # to import `tests.soak`
 
 from tests.soak.mixed_soak import KINDS, MixedPlan, as_json, run  # noqa: E402
 

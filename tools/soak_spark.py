@@ -1,9 +1,10 @@
-"""`make soak-spark`: random faults for a pipeline of Spark, and whether a record came to harm.
+"""`make soak-spark`: check a Spark pipeline for lost or repeated records under faults.
 
-Topic → exactly-once topic → exactly-once Parquet, on executors of their own, while driver, workers,
-executors and brokers are killed, brokers paused and moved, queries restarted from their
-checkpoints, and once all brokers are away for long. Progress goes to the screen, the report to a
-JSON file. The exit status is 0 when every record exists exactly once, 1 otherwise.
+Records go from a topic to an exactly-once topic and on to exactly-once Parquet, on separate
+executors. Meanwhile driver, workers, executors and brokers are killed, brokers paused and moved,
+queries restarted from their checkpoints, and once all brokers are down for long. Progress is
+printed; the report is a JSON file. The exit status is 0 if every record exists exactly once,
+otherwise 1.
 """
 
 import argparse
@@ -14,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))  # what runs is also the tests' own
+sys.path.insert(0, str(ROOT))  # to import `tests.soak`
 
 from tests.soak.spark_soak import FAULTS, MASTER, SparkPlan, as_json, run  # noqa: E402
 

@@ -1,4 +1,4 @@
-"""Damage histories at random, each in one way that both judges or only ours must find.
+"""Damage histories at random, each in a way that our judge, or Jepsen's too, must detect.
 
 In: a `History`, a random generator. Out: a damaged copy and the kinds of anomalies of which
 `history_check` must report at least one; None if the history has no place for the damage. Must not
@@ -79,7 +79,7 @@ class Spoiler:
                     last[place] = rows
 
     def writes(self, call: CallKind) -> Iterator[tuple[Operation, Write]]:
-        """Yield the acknowledged writes of a kind that were read."""
+        """Yield the acknowledged writes by calls of a kind, if a poll returned the record."""
         for one, write in self.writers.values():
             if one.call is call and one.result is CallResult.OK and write.value in self.places:
                 yield one, write
@@ -240,7 +240,7 @@ def _after(one: Operation, other: Operation) -> bool:
 
 
 def nonmonotonic_send(spoiler: Spoiler) -> Found | None:
-    """Exchange the places of two sends of a producer, one after the other."""
+    """Exchange the places of two sends of a producer that don't overlap."""
     return _swapped(
         spoiler,
         CallKind.SEND,
@@ -260,7 +260,7 @@ def reordered_pipeline(spoiler: Spoiler) -> Found | None:
 
 
 def real_time(spoiler: Spoiler) -> Found | None:
-    """Exchange the places of two sends of two producers, one after the other."""
+    """Exchange the places of sends of two clients that don't overlap."""
     return _swapped(
         spoiler,
         CallKind.SEND,
@@ -297,7 +297,7 @@ def zombie_write(spoiler: Spoiler) -> Found | None:
 
 
 def intermediate_read(spoiler: Spoiler) -> Found | None:
-    """Remove one record of a transaction with several from all polls."""
+    """Remove one of several records of a transaction from all polls."""
     chosen = spoiler.pick(
         write for one, write in spoiler.writes(CallKind.TXN) if len(one.writes) > 1
     )
@@ -385,7 +385,7 @@ def unseen(spoiler: Spoiler) -> Found | None:
 
 
 def _inner_polls(spoiler: Spoiler) -> dict[int, Operation]:
-    """Return for each committed transaction with records that were read a poll in it."""
+    """Return, by number, a poll in each committed transaction whose records were read."""
     numbers = {one.number for one, _ in spoiler.writes(CallKind.TXN)}
     return {p.transaction: p for p in spoiler.polls if p.transaction in numbers}
 

@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "state-machines.md"
 BEGIN, END = "<!-- states: tools/state_diagrams.py writes what follows -->", "<!-- states: end -->"
 MANY = 4
-"""Number of source states from which on a transition becomes a sentence."""
+"""Minimum number of source states of a transition that is described by a sentence."""
 Table = Mapping[tuple[Any, Any], StrEnum]
 MACHINES: dict[str, tuple[str, Table]] = {
     "A connection": ("resolving", connection_state.TRANSITIONS),

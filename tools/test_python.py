@@ -38,9 +38,9 @@ def main() -> None:
 
 
 def find(wanted: str) -> tuple[str, str]:
-    """Return an interpreter and its version: the one with this path or name, or of this version."""
+    """Return the interpreter with this path, name or version, and its version."""
     for one in candidates(wanted):
-        if version := version_of(one):  # pyenv's shims exist for versions that they don't run
+        if version := version_of(one):  # pyenv has shims of versions that don't run
             return one, version
     if os.sep in wanted:
         sys.exit(f"{wanted} doesn't run")

@@ -31,9 +31,9 @@ API_VERSIONS, METADATA, PRODUCE, INIT_PRODUCER_ID = 18, 3, 0, 22
 ADVERTISED = {
     PRODUCE: (3, 12),  # topic ids from 13 on
     1: (4, 12),  # Fetch isn't used here; some libraries derive the broker's release from it
-    2: (1, 7),  # ListOffsets: the same
+    2: (1, 7),  # ListOffsets: likewise
     METADATA: (0, 13),
-    10: (0, 4),  # FindCoordinator: the same
+    10: (0, 4),  # FindCoordinator: likewise
     API_VERSIONS: (0, 4),
     INIT_PRODUCER_ID: (0, 5),
 }
@@ -133,7 +133,7 @@ class Cluster:
         self.addresses = addresses
         self._topic, self._partitions, self._epoch = topic, partitions, epoch
         self._ends: dict[int, int] = {}
-        # `looks`: brokers check for which broker a request is meant (KIP-1242), as in Kafka 4.4.
+        # With `looks`, brokers check whether a request is meant for them (KIP-1242, Kafka 4.4).
         newest = NAMES_WHO_IS_MEANT if looks else ADVERTISED[API_VERSIONS][1]
         self._versions: Mapping[int, tuple[int, int]] = {**ADVERTISED, API_VERSIONS: (0, newest)}
         self.simulated = network.call(self._make)
@@ -145,7 +145,7 @@ class Cluster:
             self.network,
             len(self.addresses),
             self.cluster_id,
-            name=self.cluster_id,  # topic ids are derived from it: they outlive brokers
+            name=self.cluster_id,  # new brokers get the same topic ids by it
             bootstrap_name=None,
             auto_create=True,
             first_id=self.first_id,
@@ -166,7 +166,7 @@ class Cluster:
         return made
 
     def _taken(self, partition: SimulatedPartition) -> None:
-        """Record the records of newly committed batches."""
+        """Record the number of newly committed records of a partition."""
         end, before = partition.log.high_watermark, self._ends.get(partition.index, 0)
         self._ends[partition.index] = end
         self.network.note(
@@ -179,7 +179,7 @@ class Cluster:
         return set(self.simulated.brokers)
 
     def says(self, answer: Answer) -> None:
-        """Set the kind of metadata response; unless it is good, no broker leads a partition."""
+        """Set the kind of metadata response; unless it is `GOOD`, no broker leads a partition."""
         self.network.call(lambda: self._say(answer))
 
     def _say(self, answer: Answer) -> None:
@@ -204,7 +204,7 @@ class Cluster:
         self.network.call(late)
 
     def move(self, i: int) -> Address:
-        """Move a broker to another address; return the old one, which doesn't change."""
+        """Move a broker to a new address; return the old one, which keeps its listener."""
         old = self.addresses[i]
         new = self.addresses[i] = self.network.place(f"{old.name}, moved")
         self.simulated.brokers[self.first_id + i].address = new.at
@@ -228,7 +228,7 @@ class Cluster:
 
 
 class Address:
-    """An address on the network, and what listens there."""
+    """An address on the network, and its listener."""
 
     def __init__(self, network: Network, name: str, at: Place) -> None:
         self.network, self.name, self.at = network, name, at
@@ -285,7 +285,7 @@ class _Accepting:
     decide: Callable[[Peer], Session | Verdict]
 
     def accept(self, peer: Peer) -> Session | Verdict:
-        """Record a connection attempt and decide about it."""
+        """Record a connection attempt, and return the session or verdict of `decide`."""
         self.address.network.note("dial", self.address.name)
         return self.decide(peer)
 

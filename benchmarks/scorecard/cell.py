@@ -26,7 +26,7 @@ ESTABLISHED_AFTER = 10
 """Records that must have been accepted before the fault starts."""
 SETTLE = 1.0
 PRODUCING = 5.0
-"""Seconds that a producer continues after that.
+"""Seconds that a producer continues to send after those records.
 
 A younger client would appear slower than the same client in a program that has been running:
 franz-go waits 5 s between refreshes that aren't urgent.
@@ -104,12 +104,12 @@ class Cell:
         return next((e for e in self.events if e["event"] == name), None)
 
     async def until(self, true: Any, limit: float, what: str) -> None:
-        """Wait for a condition that the row requires."""
+        """Wait until a condition holds; raise `CellError` if it doesn't in time."""
         if not await self.comes(true, limit):
             raise CellError(f"within {limit:.0f} s it didn't come to this: {what}. {self.tail()}")
 
     async def comes(self, true: Any, limit: float) -> bool:
-        """Wait for a condition until a limit; return whether it came true."""
+        """Return whether a condition holds within `limit` seconds."""
         deadline = self.now() + limit
         while not true():
             if self.now() >= deadline:

@@ -28,14 +28,14 @@ METADATA_DELAY = 0.005
 CALL_TIMEOUT = 5.0
 SETTLED = 0.5
 DIALS_ENOUGH = 60
-"""In 40 s: KIP-144's cap of one per second, and half as many again before it is reached."""
+"""Attempts in 40 s: KIP-144's cap of one per second, and 20 more before the cap is reached."""
 DIALS_A_MINUTE_ENOUGH = 66
-"""The same cap over a long outage: 330 in five minutes."""
+"""Attempts per minute of a long outage with the same cap: 330 in five minutes."""
 BACK_ENOUGH = 1.2
-"""Seconds: Kafka's `reconnect.backoff.max.ms` and `retry.backoff.max.ms` are 1 s ± 20 %.
+"""Seconds: `reconnect.backoff.max.ms` and `retry.backoff.max.ms` are 1 s ± 20 % by default in Java.
 
-After a long wait a client with these limits has recovered by then; a shorter time is chance, or the
-client retries too often.
+After a long outage a client with this backoff recovers within this time; a client that recovers
+faster was lucky or retries too often.
 """
 
 Figures = dict[str, float | None]
@@ -110,7 +110,7 @@ async def replaced(cell: Cell, *, brokers: int, black_hole: bool) -> tuple[Figur
 
 
 async def overload(cell: Cell, *, ready: bool) -> tuple[Figures, Notes]:
-    """Let every address accept and reset, or answer ApiVersions and close; then end the fault."""
+    """Let all addresses reset connections, or close them after ApiVersions; then end the fault."""
     cluster = _cluster(cell, 3)
     await cell.start("idle")
     await cell.established()

@@ -93,7 +93,7 @@ class Scorecard:
         self._done = 0
 
     def keep(self, earlier: dict[str, Any]) -> None:
-        """Keep results of an earlier report that this one doesn't measure again."""
+        """Keep those results of an earlier report that this run doesn't measure again."""
         for client, why in earlier["not_run"].items():
             if client not in self.clients:
                 self.not_run[client] = why

@@ -1,4 +1,4 @@
-"""Turn figures into the table: medians with ranges, who is first, and where Odradek isn't.
+"""Turn figures into the table: medians with ranges, and which client is first in each row.
 
 In: the report (see `run.Scorecard.report`). Out: text for the terminal, Markdown for the
 documentation. Must not: leave anything out because it looks bad.

@@ -56,7 +56,7 @@ def run_all(spark: SparkSession, cases: list[Case], folder: Path) -> dict[str, A
 
 
 def _attempt(function: Any, spark: SparkSession, case: Case, *more: Any) -> Any:
-    """Call a function; an error is a result too."""
+    """Call a function and return its result, or its error as a result."""
     begin = time.monotonic()
     try:
         return function(spark, case, *more)
@@ -123,7 +123,7 @@ def _write(spark: SparkSession, case: Case, folder: Path) -> dict[str, Any]:
 
 
 def _program(spark: SparkSession, case: Case, folder: Path) -> dict[str, Any]:
-    """Call `run` of a file; its functions are sent to workers by value, since it isn't a module."""
+    """Call a file's `run`; Spark pickles its functions by value, since no module contains them."""
     program = types.ModuleType("_program")
     code = compile(Path(case["file"]).read_text(), case["file"], "exec")
     exec(code, program.__dict__)  # noqa: S102 - a file of this repository
@@ -136,7 +136,7 @@ _FRAMES: dict[str, DataFrame] = {}
 
 
 def _kept(spark: SparkSession, case: Case, folder: Path) -> dict[str, Any]:
-    """Run a frame that an earlier case loaded: itself, a view of it, a join with a stream."""
+    """Run a frame that an earlier case loaded, or a view of it, or its join with a stream."""
     name = f"{case['format']}_{case['name'].split('>')[0]}".replace(" ", "_")
     if name not in _FRAMES:
         _FRAMES[name] = spark.read.format(case["format"]).options(**case["options"]).load()

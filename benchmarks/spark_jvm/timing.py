@@ -34,7 +34,7 @@ _ROW_SCHEMA = "key binary, value binary"
 
 
 class EmptySource(DataSource):
-    """Python source without Kafka, to show its own cost: as many tasks, a row in each."""
+    """Python source without Kafka, with one row per task, to measure the cost of Python sources."""
 
     @classmethod
     def name(cls) -> str:
@@ -102,7 +102,7 @@ def read(spark: SparkSession, job: Job) -> Job:
 
 
 def stored(spark: SparkSession, job: Job) -> Job:
-    """Create the rows for `write` as Parquet files. Not timed."""
+    """Create the rows for `write` as Parquet files, without timing it."""
     rows = spark.range(0, int(job["rows"]), 1, int(job["tasks"]))
     rows.selectExpr(*_ROW).write.parquet(job["folder"], compression="snappy")
     return {"rows": int(job["rows"])}
@@ -114,7 +114,7 @@ def write(spark: SparkSession, job: Job) -> Job:
 
 
 def unsunk(spark: SparkSession, job: Job) -> Job:
-    """Time reading the rows of `write` alone."""
+    """Time only the reading of the rows of `write`, with Spark's noop sink."""
     return write(spark, {**job, "format": "noop", "options": {}})
 
 
@@ -208,7 +208,7 @@ class Cpu:
         for stat in Path("/proc").glob("[0-9]*/stat"):
             try:
                 begin, _, end = stat.read_text().rpartition(")")
-            except OSError:  # it has just ended
+            except OSError:  # the process has just ended
                 continue
             fields = end.split()
             if int(fields[3]) == own:
@@ -218,11 +218,11 @@ class Cpu:
         return cls(found)
 
     def since(self, before: Cpu) -> Job:
-        """Return the CPU time used since then.
+        """Return the CPU time used since `before`.
 
-        Spark ends idle Python workers, and sometimes all of them with their daemon. Their parents
-        then get the CPU time of whole lives, or none do: only the time beyond that at the beginning
-        counts.
+        Spark ends idle Python workers, and sometimes their daemon, too. A parent may then be
+        charged with an ended child's CPU time since its start: the part before `before` is
+        subtracted.
         """
         nothing = Process(False, 0.0, 0.0)
         used, ended = {True: 0.0, False: 0.0}, 0.0

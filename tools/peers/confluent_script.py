@@ -8,7 +8,7 @@ import pytest
 import tests.integration.integration_test as script
 
 dr_only_error = script.test_producer_dr_only_error
-script.test_producer_dr_only_error = lambda: None  # it is a separate part here
+script.test_producer_dr_only_error = lambda: None  # runs as a part of its own
 PARTS = {
     "verify_producer": script.verify_producer,
     "test_producer_dr_only_error": dr_only_error,
@@ -30,7 +30,7 @@ PARTS = {
 
 @pytest.fixture(scope="module", autouse=True)
 def names(kafka_cluster):
-    """Set what the script reads from its configuration."""
+    """Set the brokers and the topic, which the script reads from its configuration."""
     script.bootstrap_servers = kafka_cluster.client_conf()["bootstrap.servers"]
     script.topic = kafka_cluster.create_topic_and_wait_propogation("script", {"num_partitions": 3})
 

@@ -50,11 +50,11 @@ class Client:
 
     @property
     def cluster(self):
-        """The object that lists topics."""
+        """This object, which also lists the topics."""
         return self
 
     def topics(self):
-        """Return the topic, which exists."""
+        """Return the names of all topics: the one requested."""
         return {self.asked}
 
 
@@ -121,7 +121,7 @@ def setup_test_class_serverless(request: pytest.FixtureRequest, loop) -> None:
 
 @pytest.fixture(scope="session")
 def peer_cluster() -> Iterator[str]:
-    """Start a broker that creates topics with two partitions, as their container; host:port."""
+    """Start a broker that creates topics with two partitions, as aiokafka's; return host:port."""
     if servers := os.environ["PEER_SERVERS"]:
         yield servers
         return
@@ -169,7 +169,7 @@ class Rules:
         self.added.append(words)
 
     def list_acl(self) -> None:
-        """Do nothing: they only check that the tool works."""
+        """Do nothing: aiokafka's tests only check that the tool works."""
 
     def cleanup(self) -> None:
         """Remove the added ACLs."""

@@ -41,12 +41,12 @@ if not THEMSELVES:
 SHARE = "asks for share groups (KIP-932), which aren't in this release"
 for name in ("ShareConsumer", "DeserializingShareConsumer", "AcknowledgeType", "Messages"):
     if not hasattr(package, name):
-        setattr(package, name, absent(name, SHARE))  # their helpers import them
+        setattr(package, name, absent(name, SHARE))  # test helpers import them
 
 
 @pytest.fixture(scope="session")
 def peer_cluster() -> Iterator[str]:
-    """Return the address of a given broker, or of a new one."""
+    """Return the brokers in `PEER_SERVERS`; if it is empty, start a broker."""
     if servers := os.environ["PEER_SERVERS"]:
         yield servers
         return
@@ -74,6 +74,6 @@ def bootstrap_servers_where_none_is_given() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_fixture_setup(fixturedef, request: pytest.FixtureRequest) -> None:
-    """Let their own fixture use a running cluster, from the environment."""
+    """Let confluent-kafka's fixture `kafka_cluster` use the brokers of `peer_cluster`."""
     if fixturedef.argname == "kafka_cluster":
         os.environ["BROKERS"] = request.getfixturevalue("peer_cluster")

@@ -76,7 +76,7 @@ class Reader:
         self.patience = settings.get("consumer_timeout_ms", FOREVER * 1000) / 1000
         self.in_group = settings.get("group_id") is not None
         ours = {name: value for name, value in settings.items() if name not in NOT_OURS}
-        ours.setdefault("allow_auto_create_topics", True)  # their default
+        ours.setdefault("allow_auto_create_topics", True)  # kafka-python's default
         self.consumer = odradek.Consumer(**{n: v for n, v in ours.items() if v is not None})
         if topics:
             self.subscribe(list(topics))
@@ -100,11 +100,11 @@ class Reader:
         self.consumer.assign([odradek.TopicPartition(*tp) for tp in partitions])
 
     def assignment(self) -> set:
-        """Return a set, as theirs does."""
+        """Return a set, as kafka-python does."""
         return set(self.consumer.assignment())
 
     def paused(self) -> set:
-        """Return a set, as theirs does."""
+        """Return a set, as kafka-python does."""
         return set(self.consumer.paused())
 
     def seek_to_end(self, *partitions) -> None:
@@ -116,7 +116,7 @@ class Reader:
         return self.consumer.position(tp, None if timeout_ms is None else timeout_ms / 1000)
 
     def bootstrap(self, timeout_ms: float) -> None:
-        """Connect to the cluster; their example assumes that this takes half a second."""
+        """Connect to the cluster; kafka-python's example assumes that this takes 0.5 s."""
         self.consumer.cluster_id(max(10.0, timeout_ms / 1000))
 
     def topics(self) -> set:
@@ -128,7 +128,7 @@ class Reader:
         return {tp.partition for tp in self.consumer.partitions_for(topic)}
 
     def offsets_for_times(self, times: dict) -> dict:
-        """Return their tuples."""
+        """Return offsets as kafka-python's named tuples."""
         found = self.consumer.offsets_for_times(
             {odradek.TopicPartition(*tp): at for tp, at in times.items()}
         )
@@ -205,7 +205,7 @@ def topic(peer_cluster: str) -> str:
 
 
 def factory(made: type, servers: str, **usual: Any) -> Any:
-    """Return a factory of context managers, as theirs are."""
+    """Return a factory of context managers, as in kafka-python's tests."""
 
     @contextlib.contextmanager
     def make(*topics: str, **settings: Any) -> Iterator[Any]:

@@ -79,7 +79,7 @@ class Skipping(type):
 
 
 def absent(name: str, why: str) -> type:
-    """Return a class of this name; creating or accessing anything of it skips the test."""
+    """Return a class of this name that skips the test once it is used."""
     if name.startswith("__"):
         raise AttributeError(name)
     return Skipping(name, (), {"why": why})

@@ -80,7 +80,7 @@ def api_pages() -> dict[str, str]:
 
 
 def public(name: str) -> Any:
-    """Return the object with this name from the module that users import it from."""
+    """Import the public object with this name, as users do."""
     return getattr(import_module(PLACES[name]), name)
 
 

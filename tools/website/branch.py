@@ -25,7 +25,7 @@ NAMES = ("-c", "user.name=odradek", "-c", "user.email=site@example.com")
 
 
 def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
-    """Take or keep; return 0, or 1 if that isn't allowed or there is nothing to do."""
+    """Run `take` or `keep`; return 1 if that isn't allowed or there is nothing to do, else 0."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("what", choices=["take", "keep"])
     folder = root / "build" / "site"
@@ -67,7 +67,7 @@ def keep(root: Path, folder: Path) -> None:
 
 
 def newest(root: Path) -> str:
-    """Return the branch's commit at the remote, fetched; empty if the branch doesn't exist."""
+    """Fetch the branch and return its commit; empty if the remote doesn't have the branch."""
     if not git(root, "ls-remote", "origin", f"refs/heads/{BRANCH}"):
         return ""
     git(root, "fetch", "--quiet", "--depth=1", "origin", f"refs/heads/{BRANCH}")

@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--repository", default="", help="where links to source files lead")
     given = parser.parse_args(arguments)
     start = time.monotonic()
-    if not versions.is_name(given.version):  # its folder is emptied
+    if not versions.is_name(given.version):  # the folder of this name is emptied
         parser.error(f"--version {given.version!r} is no name of a folder")
     into = given.into.resolve()  # Sphinx runs in another folder
     target = into / given.version

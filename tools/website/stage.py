@@ -56,7 +56,7 @@ def files(*patterns: str) -> list[Path]:
 
 
 def of_git() -> set[str] | None:
-    """Return the paths that git tracks or will with the next commit; None without git."""
+    """Return the paths in git's index; None without git."""
     if not (ROOT / ".git").exists():
         return None
     try:

@@ -34,7 +34,7 @@ SENT_EVERY = 0.5
 ASKED_EVERY = 2.0
 """Seconds between two calls of `explain()`."""
 SEEN_EVERY = 0.1
-"""Seconds between two looks at the brokers, in addition to those when a broker changes."""
+"""Seconds between two records of the brokers' states; each change is also recorded at once."""
 FRONT = "bootstrap address"
 KILLED = "killed"
 """Name of the client that is killed."""
@@ -52,7 +52,7 @@ class Story:
     seconds: float
     hurt: Callable[[KafkaSimulation], object]
     successor: bool = False
-    """Whether the consumer starts at the fault, and another one of its group reads before."""
+    """Whether the consumer starts at the fault; before that, another member of its group reads."""
 
 
 def the_leader_dies(world: KafkaSimulation) -> None:
@@ -92,7 +92,7 @@ STORIES = (
 
 
 class Recorder:
-    """Recorder of one story."""
+    """Run of one story, with a record of its brokers and clients."""
 
     def __init__(self, story: Story, world: KafkaSimulation) -> None:
         self.story, self.world = story, world
@@ -115,7 +115,7 @@ class Recorder:
             setattr(world.world, change, partial(self.seen, getattr(world.world, change)))
 
     def seen(self, change: Callable[..., None], *arguments: Any) -> None:
-        """Let a broker start or stop to listen, and record that at once."""
+        """Call `change`, which starts or stops a broker's listener, and record the new state."""
         change(*arguments)
         self.look()
 
@@ -196,7 +196,7 @@ class Recorder:
             self.state(address, "down", self.lanes[address][-1][2])
 
     def state(self, address: str, state: str, who: str) -> None:
-        """Record a changed state; of several at one time, the last one counts."""
+        """Record a state if it has changed; of several states at one time, keep the last one."""
         lane = self.lanes.setdefault(address, [])
         if lane and lane[-1][0] == at(self.world.now):
             lane.pop()

@@ -171,7 +171,7 @@ async def start(options: argparse.Namespace) -> Found:
 
 
 async def seek(options: argparse.Namespace) -> Found:
-    """Measure calls of a consumer whose fetch the broker holds."""
+    """Measure a consumer's calls while the broker holds its fetch."""
     consumer = await reader(options)
     first = TopicPartition(options.topic, 0)
 

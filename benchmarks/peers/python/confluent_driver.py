@@ -223,7 +223,7 @@ def first_in_group(options: argparse.Namespace, protocol: str) -> float:
 
 
 def seek(options: argparse.Namespace) -> Found:
-    """Measure calls of a consumer whose fetch the broker holds; ends are watermark offsets."""
+    """Measure a consumer's calls while the broker holds its fetch; ends are watermark offsets."""
     consumer = reader(options)
     first, place = TopicPartition(options.topic, 0), TopicPartition(options.topic, 0, 0)
 

@@ -69,7 +69,7 @@ class Rows:
         self.records = self.size = 0
 
     def made(self, *, all_rows: bool = False) -> None:
-        """Create a batch if there are enough rows, or with `all_rows` of any rows."""
+        """Create a batch once there are enough rows; with `all_rows`, from any number of rows."""
         if len(self.columns[0]) < (1 if all_rows else ROWS_OF_BATCH):
             return
         pa = self._pa
@@ -98,7 +98,7 @@ def payload(batch: Any) -> int:
 
 
 def pool(path: str) -> tuple[list[bytes], list[bytes]]:
-    """Return keys and values to produce: two lengths of 4 bytes each, big-endian, then both."""
+    """Return the file's keys and values: two 4-byte big-endian lengths, then both, repeated."""
     text = Path(path).read_bytes()
     keys, values = [], []
     at = 0

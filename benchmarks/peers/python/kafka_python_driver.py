@@ -114,7 +114,7 @@ def start(options: argparse.Namespace) -> Found:
 
 
 def seek(options: argparse.Namespace) -> Found:
-    """Measure calls of a consumer whose fetch the broker holds."""
+    """Measure a consumer's calls while the broker holds its fetch."""
     consumer = reader(options)
     first = TopicPartition(options.topic, 0)
     calls = Calls(

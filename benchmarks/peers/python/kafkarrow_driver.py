@@ -9,7 +9,7 @@ from driver import Found, Watch, main, payload
 
 
 def arrow(options: argparse.Namespace) -> Found:
-    """Read its only way: batches in the order of timestamps over all partitions."""
+    """Read Arrow batches, which kafkarrow orders by timestamp over all partitions."""
     watch = Watch()
     manager = kafkarrow.ConsumerManager(
         config={

@@ -42,7 +42,7 @@ class Calls:
 
 
 def moves(options: argparse.Namespace, calls: Calls) -> Steps:
-    """Yield the results of calls; they are sent back after they have been awaited."""
+    """Yield the result of each call, possibly an awaitable; the caller sends back its value."""
 
     def records(count: int = 1) -> Generator[Any, Any, None]:
         until = time.perf_counter() + PATIENCE

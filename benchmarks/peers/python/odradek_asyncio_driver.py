@@ -106,7 +106,7 @@ async def each(options: argparse.Namespace) -> Found:
 
 async def arrow(options: argparse.Namespace) -> Found:
     """Read batches, each dropped after counting; everything in the loop's thread."""
-    import pyarrow  # noqa: F401  before the clock, as for the sync client; others need it not
+    import pyarrow  # noqa: F401  before the clock starts, as in the sync driver
 
     lag, watch = Lag(), Watch()
     consumer = reader(options)
@@ -237,7 +237,7 @@ async def latency(options: argparse.Namespace) -> Found:
 
 
 async def seek(options: argparse.Namespace) -> Found:
-    """Measure calls of a consumer whose fetch the broker holds."""
+    """Measure a consumer's calls while the broker holds its fetch."""
     consumer = reader(options)
     first = TopicPartition(options.topic, 0)
 

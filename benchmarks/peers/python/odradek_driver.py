@@ -256,7 +256,7 @@ def first_in_group(options: argparse.Namespace, protocol: str) -> float:
 
 
 def seek(options: argparse.Namespace, *, background: bool = False) -> Found:
-    """Measure calls of a consumer whose fetch the broker holds."""
+    """Measure a consumer's calls while the broker holds its fetch."""
     consumer = reader(options, background=background)
     first = odradek.TopicPartition(options.topic, 0)
     calls = Calls(
@@ -298,7 +298,7 @@ def waiting(options: argparse.Namespace, *, background: bool) -> Consumer:
 
 
 def rest(clients: list[Consumer], seconds: float, *, polled: bool) -> None:
-    """Wait; `polled` clients, which have no thread, are polled once a second."""
+    """Wait for `seconds`; if `polled`, poll the clients, which have no thread, once a second."""
     end = time.perf_counter() + seconds
     turn = time.perf_counter()
     while (now := time.perf_counter()) < end:

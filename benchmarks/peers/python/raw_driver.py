@@ -92,7 +92,7 @@ def records_of(answer: memoryview, topic: str) -> memoryview:
 
 
 def whole(records: memoryview) -> tuple[int, int]:
-    """Return the offset after the last complete batch, and the bytes up to there."""
+    """Return the offset after the last complete batch, and the size of all complete batches."""
     at, offset = 0, -1
     while at + 61 <= len(records):
         base, length = struct.unpack_from(">qi", records, at)

@@ -107,7 +107,7 @@ def at_once(count, call):
 
 
 def timed(call):
-    """Make the one call of mode `call` and report when it returned, and with what."""
+    """Make the single call of mode `call`; report its duration and its result or error."""
     begin = time.monotonic()
     try:
         call()

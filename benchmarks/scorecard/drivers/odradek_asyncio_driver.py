@@ -52,7 +52,7 @@ async def asked(producer, topic):
 
 
 async def bounded(producer, topic, timeout):
-    """Make the one call of mode `call` and report when it returned, and with what."""
+    """Make the single call of mode `call`; report its duration and its result or error."""
     begin = time.monotonic()
     try:
         await producer.partitions_for(topic, timeout=timeout)

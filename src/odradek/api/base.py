@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 def on_host(host: Host, make: Callable[..., T], *arguments: Any, **keywords: Any) -> T:
-    """Create a client by `make(*arguments, **keywords)` on an existing, maybe simulated, host."""
+    """Call `make(*arguments, **keywords)` to create a client on this host, real or simulated."""
     with hosts_from(only_here(host)):
         return make(*arguments, **keywords)
 
@@ -78,7 +78,7 @@ class Facade(Generic[E]):
 
     # Methods of all clients
 
-    if not TYPE_CHECKING:  # or type checkers would accept unknown names
+    if not TYPE_CHECKING:  # type checkers would accept unknown names
 
         def __getattr__(self, name: str) -> object:
             raise missing_method(self, name)

@@ -101,7 +101,7 @@ class Consumer(GroupConsumer, Generic[K_co, V_co]):
         background, self._reader = flag("background", background), OneReader()
         super().__init__(
             config,
-            # A member sends heartbeats, and commits, while its application works.
+            # A group member needs a thread for heartbeats and commits while its application works.
             lambda found: usual_host(found, in_thread=background or found["group.id"] is not None),
             partial(consumer_engine, hint=checked_hint("bootstrap_hint", bootstrap_hint)),
             event_producer,

@@ -40,7 +40,7 @@ class LogEnds:
         return self._consumer._engine.has_other_ids(wanted)  # noqa: SLF001
 
     def fetches_by_name(self, timeout: float) -> bool:
-        """Return whether brokers return the records of a recreated topic for its earlier one."""
+        """Return whether a broker's Fetch identifies topics by name, even recreated ones."""
         engine = self._consumer._engine  # noqa: SLF001
         return self._consumer._call(engine.fetches_by_name, timeout, "versions of Fetch")  # noqa: SLF001
 
@@ -50,8 +50,8 @@ class LogEnds:
         """Return the end of each log, with the epoch of the leader that answered.
 
         `epochs`: for each partition the leader epoch of a position (-1: unknown) and its topic's
-        id. A leader of an older epoch isn't asked: it can't judge the position. `stable`: return
-        last stable offsets if the consumer reads committed records only.
+        id. A leader of an older epoch gets no request: it can't check the position. `stable`:
+        return last stable offsets if the consumer reads committed records only.
         """
         heard = {
             tp: (epoch, UUID(topic_id).bytes if topic_id else bytes(16))

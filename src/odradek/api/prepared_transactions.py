@@ -66,7 +66,7 @@ class PreparedTransactions:
     def coordinator_of(self, group: str) -> int | None:
         """Return the broker that has accepted the producer's offsets for a group.
 
-        None if it has been lost since.
+        Returns None if the coordinator isn't known any more.
         """
         return self._manager.requests.group(group).broker
 
@@ -101,7 +101,7 @@ class PreparedTransactions:
         return [name for name in ids if name.startswith(prefix)]
 
     def fence(self, ids: Sequence[str], timeout: float) -> dict[str, ProducerIdAndEpoch]:
-        """Abort whatever is open under these transactional ids, and fence their producers."""
+        """Abort the open transactions of these transactional ids, and fence their producers."""
         return self._ask(transactions.fence(ids), timeout)
 
     def offsets(

@@ -264,7 +264,7 @@ class Producer(RecordSending[RecordFuture, K_contra, V_contra], Transactional):
         self._run(self._calls.outcome(find, timeout))
 
     def _too_late(self, of: ProducerBatch | int) -> KafkaTimeoutError:
-        """Return the error of a wait that ended before there was an outcome."""
+        """Return the error for a wait that timed out before the outcome was known."""
         return self._calls.too_late(of, self._host.now())
 
     def _watched(self) -> float:

@@ -33,14 +33,14 @@ class WorkersState:
     def __init__(
         self, consumer: Any, producer: Any, options: WorkOptions, hands: Callable[..., WorkerPool]
     ) -> None:
-        """Create the run; `hands` takes the clock, the deserializing function and a callback."""
+        """Create the run; `hands` returns its pool of workers."""
         self._of = consumer
         calls = consumer._calls  # noqa: SLF001 - a user's consumer is of this package
         self._now = calls.host.now
         self._run = WorkRun(consumer, calls, options, partial(hands, self._now), producer)
 
     def __repr__(self) -> str:
-        # A traceback for a rejected option may show it before `_of` is set.
+        # A traceback for a rejected option may show this object before `_of` is set.
         return f"<{type(self).__name__} of {vars(self).get('_of')}>"
 
     def stop(self) -> None:
