@@ -264,7 +264,7 @@ class SparkSoak:
             else:
                 self._fail(told)
 
-    # Trouble
+    # Faults
 
     def _trouble(self) -> None:
         plan = self.plan

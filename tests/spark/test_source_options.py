@@ -157,7 +157,7 @@ def test_a_recreated_topic_fails_with_both_ids_or_is_read_from_its_start(
     topics.wait_for_one_id(topic)
     topics.fill(
         topic, numbered(20, 90)
-    )  # more records than before: offsets alone don't show the change
+    )  # more records than before, so that offsets don't reveal the change
     with pytest.raises(StreamingQueryException) as caught:
         job.run()
     assert before in str(caught.value)
