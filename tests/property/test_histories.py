@@ -1,4 +1,4 @@
-"""Histories as a correct cluster leaves them have no anomaly; each kind of damage is found.
+"""Histories of a correct cluster have no anomaly; each kind of damage is found.
 
 The damage is found, too, after the history was written as JSON lines and read back, and in Jepsen's
 form, which has less information. `ODRADEK_HISTORY_SEEDS=1000` runs more seeds.

@@ -37,7 +37,7 @@ FIRST = 20
 WINDOW, RATE = 5.0, 6
 """Seconds; requests per second of one API to one broker."""
 BEFORE, LASTS = 4.0, 12.0
-"""Seconds without the error, and with it."""
+"""Seconds before the error, and duration of the error in seconds."""
 PACE = 1.0
 """Seconds between two actions of an application, also after an error."""
 FOREVER = 10**9

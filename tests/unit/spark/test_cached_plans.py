@@ -128,7 +128,7 @@ def test_a_later_run_reads_what_is_there_by_then(spark_tasks: Any, cluster: Any)
 def test_a_recreated_topic_is_planned_by_a_client_without_the_first_plans_metadata(
     spark_tasks: Any, cluster: Any
 ) -> None:
-    given = {**TOPIC, "outageTolerance": "60s"}  # otherwise a failure would never end
+    given = {**TOPIC, "outageTolerance": "60s"}  # so that a failing test ends
     planned = spark_tasks.plan(**given)
     cluster.topics["t"] = (ID_2, {0: (0, 3)})
     assert spark_tasks.read(planned, **given) == [0, 1, 2]

@@ -459,7 +459,7 @@ def test_every_random_history_has_each_row_once(part: int) -> None:
     assert sum(model.repeated for model in models) > len(models) // 2
 
 
-# The command
+# The command that resolves a batch
 
 
 def test_the_command_commits_what_can_be_committed(log: MemoryLog) -> None:

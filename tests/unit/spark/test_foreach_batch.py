@@ -63,7 +63,7 @@ def test_a_query_that_nobody_names_is_not_written() -> None:
     frame: Any = Frame(None)
     with pytest.raises(OptionError, match="Set option jobId to a name that stays the same"):
         write_batch(frame, 0, OPTIONS)
-    del frame._sc  # Spark Connect
+    del frame._sc  # as in Spark Connect
     with pytest.raises(OptionError, match="Spark Connect"):
         write_batch(frame, 0, OPTIONS)
     assert frame.written is None

@@ -170,7 +170,7 @@ def test_what_nobody_could_weigh_is_taken_in_small_samples_and_leaves_the_others
 
 def test_parts_of_a_limit_that_do_not_add_up_to_it_are_no_error() -> None:
     begins = {TopicPartition("t", n): 0 for n in range(49)}
-    for limit in range(1, 50):  # 49 * (1 / 49) isn't 1 in floats
+    for limit in range(1, 50):  # rounding: as floats, 49 * (1 / 49) isn't 1
         for sizes in (dict.fromkeys(begins), dict.fromkeys(begins) | {A: 10.0**6}):
             ends = dict.fromkeys(begins, 9)
             assert batch_sizing.ends_for_bytes(limit, begins, ends, sizes) == dict.fromkeys(
@@ -200,9 +200,9 @@ def test_a_batch_waits_for_enough_or_long_enough() -> None:
     assert not pace.holds_back({A: 0}, {A: 3}, 1000.0)  # the first batch of a run
     assert pace.holds_back({A: 3}, {A: 12}, 1001.0)
     assert pace.holds_back({A: 3}, {A: 12}, 1059.0)
-    assert not pace.holds_back({A: 3}, {A: 12}, 1060.0)  # maxTriggerDelay
+    assert not pace.holds_back({A: 3}, {A: 12}, 1060.0)  # maxTriggerDelay is over
     assert pace.holds_back({A: 12}, {A: 20}, 1061.0)
-    assert not pace.holds_back({A: 12}, {A: 22}, 1062.0)  # minOffsetsPerTrigger
+    assert not pace.holds_back({A: 12}, {A: 22}, 1062.0)  # minOffsetsPerTrigger is reached
     assert pace.holds_back({A: 22}, {A: 22}, 1121.0)
     assert not pace.holds_back({A: 22}, {A: 22}, 1122.0)  # no new offsets: Spark runs no batch
     assert pace.holds_back({A: 22}, {A: 23}, 1130.0)

@@ -65,7 +65,7 @@ def test_a_task_knows_its_batch_and_query_or_says_that_spark_does_not(
     monkeypatch.setattr(TaskContext, "get", lambda: context)
     assert stream_task() == SinkTask(3, 1, 12, "q", "r")
     assert batch_task() == SinkTask(3, 1)
-    for job, run in (("q", "r"), ("other", None)):  # foreachBatch sets jobId to the query's id
+    for job, run in (("q", "r"), ("other", None)):  # in foreachBatch, jobId is the query's id
         given = {**OPTIONS, "delivery": "exactly_once", "jobId": job, "batchId": "7"}
         assert batch_task(parse_sink_options(given, "batch")) == SinkTask(3, 1, 7, job, run)
     del context._properties[BATCH_ID]

@@ -114,7 +114,7 @@ def test_what_is_wrong_for_every_query_is_refused_in_load() -> None:
 
 
 def test_the_limit_is_never_read_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spark passes `ReadAllAvailable` for Trigger.Once only if no default limit is equal to it."""
+    """No default limit is `ReadAllAvailable`, which Spark must only pass for Trigger.Once."""
     schema = source().schema()
     asked: list[Any] = []
 

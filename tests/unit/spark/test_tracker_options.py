@@ -37,7 +37,7 @@ def test_topics_that_match_are_read_and_new_ones_are_found(
     assert first["o"] == first["from"] == {"t": {"0": 100, "1": 20}, "x-t": {"0": 5}}
     cluster.topics["y-t"] = (ID_3, {0: (0, 7)})
     clock.at += 1
-    assert following(driver, first) == first  # topics are listed every 30 s
+    assert following(driver, first) == first  # within the discovery interval
     clock.at += 30
     second = following(driver, first)
     assert second["from"] == {"y-t": {"0": 0}}
@@ -151,7 +151,7 @@ def test_tasks_are_divided(tracker: Any) -> None:
     assert len(tracker(BATCH, maxRecordsPerPartition="30").plan_batch().ranges) == 5
 
 
-# -- clusters, outages, patience ------------------------------------------------------------------
+# -- clusters, outages, timeouts ------------------------------------------------------------------
 
 
 def test_a_mirror_is_read_on_where_that_is_allowed(

@@ -146,7 +146,7 @@ def test_a_few_bytes_take_no_memory_of_columns() -> None:
 
 @pytest.mark.slow
 def test_a_row_of_many_nulls_is_arrow_s_alone() -> None:
-    """Only Arrow decodes the row, because Python would take 20 s for 30 KB."""
+    """Only Arrow decodes such a row, because Python would take 20 s for its 30 KB."""
     ddl = f"l array<struct<{', '.join(f'f{at}: bigint' for at in range(500))}>>"
     items = b",".join([b"{}"] * 10_000)
     good, bad = b'{"l":[{"f1":7},' + items + b"]}", b'{"l":[{"f1":"x"},' + items + b"]}"
