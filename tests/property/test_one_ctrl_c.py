@@ -354,7 +354,7 @@ def test_an_assignment_after_an_interrupted_unsubscribe_is_kept(protocol: str) -
 def test_a_second_close_that_takes_longer_than_the_first_ends_the_subscription(
     protocol: str,
 ) -> None:
-    """The first one ends during silence, and the second has a commit to wait for."""
+    """Both calls of unsubscribe() meet silent brokers; the second one also waits for a commit."""
     member, brokers, quiet = Member(protocol), (1, 2, 3), 0
 
     def leave(consumer: Consumer) -> None:

@@ -141,7 +141,7 @@ def test_tasks_send_no_metadata_requests(stream: Stream, topics: Topics, tmp_pat
     tasks = [found for found in kinds if "first_record" in found]
     assert tasks
     assert not any("metadata_request" in found for found in tasks)
-    assert sum("metadata_request" in found for found in kinds) == 1  # the driver's request
+    assert sum("metadata_request" in found for found in kinds) == 1  # sent by the driver
 
 
 def test_a_recreated_topic_fails_with_both_ids_or_is_read_from_its_start(
