@@ -34,21 +34,21 @@ NUMBERS = (
     *((1 << 31) - 1, -(1 << 31), 1 << 31, -(1 << 31) - 1, 1 << 32, _LONG - 1, -_LONG, -_LONG + 1),
 )
 ENCODINGS = (
-    b"\x80\x00",  # longer than necessary
+    b"\x80\x00",  # more bytes than necessary
     b"\x81\x80\x80\x80\x00",
     b"\xff\xff\xff\xff\x0f",
     b"\xfe\xff\xff\xff\x0f",
     b"\xff\xff\xff\xff\x1f",  # 33 bits
     b"\x80\x80\x80\x80\x10",
     b"\xff\xff\xff\xff\x7f",
-    b"\xff\xff\xff\xff\xff\x00",  # a sixth byte
+    b"\xff\xff\xff\xff\xff\x00",  # six bytes
     b"\x80\x80\x80\x80\x80\x80\x80\x80\x80\x00",
     b"\xff" * 9 + b"\x01",
     b"\xff" * 9 + b"\x02",  # 65 bits
     b"\xff" * 9 + b"\x7f",
     b"\xff" * 10 + b"\x01",  # eleven bytes
     b"\x80" * 12,
-    b"\x80",  # perhaps without an end
+    b"\x80",  # the last byte may be missing
     b"\xff" * 4,
     b"\xff" * 9,
 )
@@ -81,11 +81,11 @@ class Seed:
     spots: list[Spot]
     spans: list[Span]
     codec: int | None = None
-    """Codec that is always used; None: sometimes, any."""
+    """The codec of all batches; None: some batches are compressed, with any codec."""
 
     @property
     def size(self) -> int:
-        """Return the number of offsets that it covers."""
+        """Return the number of offsets of the batch."""
         return self.checked[1] + 1
 
 
@@ -458,7 +458,7 @@ class Frames:
     def _count(self, seed: Seed, body: bytearray, checked: list[int]) -> None:
         """Claim more or fewer records, with enough offsets for them."""
         checked[7] = max(checked[7] + self._pick(7) - 3, 0)
-        if self._chance() < 0.1:  # a claim that must not cost memory
+        if self._chance() < 0.1:  # a huge count must not allocate memory
             checked[7] = (1 << 16, 1 << 24, (1 << 31) - 1)[self._pick(3)]
         checked[1] = max(checked[1], checked[7])
 

@@ -53,7 +53,7 @@ def message(
 
 
 def sealed(data: bytearray) -> bytearray:
-    """Write the length and the checksum that these bytes have."""
+    """Return the bytes after their length and checksum."""
     struct.pack_into(">i", data, 8, len(data) - 12)
     struct.pack_into(">I", data, 12, zlib.crc32(data[16:]))
     return data

@@ -140,7 +140,7 @@ class Case:
     columns change after they were checked; 5 batches are closed.
     """
     wound: tuple[int, int, int] = (0, 0, 0)
-    """For 4: the column, the place in it, and the value written there."""
+    """If `extra` is 4: the changed column, the place in it, and the value written there."""
 
 
 @dataclass(slots=True)

@@ -56,7 +56,7 @@ class Services:
         return int(self._chance() * count)
 
     def look(self, view: Any, offset: int) -> None:
-        """Survey a record set, complete or not."""
+        """Compare the native survey of a record set, which may be truncated, with Python's."""
         found = self._kernel.survey_batches(view, offset)
         expected = survey.survey_batches(memoryview(bytes(view)), offset)
         assert found == expected, ("survey", found, expected)

@@ -249,7 +249,7 @@ class Run:
         """Run chunks until the time is over or one fails."""
         clock = Clock(seconds)
         for name in ("kernel", "kernel_encode"):
-            load(name).set_pool_limit(0)  # a released block is freed: its use is detected
+            load(name).set_pool_limit(0)  # free released blocks: their use is detected
         if self.target == "encode":
             try:
                 racing = Clock(min(seconds / 10, 20))

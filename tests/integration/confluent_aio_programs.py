@@ -21,7 +21,7 @@ AioProgram = Callable[[Any, Any, FakeCluster, Note], Coroutine[Any, Any, None]]
 
 
 async def trying(note: Note, what: str, call: Callable[[], Awaitable[Any]]) -> None:
-    """Await a call and note how it ended."""
+    """Await a call and note its result or error."""
     try:
         found = await call()
     except Exception as error:

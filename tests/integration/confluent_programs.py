@@ -47,7 +47,7 @@ def seen(message: Any) -> tuple[Any, ...] | None:
 
 
 def written(library: Any, cluster: FakeCluster, count: int, **keywords: Any) -> None:
-    """Write messages 0 to `count` - 1 to the first partition of flights, or as keywords say."""
+    """Write messages 0 to `count` - 1 to the first partition of flights; keywords override it."""
     producer = library.Producer({"bootstrap.servers": cluster.bootstrap_servers})
     for number in range(count):
         producer.produce("flights", str(number), **{"partition": 0, **keywords})

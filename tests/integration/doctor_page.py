@@ -16,7 +16,7 @@ WIDTH = 100
 BLOCK = "<!-- {name} -->\n```console\n"
 LOOPBACK = ("refused", "advertised", "container", "another network", "topic", "nothing")
 SECURED = ("no tls", "password", "trust", "permissions")
-"""Names of the examples, by the test module that runs them."""
+"""Names of the page's examples that need a real broker; the others are in `LOOPBACK`."""
 
 
 def example_names() -> list[str]:

@@ -79,7 +79,7 @@ def test_consume_ends_when_its_output_pipe_is_closed(cluster: LocalCluster, topi
         out, err = cast("IO[bytes]", process.stdout), cast("IO[bytes]", process.stderr)
         assert [out.readline(), out.readline()] == [b"one\n", b"two\n"]
         out.close()
-        # No more records arrive: the closed pipe itself must end the process.
+        # No more records arrive, so the process must notice the closed pipe without writing.
         assert process.wait(PATIENCE) == 0
         assert err.read() == b""
 

@@ -143,7 +143,7 @@ def test_a_closed_consumer_leaves_no_fetch_session(cluster: LocalCluster, topic:
 
     with consumer(cluster) as client:
         session = begun(client).session
-        known = (session.id, session.epoch + 1)  # of the fetch after the one in flight
+        known = (session.id, session.epoch + 1)  # epoch of the next fetch
     with consumer(cluster) as other:
         address, network = begun(other).address, other._engine.network
 

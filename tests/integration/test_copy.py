@@ -299,7 +299,7 @@ def test_a_failed_step_is_retried(
 def test_deleting_a_topic_during_a_copy_ends_the_copy(
     fakes: tuple[FakeCluster, FakeCluster], source: str, which: int
 ) -> None:
-    """End after the first failed step, not after five times delivery.timeout.ms."""
+    """The copy ends after the first failed step, not after five times delivery.timeout.ms."""
     one, _ = fakes
     target = f"{source}-copy"
     told(one, source, target, "--create", "--until", "0")

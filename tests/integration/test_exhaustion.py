@@ -13,7 +13,7 @@ from tests.volume import WHOLE
 PROGRAM = Path(__file__).parent / "exhaustion_program.py"
 FIRST_CALLS = PROGRAM.with_name("first_calls_program.py")
 ASKED = 100
-"""More than a client requests in the program's outage."""
+"""A number above a client's number of resource requests in the program's outage."""
 NUMBERS = list(range(1, ASKED)) if WHOLE else [2, 9, 11, 19, 40, 47, 54, 61]
 
 

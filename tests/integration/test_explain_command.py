@@ -210,7 +210,7 @@ def test_explain_reports_brokers_that_reset_or_close_connections(server: Loopbac
         assert status == 1
         found = the_address(picture)
         assert found["failures"] >= 2
-        # Here the connection may just be ready again, before the broker closes it: no error then.
+        # The connection may be ready at this moment, before the broker closes it again.
         assert found["meaning"] or found["state"] == "ready", found
         assert found["last_error"]
         assert picture["outage"]["total"]

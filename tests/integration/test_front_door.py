@@ -1,4 +1,4 @@
-"""Test the front door on real sockets: it forwards data and closes to a backend."""
+"""Test the front door (a TCP proxy) on real sockets: it forwards data and closed connections."""
 
 from __future__ import annotations
 

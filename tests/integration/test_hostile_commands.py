@@ -267,7 +267,7 @@ def test_a_copy_between_two_profiles(
 
 def test_in_one_cluster_the_sources_options_apply_to_the_destination(fake: FakeCluster) -> None:
     words = ["copy", "counts", "counts-copy", "--create", "--bootstrap-server"]
-    wrong = ["--from-command-property", "compression.type=none-such"]  # an option of producers
+    wrong = ["--from-command-property", "compression.type=none-such"]  # only producers have it
     code, _, err = run(*words, fake.bootstrap_servers, *wrong)
     assert (code, "compression.type" in err) == (2, True)
     over = ["--to-command-property", "compression.type=zstd"]

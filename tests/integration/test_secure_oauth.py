@@ -21,7 +21,7 @@ from odradek.testing import LocalCluster
 
 PATIENCE = 60.0
 AT_ONCE = 20.0
-"""Seconds; a call that waits for another response takes a minute."""
+"""Limit in seconds; a call that misses the immediate response takes a minute."""
 
 
 @pytest.fixture(scope="module")

@@ -121,7 +121,7 @@ class Scene:
         return {**self.right("OAUTHBEARER"), "sasl.oauthbearer.token.provider": function}
 
     def door(self, to: str | None = None, host: str = "127.0.0.1") -> FrontDoor:
-        """Return a counting front door to the broker's secured port, or to another one."""
+        """Return a proxy to the broker's secured port, or another port, that counts connections."""
         found = FrontDoor(host)
         found.start()
         self.stack.callback(found.close)

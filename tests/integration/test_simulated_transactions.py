@@ -102,7 +102,7 @@ def retried(ask: Callable[[], int | None]) -> int | None:
 
 
 def ends(room: ClusterScope, version: int) -> list[Any]:
-    """Commit, repeat it, abort it; abort; end without a begin."""
+    """Commit, repeat the commit, abort the committed transaction; abort; end without a begin."""
     producer = room.producer(f"ends{version}", version)
     epoch = producer.epoch
     said: list[Any] = [retried(lambda: producer.send(b"a")), producer.end()]

@@ -34,7 +34,7 @@ def test_topics_are_created_listed_and_deleted(cluster: LocalCluster, topic: str
         f"Created topic {name}: 3 partitions, 1 replica each." for name in (one, two)
     ]
     assert topics("list", "--topic", f"{topic}-.*", *here) == (0, f"{one}\n{two}\n", "")
-    code, out, err = topics("create", one, f"{topic}-three", *here)  # the other topic is created
+    code, out, err = topics("create", one, f"{topic}-three", *here)  # topic "three" is created
     assert code == 1
     assert err == (
         "odradek topics create: TopicAlreadyExistsError: "

@@ -157,7 +157,7 @@ def test_transactions_in_both_protocols(cluster: LocalCluster, topic: str) -> No
 
 @pytest.mark.long  # shorter: the test before, and test_releases.py (Kafka 3.9)
 def test_kafka_4_1_and_a_cluster_upgraded_from_3(topic: str) -> None:
-    """Use Kafka 4.1, finally with the transaction.version of an upgraded 3.x: no new epochs."""
+    """Use Kafka 4.1, then transaction.version 1 as in an upgraded 3.x: epochs don't increase."""
     with LocalCluster(brokers=1, version="4.1") as cluster:
         assert cluster.version == "4.1.2"
         old, between = (Story(cluster, f"{topic}-{name}") for name in ("old", "between"))
@@ -239,7 +239,7 @@ def test_committed_offsets_wait_for_the_pending_transaction(
         running.send_offsets_to_transaction({first: 10}, ConsumerGroupMetadata(topic))
         reader.assign([first, other])
         seen = {r.partition for r in reader.poll(10)}
-        assert seen == {1}  # the partition without pending offsets, at once
+        assert seen == {1}  # only the partition without pending offsets
         told = ""
         for _ in range(5):  # on a busy machine the timeout may be reported before its reason
             with pytest.raises(KafkaError) as caught:

@@ -58,7 +58,7 @@ TICKET = {
 """A number and a text, whose schemas have similar names, and a time without a zone."""
 REGISTER = {"auto.register.schemas": True}
 BY_TOPIC = {"subject.name.strategy.type": "TOPIC"}
-"""By default theirs requests associations, which other registries don't have."""
+"""confluent-kafka's default requests associations, which other registries don't have."""
 USE = {"auto.register.schemas": False, **BY_TOPIC}
 
 
@@ -182,7 +182,7 @@ def through_clients(topic: str, case: list[Any]) -> list[str]:
 
 
 def header(mock: Any, avro: str) -> dict[str, Any]:
-    """Write the GUID into a header with their in-memory registry, and read it with ours."""
+    """Write a schema's GUID into a header with confluent-kafka, and read it with our code."""
     conf = {**REGISTER, **BY_TOPIC, "schema.id.serializer": theirs.header_schema_id_serializer}
     headers: list[Any] = []
     context: Any = SerializationContext("h", MessageField.VALUE, headers)

@@ -28,7 +28,7 @@ CONFIGS = "kafka.admin.ConfigCommand"
 TOOLS = "org.apache.kafka.tools."
 HOUR = 3_600_000
 BEGIN = 1_700_000_000_000
-"""Timestamp of the first record; they are an hour apart."""
+"""Timestamp of the first record; consecutive records are an hour apart."""
 MODES = some(
     [
         ("--to-earliest",),

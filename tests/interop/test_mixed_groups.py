@@ -59,7 +59,7 @@ def test_with_librdkafka_and_java(
     story.join("ours1")
     story.join("java1")  # ours leads
     story.join("confluent1", "ours2")
-    story.leave("ours1")  # one of the others leads from now on
+    story.leave("ours1")  # another client's member leads from now on
     story.leave("java1")
     story.join("java2")
     story.leave("ours2")

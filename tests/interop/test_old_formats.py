@@ -227,7 +227,7 @@ def test_java_reads_the_same(cluster: LocalCluster) -> None:
 
 
 def messages(module: Any, cluster: LocalCluster) -> dict[int, list[tuple[Any, ...]]]:
-    """Return all fields of the records in confluent-kafka, or in our module with its names."""
+    """Return the records' fields as confluent-kafka, or our module with its API, returns them."""
     consumer = module.Consumer(
         settings(cluster.bootstrap_servers, **{"group.id": "g", "enable.auto.commit": False})
     )

@@ -21,7 +21,7 @@ ALL = "ODRADEK_EVERY_BYTECODE"
 
 
 class Interruption(BaseException):
-    """The exception that is raised from outside."""
+    """The exception that the tracer raises in the tested code."""
 
 
 @cache
@@ -44,7 +44,7 @@ def uninterruptible(code: CodeType) -> frozenset[int]:
         if instruction.opname in ("PUSH_EXC_INFO", "WITH_EXCEPT_START"):
             found.add(instruction.offset)
         if instruction.opname == "CALL_INTRINSIC_1" and "STOPITERATION" in instruction.argrepr:
-            found |= {instruction.offset, instructions[at + 1].offset}  # and raises that
+            found |= {instruction.offset, instructions[at + 1].offset}  # the next one raises it
         if instruction.opname == "JUMP_BACKWARD" and sys.version_info >= (3, 12):
             found.add(instruction.offset)
             before = at - 1
@@ -53,7 +53,7 @@ def uninterruptible(code: CodeType) -> frozenset[int]:
                 before -= 1
         three = instructions[at : at + 3]
         if len(three) == 3 and all(i.opname == "LOAD_CONST" and i.argval is None for i in three):
-            before = at - 1  # the returned value is moved away on the stack
+            before = at - 1  # bytecodes that move the returned value on the stack
             while instructions[before].opname in ("SWAP", "NOP", "COPY"):
                 found.add(instructions[before].offset)
                 before -= 1
@@ -65,10 +65,10 @@ def uninterruptible(code: CodeType) -> frozenset[int]:
 
 
 class At:
-    """A tracer that raises at the n-th bytecode of our files in this thread."""
+    """A tracer that raises at the n-th bytecode of Odradek's files in this thread."""
 
     def __init__(self, number: float, inside: str = OURS) -> None:
-        """`inside`: prefix of the paths of the files that count."""
+        """Count the bytecodes of files whose paths begin with `inside`."""
         self.left = number
         self.inside = inside
         self.seen = 0
@@ -90,7 +90,7 @@ class At:
 
     def __enter__(self) -> Self:
         self.before = sys.gettrace()
-        # 3.12 looks whether a frame traces bytecodes only when a tracer is set: the first saw none.
+        # Python 3.12 checks `f_trace_opcodes` of a frame only when a tracer is set.
         sys._getframe().f_trace_opcodes = True
         sys.settrace(self)
         return self
@@ -100,7 +100,7 @@ class At:
 
 
 def places(total: int, most: int, seed: int) -> Iterator[int]:
-    """Return the numbers of the bytecodes to try."""
+    """Yield the numbers of the bytecodes to try: all, or a random sample of `most`."""
     if total <= most or os.environ.get(ALL):
         yield from range(total)
     else:

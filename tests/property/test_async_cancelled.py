@@ -40,7 +40,7 @@ PARTITIONS = [TopicPartition("in", 0), TopicPartition("in", 1)]
 PATIENCE = 60.0
 MOST_POINTS = 2_000
 EACH, TWICE_EACH = PART, 4 * min(PART, 18)
-"""Only each n-th point is tried."""
+"""Only each n-th point of a call is tried, to save time."""
 
 
 class CancellingLoop(VirtualLoop):
@@ -255,7 +255,7 @@ def loop_ended_at(case: Case, at: int) -> bool:
     return through
 
 
-# Before
+# Actions before the call
 
 
 async def assign(scene: Scene) -> None:
@@ -301,7 +301,7 @@ async def begun_after_poll(scene: Scene) -> None:
     await begun(scene)
 
 
-# Calls
+# The calls
 
 
 async def poll(scene: Scene) -> None:
@@ -391,7 +391,7 @@ async def exit_of_a_block(scene: Scene) -> None:
         await scene.send()
 
 
-# After
+# Checks after the call
 
 
 async def read_on(scene: Scene) -> None:
@@ -411,17 +411,17 @@ async def write_on(scene: Scene) -> None:
 async def transact_on(scene: Scene) -> None:
     """Check that the transaction is complete or absent, and run another one."""
     producer, before = scene.producer, list(scene.sent)
-    with suppress(IllegalStateError):  # it was done
+    with suppress(IllegalStateError):  # already initialized
         await producer.init_transactions(PATIENCE)
-    with suppress(IllegalStateError):  # its commit was begun, and continues
+    with suppress(IllegalStateError):  # its commit has begun, and continues
         await producer.abort_transaction(PATIENCE)
-    with suppress(IllegalStateError):  # none is open
+    with suppress(IllegalStateError):  # no transaction is open
         await producer.commit_transaction(PATIENCE)
     await begin_on(scene, before)
 
 
 async def block_on(scene: Scene) -> None:
-    """Check that a block that was cancelled once has ended its transaction."""
+    """Check that a cancelled transaction block has ended its transaction."""
     await begin_on(scene, list(scene.sent))
 
 
@@ -605,7 +605,7 @@ async def work_on(scene: Scene) -> None:
 
 
 OTHER_QUESTIONS = {name for name, *_ in CALLS} - set(CASES)
-"""Each admin call asks any broker, leaders, coordinators or each broker. Each way has a case."""
+"""Other admin calls, which choose brokers in the same ways as a call that has a case."""
 
 
 def test_every_coroutine_of_the_facades_has_a_case() -> None:

@@ -1,4 +1,4 @@
-"""Histories as a correct cluster leaves them have no anomaly; each kind of damage is found.
+"""Histories of a correct cluster have no anomaly; each kind of damage is found.
 
 The damage is found, too, after the history was written as JSON lines and read back, and in Jepsen's
 form, which has less information. `ODRADEK_HISTORY_SEEDS=1000` runs more seeds.
@@ -22,7 +22,7 @@ from odradek.simulation.checkers.history_check import Kind, check
 from odradek.simulation.checkers.history_edn import edn_lines
 
 INS = {"p": TopicPartition("in", 0), "q": TopicPartition("in", 1)}
-"""Input of each producer."""
+"""Input partition of each producer."""
 OUT = [TopicPartition("out", n) for n in range(3)]
 SEEDS = int(os.environ.get("ODRADEK_HISTORY_SEEDS", "4"))
 SEEN_WITHIN = 60.0
@@ -34,7 +34,7 @@ for each of its operations that overlap."""
 
 
 class Model:
-    """A cluster in a few lines, two producers of transactions, and one reader of their output."""
+    """A minimal cluster, two transactional producers, and one reader of their output."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -104,7 +104,7 @@ class Model:
             self.poll()
 
     def poll(self, most: int = 3) -> bool:
-        """Let the reader poll."""
+        """Poll with the reader, and record the call in the history."""
         made = self.history.invoke(CallKind.POLL, "reader", self.reader)
         for partition in OUT:
             rows = [row for row in self.logs[partition] if row[0] >= self.positions[partition]]
@@ -203,11 +203,11 @@ def test_damage_is_found(damage: str) -> None:
     for history, expected in found:
         assert kinds(history) & expected
         assert kinds(History.of_lines(history.lines())) & expected
-        # (Damage may look like another kind there.)
+        # In Jepsen's form, the damage may be reported as another kind.
         assert damage in ONLY_HERE or kinds(of_edn(edn_lines(history)))
 
 
-# Jepsen's form, read back
+# Reading Jepsen's form
 
 
 def edn(text: str) -> Any:

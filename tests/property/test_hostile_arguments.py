@@ -84,7 +84,7 @@ def junk_record(**fields: Any) -> ConsumerRecord:
 
 
 ITSELF: Any = object()
-"""Placeholder for the object whose method is called."""
+"""Placeholder that is replaced by the object whose method is called."""
 JUNK: Any = Junk()
 OFFSETS = (
     *(OffsetAndMetadata(1, "\ud800"), OffsetAndMetadata(1, "x" * 40_000)),
@@ -475,7 +475,7 @@ def test_no_configuration_breaks_the_constructor_of_a_client(facade: Any) -> Non
     kind = facade.__name__.lower()
     for label, make in third(HOSTILE.items(), kind, 6):
         try:
-            if not label.startswith("{"):  # its value would be a secret of one letter
+            if not label.startswith("{"):  # its values are secrets of one letter
                 facade(make())
         except Exception as error:
             judge(error, f"{kind}({label})", "config|bootstrap.servers|option|path|can't be read")

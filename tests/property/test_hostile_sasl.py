@@ -23,7 +23,7 @@ from odradek.network.sasl.scram import MOST_ITERATIONS, Scram
 WHERE = Address("broker", 9093)
 ALICE = Credentials("alice", Secret("xyzzy-plugh-17"))
 MOST = 4
-"""Tokens of the longest of these conversations."""
+"""The number of tokens of the longest of these exchanges."""
 MECHANISMS: tuple[Callable[[], Mechanism], ...] = (
     lambda: Plain(ALICE),
     lambda: Scram("SCRAM-SHA-256", ALICE),

@@ -30,7 +30,7 @@ A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 RECORDS = 700
 MOST = 30 if WHOLE else 12
 FINAL = {UndeliveredRecords.done.__code__: "taken", CompletedFetch._walk.__code__: "row"}
-"""Bytecodes after which records belong to the caller; no call follows until its own code."""
+"""Attributes by function: records belong to the caller once the attribute is assigned."""
 SORTING = frozenset(
     getattr(WaitingRecords, name).__code__
     for name in ("_sort", "_put_aside", "_let_go", "_count", "_drop", "drop", "head")
@@ -89,7 +89,7 @@ def servers() -> Iterator[str]:
 
 
 class Reader:
-    """A reader that records what it got."""
+    """A reader that keeps the offsets that it got."""
 
     def __init__(self, servers: str, kind: str) -> None:
         options: dict[str, Any] = {"fetch_max_wait_ms": 5, "background": kind == "background"}
@@ -170,7 +170,7 @@ KINDS = [
     ("group", Interruption),
     ("group", Alarm),
 ]
-"""Functions that run the engine in the caller's thread, and the exception."""
+"""Kinds of readers, and the exceptions that interrupt them."""
 
 
 @pytest.mark.parametrize(

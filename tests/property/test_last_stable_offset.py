@@ -17,7 +17,7 @@ NONE = -1
 
 
 class Model:
-    """Transactions and records, in the order of the log; `log` gets the same."""
+    """A model of transactions and records, which it also appends to `log`."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -27,13 +27,13 @@ class Model:
         self.ends: list[int] = []
         """Offset after each batch, markers included."""
         self.values: list[tuple[int, bytes, int]] = []
-        """Offset, value, transaction."""
+        """Offset, value and transaction number of each record."""
         self.first: dict[int, int] = {}
         """First offset of each transaction that has written records."""
         self.marker: dict[int, tuple[int, bool]] = {}
-        """Offset of its end, and whether it was a commit."""
+        """By transaction number: the marker's offset, and whether it is a commit."""
         self.number = list(range(PRODUCERS))
-        """Open transaction of each producer."""
+        """Number of each producer's current transaction."""
 
     def append(self, producer: int, *, transactional: bool) -> None:
         builder = BatchBuilder(1 << 16, None)
@@ -99,7 +99,7 @@ class Model:
         return min([self.high_watermark, *waiting])
 
     def visible(self) -> list[tuple[int, bytes]]:
-        """Return the records below it that weren't aborted."""
+        """Return the records below the last stable offset that weren't aborted."""
         stable = self.stable()
         return [
             (offset, value)

@@ -158,7 +158,7 @@ CALLS: dict[str, tuple[Callable[[Admin], Any], Iterable[Any] | None]] = {
     ),
     "list_offsets": (lambda a: a.list_offsets({T0: "LATEST", U0: "EARLIEST"}, TIMEOUT), (T0, U0)),
 }
-"""Calls, and the items that each one names; None for those that list everything."""
+"""Calls with the items that each call names; None for calls that list everything."""
 SEEDS = max(2, 24 // PART)
 NUMBERS = (-128, -2, -1, 0, 1, 99, 127)
 """Numbers that fit into any field."""

@@ -22,7 +22,7 @@ from odradek.common.types import FREE_THREADS, TopicPartition
 
 TP = TopicPartition("t", 0)
 HANDED, TO = 5, 17
-"""Records returned before, and the target of a seek."""
+"""Number of records returned before the move, and the target of a seek."""
 
 
 class Meanwhile(At):
@@ -92,7 +92,7 @@ def test_no_record_is_returned_twice_and_no_seek_is_lost(
         handed = [next(walk) for _ in range(HANDED)]
         with Meanwhile(number, lambda h=handed, w=walk: h.extend(take(w))) as meanwhile:  # type: ignore[misc]
             move(subscription)
-        handed += walk  # it has ended
+        handed += walk  # must return no more
         if move in MOVES:
             assert state.position == state.fetch_offset == MOVES[move], number
             if MOVES[move] is not None:

@@ -147,7 +147,7 @@ def client_of(
         config["transactional.id"] = "writer"
     if (owner, name) in IN_GROUP:
         config["group.id"] = "group"
-    if name in ("send_arrow", "send_many") or owner in OF_ROWS:  # they have no own timeout
+    if name in ("send_arrow", "send_many") or owner in OF_ROWS:  # no timeout parameter
         config["max.block.ms"] = round(timeout * 1000)
     return on_host(host, kind, config)
 

@@ -87,7 +87,7 @@ MADE: dict[str, tuple[Callable[[Any], Any], ...]] = {
     "times": (lambda n: {partition(n): 0}, lambda n: {partition(0): n}),
     "until": (lambda n: {partition(n): 0}, lambda n: {partition(0): n}),
 }
-"""By parameter name: a value with this number, zero for plain numbers."""
+"""By parameter name: functions that return a value which contains the given number."""
 MADE_FOR: dict[tuple[str, str], tuple[Callable[[Any], Any], ...]] = {
     ("assign", "partitions"): (*MADE["partitions"], lambda n: {partition(0): n}),
     ("send_many", "partitions"): (lambda n: [n, 0],),
@@ -161,7 +161,7 @@ def test_a_numpy_number_is_accepted(kind: str, method: str, name: str) -> None:
                 called(scene, method, name, make(number(1 if timed else 0)))
             except ConfigurationError:
                 raise
-            except KafkaError:  # at the wrong time, or a second time: not because of the number
+            except KafkaError:  # a wrong state or a repetition, not the number
                 pass
         for bad in refusals:
             scene = Scene(kind) if scene.client._closed else scene

@@ -24,7 +24,7 @@ from odradek.testing.simulated import KafkaSimulation
 
 CALLERS = ("/api/", "/clients/calls/")
 STEP = min(PART, 3)
-"""Every third place is tried of methods whose places hardly differ."""
+"""Every n-th place is tried in methods whose places hardly differ."""
 AND = ("/caller.py", "/one_reader.py", "/pending_callbacks.py")
 
 
@@ -40,7 +40,7 @@ def looks(code: CodeType) -> frozenset[int]:
 
 
 def in_step(frame: FrameType | None) -> bool:
-    """Return whether the frame is in a step, which shares the caller's thread in a simulation."""
+    """Return whether the frame is in an engine step: simulations run it in the caller's thread."""
     while frame is not None and frame.f_code is not Engine.step.__code__:
         frame = frame.f_back
     return frame is not None
@@ -106,7 +106,7 @@ def in_group(simulation: KafkaSimulation) -> Consumer:
 
 @pytest.mark.parametrize(("scene", "most"), [(sending, 9), (in_transaction, 9), (in_group, 7)])
 def test_close_closes(scene: Callable[[KafkaSimulation], Any], most: int) -> None:
-    """Unless it is interrupted before it has begun; a second call closes in any case."""
+    """An interrupted close() closes, unless it hasn't begun; then a second call closes."""
     places, left_open = 0, []
     for client, where in each(lambda client: client.close(), scene):
         places += 1
@@ -121,7 +121,7 @@ def test_close_closes(scene: Callable[[KafkaSimulation], Any], most: int) -> Non
 
 
 def test_a_transaction_block_ends_its_transaction() -> None:
-    """By an abort, or by its commit if that had begun: the next one begins at once."""
+    """An interrupted block aborts, or commits if that had begun; another one can begin at once."""
     notes: Counter[str] = Counter()
     simulations: list[KafkaSimulation] = []
 
@@ -168,7 +168,7 @@ class Interrupting:
 
 @pytest.mark.parametrize("second", some(range(0, 24, 6), 2))
 def test_a_block_begins_after_one_whose_end_was_interrupted_twice(second: int) -> None:
-    """At each place of the first call, and at this one of the call that waits for its end."""
+    """Interrupt the first call at each place, and the call that waits for its end at `second`."""
     twice = 0
     for first in range(0, 200, STEP):
         with KafkaSimulation(seed=3) as simulation:
@@ -193,7 +193,7 @@ def test_a_block_begins_after_one_whose_end_was_interrupted_twice(second: int) -
 
 
 def after_an_interrupted_block(places: dict[str, list[int]], end: bool) -> tuple[int, list[Any]]:
-    """Interrupt calls of a block whose body fails; return how many, and the next block's state.
+    """Interrupt calls of a block whose body fails; return their number and the next block's state.
 
     `end`: another Ctrl-C is raised before the block can end what it has begun.
     """
@@ -238,7 +238,7 @@ def test_a_block_begins_after_one_that_could_not_end_its_transaction(call: str, 
 
 
 def test_a_block_ends_no_transaction_that_another_one_began() -> None:
-    """Also after a block that was interrupted."""
+    """An interrupted block must not end the transaction of a later one."""
     with KafkaSimulation(seed=3) as simulation:
         simulation.create_topic("t", partitions=1)
         producer = simulation.producer({"transactional.id": "x"})
@@ -266,7 +266,7 @@ def reading(simulation: KafkaSimulation) -> Consumer:
 
 
 def test_poll_loses_records_at_one_place_only() -> None:
-    """Where `handed_over` has ended, and the caller hasn't got the list yet."""
+    """The place is after the end of `handed_over`, before the caller has the list."""
     lost = []
     for consumer, where in each(lambda consumer: consumer.poll(1.0, 7), reading, 1):
         offsets = [record.offset for record in consumer.poll(1.0)]
@@ -277,7 +277,7 @@ def test_poll_loses_records_at_one_place_only() -> None:
 
 
 class Member:
-    """A member that has read two of four records; `holds` are the partitions by its callbacks."""
+    """A member that has read two of four records; callbacks update its partitions in `holds`."""
 
     def __init__(self, protocol: str) -> None:
         self.holds: list[str] = []
@@ -354,7 +354,7 @@ def test_an_assignment_after_an_interrupted_unsubscribe_is_kept(protocol: str) -
 def test_a_second_close_that_takes_longer_than_the_first_ends_the_subscription(
     protocol: str,
 ) -> None:
-    """The first one ends during silence, and the second has a commit to wait for."""
+    """Both calls of unsubscribe() meet silent brokers; the second one also waits for a commit."""
     member, brokers, quiet = Member(protocol), (1, 2, 3), 0
 
     def leave(consumer: Consumer) -> None:

@@ -31,14 +31,14 @@ ACTS = (
 
 @dataclass
 class Model:
-    """One member and one partition: the true state beside the client's."""
+    """The true state of one member and one partition, to compare with the client's."""
 
     by_epoch: bool
     breaks: int = 0
     """How often the partition was lost, or may have been another member's."""
     owned: bool = False
     announced: int | None = None
-    """The breaks at the last announcement."""
+    """Value of `breaks` at the last announcement."""
     waits: bool = False
     """Whether an assignment isn't announced yet."""
     records: list[tuple[int, int]] = field(default_factory=list)

@@ -105,7 +105,7 @@ def test_the_state_equals_that_from_plain_responses(steps: list[Any], looks: boo
 
 
 def _shown(metadata: Known) -> Any:
-    """Return the state without what reading it would change: epochs remain as stored."""
+    """Return the state without calls that would decode stored epochs and so change it."""
     return [_picture(metadata.snapshot), metadata.topic_errors, metadata.allowed_at]
 
 

@@ -76,7 +76,7 @@ def test_accounting_is_right_and_clients_recover_after_any_outage(seed: int) -> 
     start = world.now
     world.engine.metadata.request("all is well again")
     last = world.engine.start(world.engine.topic("u", start + 60.0))
-    world.run(start + 60.0)  # an attempt without a response may take 30 s, a request too
+    world.run(start + 60.0)  # 30 s for a connection attempt without a response, 30 s for a request
     books_are_right(world)
     last.result()
     assert all(c.done for c in calls)

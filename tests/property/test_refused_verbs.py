@@ -130,11 +130,11 @@ HANDLED: list[Any] = [*HANDLERS]
 WHOLE = {k.API_NAME for k in HANDLED if hasattr(k.RESPONSE(), "error_code")}
 """APIs whose responses may consist of one error."""
 OLD_ERRORS = {"FindCoordinator", "OffsetFetch"}
-"""APIs whose responses did in versions that aren't used here."""
+"""APIs whose responses have a top-level error only in versions that aren't used here."""
 NAMES_ALONE = {"topics list", "configs describe topic"}
 """Commands that only need topic names: these are printed in spite of errors of topics."""
 EACH = min(PART, 12)
-"""Every n-th of the ways to refuse is skipped."""
+"""Only each n-th combination of API and kind of refusal is tried."""
 OF_ALL_BROKERS = (
     *("groups list", "groups lag billing", "logdirs describe", "transactions list"),
     *("offsets list flights", "partitions list flights --offsets"),
@@ -226,7 +226,7 @@ class Scene:
         return leader.id
 
     def spelt(self, line: str) -> list[str]:
-        """Return the words of the line; LEADER is a broker's id."""
+        """Return the words of the line, with LEADER replaced by the leader's broker id."""
         if "LEADER" not in line:
             return line.split()
         leader = self.cluster.leader("flights", 0)
@@ -274,7 +274,7 @@ def test_a_refused_request_is_reported(line: str, monkeypatch: pytest.MonkeyPatc
     ways = [(api, False) for api in scene.asked if api != "Metadata" or scene.described]
     ways += [(api, True) for api in scene.asked if api in WHOLE - OLD_ERRORS]
     first = VERBS.index(line)
-    begin = first % min(EACH, len(ways))  # so that each command is refused some API
+    begin = first % min(EACH, len(ways))  # at least one refusal per command
     for turn, (api, whole) in enumerate(ways[begin::EACH], first):
         error = ERROR_NAMES[turn % len(ERROR_NAMES)]
         if changes:
@@ -302,7 +302,7 @@ def test_a_refused_request_is_reported(line: str, monkeypatch: pytest.MonkeyPatc
 def test_an_error_of_one_broker_is_avoided_or_reported(
     line: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Either another one is asked, and the result is the same, or the error is reported."""
+    """Either another broker is asked and the result is the same, or the error is reported."""
     good, scene = run(line, monkeypatch)
     error = "UNKNOWN_SERVER_ERROR"
     refused = 0

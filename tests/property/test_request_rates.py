@@ -37,7 +37,7 @@ FIRST = 20
 WINDOW, RATE = 5.0, 6
 """Seconds; requests per second of one API to one broker."""
 BEFORE, LASTS = 4.0, 12.0
-"""Seconds without the error, and with it."""
+"""Seconds before the error, and duration of the error in seconds."""
 PACE = 1.0
 """Seconds between two actions of an application, also after an error."""
 FOREVER = 10**9
@@ -168,7 +168,7 @@ KNOWN: tuple[tuple[str, str, int, bool], ...] = (
     ("producer", "GetTelemetrySubscriptions", 76, True),
     ("producer", "GetTelemetrySubscriptions", 117, True),
 )
-"""Client, API, code, whether from the first request on: these were loops once."""
+"""Former request loops: client, API, error code, whether the first request already fails."""
 
 
 def too_many(client: str, api: str, code: int, early: bool) -> dict[tuple[int, str], int]:
@@ -187,7 +187,7 @@ def too_many(client: str, api: str, code: int, early: bool) -> dict[tuple[int, s
 
         feed()
         simulation.every(PACE, feed)
-        simulation.advance(PACE)  # its first record, and its producer id
+        simulation.advance(PACE)  # the producer gets its id and sends its first record
         servers = {"bootstrap.servers": simulation.bootstrap_servers}
 
         async def main() -> None:

@@ -124,10 +124,10 @@ def settled(
     racks: PartitionRacks | None = None,
     say: Say = lambda members: members,
 ) -> Assignments:
-    """Return what cooperative members own after a change, once further rounds change nothing.
+    """Return the partitions of cooperative members after a change, once rounds change nothing.
 
-    In no round is a partition assigned that another member still owns; `say` changes what members
-    say.
+    No round may assign a partition that another member still owns; `say` changes the metadata
+    of joining members.
     """
     name, rounds = "cooperative-sticky", 4 if racks is None else 7
     owned = run(name, say(joined(name, before, {}, -1)), topics, racks)
@@ -183,7 +183,7 @@ def test_with_racks_balance_comes_first_and_rounds_still_end(
 def rounds_until_settled(seed: int, *, one_leader: bool = True) -> int:
     """Count rounds for a random group with racks and different subscriptions after a change.
 
-    Groups are small and have few partitions: there one that moves displaces others.
+    Groups are small and have few partitions, so that each move displaces another partition.
     """
     rng = random.Random(seed)
     topics = {t: rng.randint(1, 4) for t in TOPICS[: rng.randint(3, 4)]}

@@ -62,7 +62,7 @@ def read(clients: tuple[Any, Any, Any]) -> None:
 
 
 def left(number: int, action: Callable[[Any], None]) -> tuple[bool, Any]:
-    """Return whether the action ended before that place, the place, and what is open after it."""
+    """Return whether the action ended before that place; and, if any, open spans and context."""
     opened, ended = Open(), False
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(opened)

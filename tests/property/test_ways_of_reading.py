@@ -32,9 +32,9 @@ Row = tuple[int, bytes | None]
 def write(
     world: World, cluster: SimulatedCluster, acts: list[tuple[str, int, bool]]
 ) -> dict[str, list[Row]]:
-    """Run `acts`: how a transaction ends, its records, whether they have a header.
+    """Run `acts`: the end of each transaction, its number of records, whether they have headers.
 
-    Returns what a reader of each isolation level finds.
+    Returns the rows that a reader of each isolation level must find.
     """
     servers = {"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 0}
     plain = on_host(world.host("plain"), Producer, servers)
@@ -59,7 +59,7 @@ def write(
             chain.commit_transaction(10) if ends == "commit" else chain.abort_transaction(10)
     plain.close()
     chain.close()
-    world.advance(1.0)  # the markers, which a commit doesn't wait for
+    world.advance(1.0)  # a commit doesn't wait for its markers
     return {"read_uncommitted": every, "read_committed": committed}
 
 

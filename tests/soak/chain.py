@@ -255,7 +255,7 @@ class Chain:
         self._producer = None
 
     async def _rewound(self) -> bool:
-        """After an abort, seek to the group's committed offsets."""
+        """After an abort, seek to the committed offsets; return whether the member can continue."""
         if not self._rewind:
             return True
         try:
@@ -274,7 +274,7 @@ class Chain:
         self._rewind = False
         return True
 
-    # Disorder
+    # Zombies and leaving members
 
     async def wake_zombie(self, timeout: float = 5.0) -> None:
         """Commit with the replaced producer, which must get the error that it is fenced."""

@@ -26,7 +26,7 @@ Rows = Mapping[int, Sequence[tuple[int, str]]]
 
 
 class Copier:
-    """Runs the command until `stop`, and starts it again after each end."""
+    """Runs the copy command until `stop`, and restarts it whenever its process ends."""
 
     def __init__(self, source: str, target: str, config: Mapping[str, Any], folder: Path) -> None:
         self.source, self.target = source, target

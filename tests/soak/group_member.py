@@ -143,7 +143,7 @@ def read(consumer: Consumer, topic: str, style: str) -> None:
 
 
 async def read_in_loop(config: dict[str, Any], topic: str) -> None:
-    """Do the same as a task of an event loop."""
+    """Poll, work, and commit with `AsyncConsumer`, as a task of an event loop."""
     async with AsyncConsumer(config) as consumer:
         await consumer.subscribe([topic], **CALLBACKS)
         while not stopped():
@@ -169,7 +169,7 @@ async def read_in_loop(config: dict[str, Any], topic: str) -> None:
 
 
 def work(consumer: Consumer, topic: str) -> None:
-    """Let `Workers` read and commit."""
+    """Read and commit with `Workers`."""
 
     def one(record: ConsumerRecord) -> None:
         got([record])
@@ -190,7 +190,7 @@ def work(consumer: Consumer, topic: str) -> None:
 
 
 def like_confluent(config: dict[str, Any], topic: str) -> None:
-    """Do the same with the consumer that has confluent-kafka's interface."""
+    """Poll, work, and commit with the consumer that has confluent-kafka's interface."""
     from odradek.compat.confluent_kafka import Consumer as ConfluentConsumer
     from odradek.compat.confluent_kafka import KafkaException
 
@@ -224,7 +224,7 @@ def _name(error: Any) -> str:
 
 
 async def like_aiokafka(config: dict[str, Any], topic: str) -> None:
-    """Do the same with the consumer that has aiokafka's interface."""
+    """Poll, work, and commit with the consumer that has aiokafka's interface."""
     from odradek.compat.aiokafka import AIOKafkaConsumer
     from odradek.compat.aiokafka import TopicPartition as Place
     from odradek.compat.aiokafka.abc import ConsumerRebalanceListener

@@ -237,7 +237,7 @@ class GroupUnderTest:
         self.create()
 
     def _again(self, act: Callable[[], object], done: int) -> None:
-        """Repeat a request until it succeeds: a topic that is being deleted can't be created yet.
+        """Repeat a request until it succeeds, because a topic can't be created during its deletion.
 
         `done` is the error code which shows that a request without an answer has taken effect.
         """
@@ -256,7 +256,7 @@ class GroupUnderTest:
                 time.sleep(0.1)
 
     def place(self, incarnation: int, partition: int) -> TopicPartition:
-        """Return the name in the history of a partition of one of the topics of this name."""
+        """Return a partition's name in the history, with the number of the topic's incarnation."""
         return TopicPartition(f"{self.topic}#{incarnation + 1}", partition)
 
     def write(self) -> None:
@@ -464,7 +464,7 @@ class GroupUnderTest:
     def _was_away(self, incarnation: int, faults: Iterable[Span]) -> bool:
         """Return whether the group's coordinator may have been away when a topic was deleted.
 
-        Kafka's then keeps the offsets of the deleted topic, and returns them for the new one.
+        Such a coordinator keeps the deleted topic's offsets, and returns them for the new topic.
         """
         deleted = self._deleted.get(incarnation, 0.0)
         return any(a - AWAY_BEFORE <= deleted <= b + AWAY_AFTER for a, b in faults)

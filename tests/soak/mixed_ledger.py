@@ -53,12 +53,12 @@ class Member:
         return self.client == "kafka-python" and partition in self.gone
 
     def disorderly(self, at: float) -> None:
-        """Note a fault: records that are read from now on or uncommitted may be read again."""
+        """Note the time of a fault: the member's uncommitted records may be read again."""
         if self.disorderly_at is None:
             self.disorderly_at = at
 
     def heard(self, kind: str, at: float, said: Mapping[str, Any]) -> None:
-        """Take a report of the member's program, other than of records."""
+        """Process a report of the member's program, except reports of records."""
         if kind == "assigned":
             self.owned.update(said["partitions"])
         elif kind in ("revoked", "lost"):
@@ -114,7 +114,7 @@ class Ledger:
         self.unread[partition].discard(offset)
 
     def left(self, members: Sequence[Member]) -> dict[str, str]:
-        """Return the partitions that aren't read to their ends, or have not one owner.
+        """Return the partitions with unread records, without an owner, or with several owners.
 
         Partitions of topics that no member subscribes to may have neither readers nor owners.
         """
@@ -130,9 +130,9 @@ class Ledger:
         return found
 
     def again(self) -> Iterator[tuple[Member, str, bool]]:
-        """Return the first reader and a description of each record that was read again.
+        """Yield the first reader and a description of each record that was read again.
 
-        The third value is whether a member with outdated offsets has read it in between, or again.
+        The third value is whether one of the other reads was by a member with outdated offsets.
         """
         for (partition, offset), reads in list(self.reads.items()):
             (first_at, first, _), *others = sorted(reads, key=lambda read: read[0])
@@ -153,9 +153,9 @@ class Ledger:
         return [f"{self.group}: {text}" for text in (*found[:MOST_TOLD], *more)]
 
     def committed(self, partition: str, now: int, *, final: bool = False) -> list[str]:
-        """Compare a committed offset with the one of before, with the end, and at last with both.
+        """Return faults of a committed offset: it moved back, or is beyond the partition's end.
 
-        `final` is the time after all members have closed in order.
+        With `final`, after all members have closed in order, it must be equal to the end.
         """
         before, end = self._committed.get(partition, 0), self.ends[partition]
         self._committed[partition] = now
@@ -198,7 +198,7 @@ def at_fault(
 ) -> bool:
     """Return whether unread partitions may be a fault of Odradek.
 
-    They aren't if another client leads the group and has assigned them to no member. Nor if the
+    They aren't if another client leads the group and has assigned them to no member, or if the
     broker (no member leads) has assigned them to a member of another client, which doesn't read
     them: Kafka 4.4 once kept a topic for a static member of Java that no longer subscribed to it.
     """

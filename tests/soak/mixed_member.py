@@ -21,7 +21,7 @@ AT_ONCE = 20
 """Records of one poll."""
 POLL = 0.2
 _writing = threading.Lock()
-"""Some clients run callbacks in other threads."""
+"""A lock for stdout, because some clients run callbacks in other threads."""
 
 
 def tell(kind: str, **what: Any) -> None:

@@ -50,7 +50,7 @@ Points = Sequence[Sequence[float]]
 
 
 def rates(points: Points) -> list[tuple[float, float]]:
-    """Return the increase per second between neighbouring points."""
+    """Return the increase per second between consecutive points."""
     pairs = itertools.pairwise(points)
     return [(b[0], max(0.0, (b[1] - a[1]) / (b[0] - a[0]))) for a, b in pairs if b[0] > a[0]]
 

@@ -62,7 +62,7 @@ EXPIRING: dict[str, Any] = {
 }
 """Passwords and tokens without TLS, because the proxy has to read requests."""
 PROXIED = ("lose answers", "answers lost", "produce answers lost", "transaction answers lost")
-"""Kinds that need connections without TLS, as those with tokens are."""
+"""Kinds of faults and events that need the proxy, and so connections without TLS."""
 PROGRESS = 10.0
 SEEN_WITHIN = 120.0
 """Seconds after the last fault within which a poll has to return each record: a member whose
@@ -283,7 +283,7 @@ class Soak:
         self._conclude()
         return self.report
 
-    # Trouble
+    # Faults
 
     def _trouble(self) -> None:
         plan, rng = self.plan, self._rng
@@ -438,7 +438,7 @@ class Soak:
         report.rss_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 
     def _conclude_companions(self, companions: Companions) -> None:
-        """Judge what ran beside the chains, and add it to the history."""
+        """Judge the groups of processes and the copy, and add their operations to the history."""
         report = self.report
         groups = companions.join((a, b) for _, a, b in self.troubles.times)
         group_soak.add_to_history(self.history, companions.groups)
@@ -552,7 +552,7 @@ def run(plan: Plan, say: Callable[[str], None], keep: Path) -> Report:
 
 
 def as_dict(report: Report) -> dict[str, Any]:
-    """Return the report as it is in JSON documents; the points of its picture aren't."""
+    """Return the report for JSON documents, without the points of its picture."""
     found = {"ok": report.ok, **asdict(report)}
     del found["course"]
     return found

@@ -71,7 +71,7 @@ class SparkPlan:
     quiet: tuple[float, float] = (0.5, 4.0)
     """Seconds between progress and the next fault."""
     hurry: float = 0.25
-    """Share of faults that begin before the queries have recovered from the last one."""
+    """Share of faults that begin before the queries have recovered from the last fault."""
     pause: tuple[float, float] = (3.0, 15.0)
     """Seconds of a SIGSTOP."""
     away: tuple[float, float] = (0.5, 6.0)
@@ -264,7 +264,7 @@ class SparkSoak:
             else:
                 self._fail(told)
 
-    # Trouble
+    # Faults
 
     def _trouble(self) -> None:
         plan = self.plan

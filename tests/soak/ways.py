@@ -40,7 +40,7 @@ TURN = 0.05
 
 
 async def of(given: Coroutine[Any, Any, T] | T) -> T:
-    """Return the result of a client's call, of either kind of client."""
+    """Return the result of a call of a synchronous or an asyncio client."""
     return await given if asyncio.iscoroutine(given) else given
 
 

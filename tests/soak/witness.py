@@ -56,7 +56,7 @@ class ClusterWitness:
         return {p: [(r.offset, (r.value or b"").decode()) for r in found[p]] for p in found}
 
     def _open(self, topic: str) -> list[int]:
-        """Return the partitions with open transactions."""
+        """Return the partitions whose last stable offset is below their end offset."""
         admin = AdminClient(settings(self._theirs))
         places = [confluent_kafka.TopicPartition(topic, p) for p in range(self._partitions)]
 

@@ -18,7 +18,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from pyarrow import parquet
 
 BY_TOPIC = {"subject.name.strategy.type": "TOPIC"}
-"""The default asks for associations, which other registries don't have."""
+"""confluent-kafka's default requests associations, which other registries don't have."""
 TOGETHER = 10_000
 
 

@@ -22,7 +22,7 @@ HANG_AT = 1200
 
 
 def hang_in_the_middle(batches: Iterator[pa.RecordBatch], marker: str) -> Iterator[pa.RecordBatch]:
-    """Pass the rows on; in the middle of the topic, create the marker file and hang."""
+    """Yield the batches; in the middle of the topic, create the marker file and hang."""
     for batch in batches:
         if any(int(value or b"0") >= HANG_AT for value in batch.column("value").to_pylist()):
             half = batch.num_rows // 2

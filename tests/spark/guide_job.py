@@ -65,7 +65,7 @@ class Shown:
         (self._folder / name).write_text(text)
 
     def plan(self, name: str, frame: DataFrame) -> None:
-        """Keep the output of explain, and the frame's repr."""
+        """Save the output of explain() and the frame's repr."""
         for mode in ("extended", "formatted", "cost", "codegen"):
             printed = io.StringIO()
             with contextlib.redirect_stdout(printed):
@@ -73,7 +73,7 @@ class Shown:
             self.keep(f"explain-{name}-{mode}.txt", f"{printed.getvalue()}\n{frame!r}")
 
     def commands(self) -> None:
-        """Keep the command lines of Spark's processes, which all users of a machine can read."""
+        """Save the command lines of Spark's processes, which all users of a machine can read."""
         lines = []
         for entry in Path("/proc").glob("[0-9]*/cmdline"):
             with contextlib.suppress(OSError):  # it has ended
@@ -81,7 +81,7 @@ class Shown:
         self.keep("commands.txt", "\n".join(line for line in lines if "spark" in line.lower()))
 
     def interface(self, url: str, more: list[str]) -> int:
-        """Keep the UI's pages and its REST API; return how many responded."""
+        """Save the responses of the UI's pages and its REST API; return how many responded."""
         api = f"{url}/api/v1/applications"
         application = json.loads(fetch(api))[0]["id"]
         kinds = ("environment", "jobs", "stages?details=true", "executors", "sql?details=true")

@@ -25,7 +25,7 @@ PATIENCE_S = 90
 
 
 def dies_once(batches: Iterator[pa.RecordBatch], marker: str) -> Iterator[pa.RecordBatch]:
-    """Pass the rows on; the first worker with the deadly row is killed."""
+    """Yield the batches; kill the first worker that gets row `DEADLY_ROW`."""
     for batch in batches:
         ids = [json.loads(value)["id"] for value in batch.column("value").to_pylist()]
         if DEADLY_ROW in ids and not Path(marker).exists():

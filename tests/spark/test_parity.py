@@ -77,7 +77,7 @@ class Outcome:
         self.of: dict[str, dict[str, Any]] = {"jvm": {}, "reader": {}, "ours": {}, "older": {}}
         self.written: dict[str, list[tuple[Any, ...]]] = {}
         self.copied: list[int] = []
-        """Another client's view of the topic that `oldest_program` copied to."""
+        """The values that another client read from the target topic of `oldest_program`."""
         self.no_older = ""
         """Why Spark 4.2.0 isn't available; empty if it is."""
 
@@ -183,7 +183,7 @@ _SPARKS = re.compile(r"\s(?:SQLSTATE:|===|\tat )")
 
 
 def said(error: str) -> str:
-    """Return our own sentence in an error: Spark's traces contain all words."""
+    """Return the message of our own error, because Spark's traces contain any word."""
     found = list(_OURS.finditer(error))
     if found:
         error = error[found[-1].end() :]

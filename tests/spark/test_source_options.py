@@ -141,7 +141,7 @@ def test_tasks_send_no_metadata_requests(stream: Stream, topics: Topics, tmp_pat
     tasks = [found for found in kinds if "first_record" in found]
     assert tasks
     assert not any("metadata_request" in found for found in tasks)
-    assert sum("metadata_request" in found for found in kinds) == 1  # the driver's request
+    assert sum("metadata_request" in found for found in kinds) == 1  # sent by the driver
 
 
 def test_a_recreated_topic_fails_with_both_ids_or_is_read_from_its_start(
@@ -157,7 +157,7 @@ def test_a_recreated_topic_fails_with_both_ids_or_is_read_from_its_start(
     topics.wait_for_one_id(topic)
     topics.fill(
         topic, numbered(20, 90)
-    )  # more records than before: offsets alone don't show the change
+    )  # more records than before, so that offsets don't reveal the change
     with pytest.raises(StreamingQueryException) as caught:
         job.run()
     assert before in str(caught.value)

@@ -77,7 +77,7 @@ def test_a_worker_connects_to_each_leader_and_sends_no_metadata_requests(
     client.listen(events.append)
     assert [len(part) for part in plan.offsets()] == [50] * 8
     assert events == []
-    assert opened <= sockets()  # the same ones; another connection would have been an event
+    assert opened <= sockets()  # no new connections
     process_clients().drop(client)
 
 
@@ -93,11 +93,11 @@ def test_large_records_are_read_in_pieces_and_a_limit_leaves_the_client_usable(
     plan = Tasks(cluster, topic)
     batches = plan.batches(0)
     assert next(batches).column("offset").to_pylist()[0] == 0
-    batches.close()  # as Spark does if a query has a limit
+    batches.close()  # as Spark does for a query with LIMIT
     found = list(plan.batches(0))
     lengths = [len(v.as_buffer()) for batch in found for v in batch.column("value")]
     assert lengths == sizes
     assert all(batch.num_rows == 1 or batch.nbytes <= 33 << 20 for batch in found)
     ends = Tasks(cluster, topic, endingOffsets=f'{{"{topic}":{{"0":0}}}}')
-    assert [partition.wanted for partition in ends.partitions] == [None]  # for later queries
+    assert [partition.wanted for partition in ends.partitions] == [None]  # for later runs
     assert list(ends.batches(0)) == []

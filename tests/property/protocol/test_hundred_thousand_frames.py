@@ -86,7 +86,7 @@ def read(frame: bytes, rng: random.Random) -> list[memoryview]:
 
 
 def take(message: type[Message], version: int, frame: memoryview) -> None:
-    """Decode as the receiver of the frame does."""
+    """Decode a frame as its receiver does: a client or a broker."""
     if issubclass(message, Request):
         api_key, other_version, _, _, start = decode_request_header(frame)
         if (api_key, other_version) == (message.API_KEY, version):
@@ -100,7 +100,7 @@ def take(message: type[Message], version: int, frame: memoryview) -> None:
 def test_the_reader_and_the_decoders(chunk: int) -> None:
     rng = random.Random(chunk)
     outcomes: Counter[str] = Counter()
-    with peak_below(STEP + (4 << 20)):  # none for a length alone
+    with peak_below(STEP + (4 << 20)):  # no memory for a length without data
         for number in range(READ // CHUNKS):
             message, version, frame = FRAMES[(number * CHUNKS + chunk) % len(FRAMES)]
             frames: list[memoryview] = []

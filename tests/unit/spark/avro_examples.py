@@ -1,4 +1,4 @@
-"""A record of every Avro type, and bytes of it as fastavro writes them."""
+"""A record with every Avro type, and its encoding by fastavro."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ VARIANTS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ),
     ({"union": 5, "map": {}}, {"union": members(0, 5), "map": []}),
 ]
-"""Changes to what is written, and what they change in what is read."""
+"""Changes to the written record, each with the resulting changes to the decoded row."""
 
 
 def encoded(value: Any, schema: Any = EVERYTHING) -> bytes:

@@ -1,10 +1,10 @@
-"""A cluster in memory behind the narrow protocol that the Spark room uses, and a clock that jumps.
+"""A cluster in memory behind the protocol that `odradek.spark` uses, and a simulated clock.
 
-It stands in for the *client* here, not for a broker: what the client does over a network is
-tested elsewhere. Offsets, topic ids, outages and lost records are set by hand.
+It replaces the *client*, not a broker: the client's network behaviour is tested elsewhere. Tests
+set offsets, topic ids, outages and lost records.
 
-It exists beside the simulation because of its size and speed: offsets of eleven digits, 100,000
-partitions, an outage between two requests; a plan takes 0.2 ms, and 8 ms in the simulation, where
+It exists beside the simulation because it is faster (a plan takes 0.2 ms instead of 8 ms) and
+allows offsets of eleven digits, 100,000 partitions, and an outage between two requests.
 tests/simulation/test_spark_* test the same with the real client.
 """
 
@@ -49,7 +49,7 @@ def registry(server: RegistryServer) -> SchemaRegistryClient:
 
 
 class JumpingClock:
-    """Time passes only when somebody waits."""
+    """A clock that only advances when the code under test pauses."""
 
     def __init__(self) -> None:
         self.at = 1000.0
@@ -71,7 +71,7 @@ class JumpingClock:
 
 @dataclass
 class MemoryCluster:
-    """Topics as (id, {partition: (begin, end)}); also counts what is asked."""
+    """A cluster with topics as (id, {partition: (begin, end)}); it records the calls."""
 
     clock: JumpingClock
     cluster: str = "cluster-A"
@@ -82,17 +82,17 @@ class MemoryCluster:
     dropped: int = 0
     gaps: dict[TopicPartition, set[int]] = field(default_factory=dict)
     refused: dict[TopicPartition, KafkaError] = field(default_factory=dict)
-    """What a poll raises for a partition, at most once a second; the others go on."""
+    """The error that a poll raises for a partition, at most once per second."""
     wild: dict[int, int] = field(default_factory=dict)
-    """Timestamps, by offset, that microseconds can't hold."""
+    """Timestamps by offset that are out of range in microseconds."""
     stuck: bool = False
     waits_through: bool = False
-    """A question waits for the end of an outage, where that comes within its timeout."""
+    """Whether a call waits for the end of an outage that ends within the call's timeout."""
     per_poll: int = 100
     epochs: dict[TopicPartition, int] = field(default_factory=dict)
-    """The epochs of the leaders; -1 where none is given, as old brokers answer."""
+    """Leader epochs; -1, as old brokers answer, for partitions that are not in it."""
     epoch_ends: dict[tuple[TopicPartition, int], int] = field(default_factory=dict)
-    """Where the records of a partition's leader epoch end, if that isn't the log's end."""
+    """End offsets of partitions' leader epochs; by default the log end offset."""
 
     def connect(self, config: Mapping[str, str]) -> Any:
         self.configs.append(dict(config))
@@ -110,7 +110,7 @@ def described(tp: TopicPartition, epochs: Mapping[TopicPartition, int]) -> Parti
 
 
 class MemoryConsumer:
-    """The client's side of a `MemoryCluster`."""
+    """A consumer of a `MemoryCluster`."""
 
     ended: KafkaError | None = None
 
@@ -121,7 +121,7 @@ class MemoryConsumer:
         self._backoffs: dict[TopicPartition, float] = {}
         self.closed = False
         self.known_ids: dict[str, str] = {}
-        """Topic ids of the hint that the client began with; a real one keeps it for minutes."""
+        """Topic ids that the client was created with; a real client keeps them for minutes."""
 
     def _ask(self, what: str, timeout: float | None) -> None:
         self._cluster.calls.append(what)
@@ -178,7 +178,7 @@ class MemoryConsumer:
         self._ask("end", timeout)
         return {tp: self._cluster.bounds(tp)[1] for tp in partitions}
 
-    # Called by `LogEnds`
+    # Methods that `LogEnds` calls
 
     def has_other_ids(self, topic_ids: Mapping[str, bytes]) -> bool:
         known = self.known_ids
@@ -225,7 +225,7 @@ class MemoryConsumer:
     def offsets_for_times(
         self, times: Mapping[TopicPartition, int], timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Record n of every partition is of second n."""
+        """Return offsets as if the timestamp of record n of each partition were second n."""
         self._ask("times", timeout)
         found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
         for tp, time_ms in times.items():
@@ -265,7 +265,7 @@ class MemoryConsumer:
         if not readable:
             clock.at += timeout or 0.0
             return None
-        # A poll gives records of one partition: the first that has any left.
+        # A poll returns records of one partition: the first one with unread records.
         tp, at = next(
             (found for found in readable.items() if found[1] < self._until.get(found[0], 0)),
             next(iter(readable.items())),
@@ -315,7 +315,7 @@ def clock() -> JumpingClock:
 
 @pytest.fixture(params=[0, 2])
 def log(clock: JumpingClock, request: Any) -> MemoryLog:
-    """Return the log of a cluster with each transaction.version."""
+    """Return the log of a cluster, once for each transaction.version."""
     return MemoryLog(clock, version=request.param)
 
 
@@ -336,7 +336,7 @@ def options(query: str = STREAM, **given: str) -> SourceOptions:
 
 @pytest.fixture
 def tracker(cluster: MemoryCluster, clock: JumpingClock) -> Any:
-    """Make a tracker over the cluster: `tracker(option="value")`."""
+    """Return a function that creates a tracker: `tracker(option="value")`."""
 
     def make(query: str = STREAM, **given: str) -> OffsetTracker:
         return OffsetTracker(options(query, **given), cluster, clock)

@@ -1,7 +1,7 @@
-"""Producers over a cluster in memory: transactions, fencing, outages and rows that are refused.
+"""Producers of a cluster in memory: transactions, fencing, outages and rejected rows.
 
-Coordinators follow the simulation's table of states (`simulation/coordinators`), and requests are
-steps, before each of which a test may do something else.
+Coordinators use the simulation's state transitions (`simulation/coordinators`). Each request is a
+step, and tests can run code before and after it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Pending:
 
 @dataclass
 class MemoryLog:
-    """What is committed, who may write, and what goes wrong."""
+    """Committed rows and offsets, transactions, and faults."""
 
     clock: Any
     topics: tuple[str, ...] = ("t",)
@@ -61,19 +61,19 @@ class MemoryLog:
     steps: list[str] = field(default_factory=list)
     down_until: float = 0.0
     timeouts: int = 0
-    """Number of transactions that were aborted because they were open for too long."""
+    """Number of transactions that timed out."""
     before: Callable[[str, MemoryProducer], None] = lambda *_: None
     """Called before each step."""
     after: Callable[[str, MemoryProducer], None] = lambda *_: None
-    """Called after a request was carried out, before its answer arrives."""
+    """Called after a request has taken effect, before its response arrives."""
     late_markers: Callable[[], bool] = lambda: False
-    """Whether the end of a transaction isn't visible at once."""
+    """Returns whether the markers of an ended transaction are written later."""
     outdated: Callable[[str], Offsets | None] = lambda _: None
-    """Returns a group's offsets if its coordinator is cut off from the other brokers."""
+    """Returns outdated offsets of a group if its coordinator is partitioned from other brokers."""
     ends: Callable[..., None] = lambda *_, **__: None
-    """Called when a process ends another one's open transaction."""
+    """Called when a process ends an open transaction of another process."""
     dead: Callable[[], bool] = lambda: False
-    """Whether the process that calls was killed, and so ends nothing in order."""
+    """Returns whether the calling process was killed, so that it can't abort its transaction."""
     refuse: str | None = None
     """The value of a row that is too large."""
     before_3_0: bool = False
@@ -109,7 +109,7 @@ class MemoryLog:
         return int(next(self.ids))
 
     def state(self, name: str) -> TransactionMetadata | None:
-        """Return the state of an id; a transaction that is open for too long is aborted."""
+        """Return the state of a transactional id; abort a transaction that has timed out."""
         found = self.known.get(name)
         ongoing = found is not None and found.state is State.ONGOING
         if found and ongoing and self.clock.now() >= found.started + found.timeout:
@@ -135,7 +135,7 @@ class MemoryLog:
                 return after.producer_id, after.epoch
 
     def write(self, name: str, identity: tuple[int, int]) -> Pending:
-        """Return a producer's open transaction; raise if it has lost its id."""
+        """Return a producer's open transaction; raise if the producer is fenced."""
         try:
             states.check_producer(self.required(name), *identity)
         except ConcurrentTransactionsError:
@@ -163,7 +163,7 @@ class MemoryLog:
             return now.producer_id, now.epoch
 
     def complete(self, name: str) -> None:
-        """All markers of a transaction are written."""
+        """Complete a prepared transaction, as if all its markers were written."""
         found = self.known[name]
         if found.state not in states.PREPARED:
             return
@@ -177,13 +177,13 @@ class MemoryLog:
         self.known[name] = states.completed(found)
 
     def settle(self) -> None:
-        """Write all markers."""
+        """Complete all prepared transactions, and abort those that have timed out."""
         for name in list(self.known):
             self.state(name)
             self.complete(name)
 
     def unstable(self, group: str) -> list[str]:
-        """Return the ids whose transactions may still change a group's offsets."""
+        """Return transactional ids with a pending transaction that contains offsets of a group."""
         for name in list(self.pending):
             self.state(name)
         return [name for name, pending in self.pending.items() if group in pending.offsets]
@@ -268,7 +268,7 @@ class MemoryProducer:
         return self.stable_offsets(group, timeout) if outdated is None else outdated
 
     def stable_offsets(self, group: str, timeout: float | None = None) -> Offsets:
-        """Return the offsets of a coordinator that isn't cut off."""
+        """Return a group's committed offsets; time out while they are unstable."""
         for name in self.log.unstable(group):
             if self.log.known[name].state is State.ONGOING:
                 self.log.clock.at += timeout or 0.0
@@ -319,7 +319,7 @@ class MemoryProducer:
 
 
 class MemoryTransactions:
-    """What `PreparedTransactions` does."""
+    """A replacement of `PreparedTransactions`."""
 
     def __init__(self, producer: MemoryProducer) -> None:
         self._producer, self._log = producer, producer.log

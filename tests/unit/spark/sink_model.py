@@ -1,6 +1,6 @@
-"""Random schedules of the exactly-once sink: drivers, tasks and zombies, one step at a time.
+"""Run the exactly-once sink under random schedules of drivers, tasks and zombies.
 
-In: a seed. Out: what readers of committed records see, and complaints. Each driver and each task
+In: a seed. Out: the records that read_committed returns, and violations. Each driver and each task
 attempt runs in a thread of its own, but only one of them at a time: before each request it hands
 over to the scheduler, which lets a random one continue. Drivers die or are replaced while they
 still run, tasks fail and continue as zombies, batches are planned again with other tasks or other
@@ -36,7 +36,7 @@ from odradek.spark.sink.sink_schema import SinkColumns
 BATCHES = 2
 ATTEMPTS = 6
 COMMIT_STEPS = 14
-"""A driver that is to die while it commits dies at one of these steps."""
+"""The number of steps within which a driver dies that is to die during its commit."""
 ROWS = 6
 OPTIONS = parse_sink_options(
     {"kafka.bootstrap.servers": "h:1", "topic": "t", "delivery": "exactly_once"}, STREAM
@@ -44,7 +44,7 @@ OPTIONS = parse_sink_options(
 
 
 class DiedError(BaseException):
-    """A process was killed."""
+    """The process was killed."""
 
 
 @dataclass
@@ -59,16 +59,16 @@ class Clock:
 
 
 class Actor:
-    """A process: it runs from one step to the next when the scheduler lets it."""
+    """A process that the scheduler runs one step at a time."""
 
     def __init__(self, work: Callable[[], Any], run: str) -> None:
         self._work, self.run = work, run
         self._go, self._back = threading.Semaphore(0), threading.Semaphore(0)
         self.killed = self.done = False
         self.frozen_until = 0
-        """Number of the scheduler's steps until which it makes none."""
+        """The scheduler's step number at which the process continues."""
         self.ends_in = -1
-        """Steps until its death, or until it is believed dead; negative: it lives."""
+        """Steps until the driver dies or counts as dead; negative if neither is planned."""
         self.result: Any = None
         self.error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -86,12 +86,12 @@ class Actor:
         self._back.release()
 
     def resume(self) -> None:
-        """Let it make its next step."""
+        """Run the process for one step."""
         self._go.release()
         self._back.acquire()
 
     def step(self) -> None:
-        """Return control to the scheduler; the actor itself calls this."""
+        """Return control to the scheduler; called in the actor's own thread."""
         if self.killed:
             raise DiedError
         self._back.release()
@@ -107,7 +107,7 @@ class Actor:
 
 @dataclass
 class Plan:
-    """How a run divides a batch, and with which rows."""
+    """The rows of a batch, as one run divides them into tasks."""
 
     batch: int
     run: str
@@ -136,11 +136,11 @@ class Model:
         self.log.late_markers = lambda: self.rng.random() < 0.3
         self.actors: list[Actor] = []
         self.idle: list[ProducerCache] = []
-        """Clients of worker processes that have finished their tasks, for the next ones."""
+        """Producers of worker processes without a task, for reuse by later tasks."""
         self.current: Actor | None = None
         self.plans: dict[int, list[Plan]] = {}
         self.calm = False
-        # Some histories have none of these at all.
+        # If 0.0 is drawn, the history has no fault of this kind.
         self.other_rows = self.rng.choice((0.0, 0.0, 0.3))
         self.other_plans = self.rng.choice((0.0, 0.5, 0.9))
         self.late = self.rng.choice((0.0, 0.0, 0.01, 0.05))
@@ -151,7 +151,7 @@ class Model:
         self.log.outdated = self._outdated
         self.log.ends = self._ends
         self.commits: dict[str, int] = {}
-        """Number of timeouts before the first transaction of a task that each run has committed."""
+        """Number of transaction timeouts before the first commit of each run."""
         self.steps = 0
 
     # The scheduler
@@ -166,13 +166,13 @@ class Model:
             raise KafkaTimeoutError("no answer")
 
     def _outdated(self, group: str) -> dict[Any, Any] | None:
-        """Return the offsets of a coordinator that was cut off some time ago."""
+        """Sometimes return earlier offsets of a group, as a partitioned coordinator does."""
         if self.calm or self.rng.random() >= self.cut_off:
             return None
         return dict(self.rng.choice(self.log.former.get(group, []) or [{}]))
 
     def _ends(self, name: str, *, commit: bool) -> None:
-        """End the open transaction of a task, as another process does."""
+        """Note the first commit of each run, with the number of timeouts until then."""
         if self.current is not None and commit:
             self.commits.setdefault(self.current.run, self.log.timeouts)
 
@@ -194,7 +194,7 @@ class Model:
         self.actors = [a for a in self.actors if not a.done]
 
     def freeze(self, actor: Actor) -> None:
-        """Let a process make no step: for a moment, or beyond whole batches."""
+        """Stop a process for a random number of steps: a moment, or longer than a batch."""
         actor.frozen_until = self.steps + self.rng.choice((5, 50, 500, 5000))
 
     # Processes
@@ -222,7 +222,7 @@ class Model:
         return self.start(work, plan)
 
     def driver(self, plan: Plan) -> Actor:
-        """Write a batch, as one attempt of a run."""
+        """Start a driver that writes a batch, as one attempt of a run."""
         me: list[Actor] = []
         waves = self.rng.choice((1, 2, 4))
         given = {"make": self.log.make, "prepared": self.log.prepared, "clock": self.log.clock}
@@ -263,7 +263,7 @@ class Model:
                     if not task.done and self.rng.random() < 0.3:
                         self._kill(task)
                     elif not task.done:
-                        self.freeze(task)  # a zombie, which wakes later
+                        self.freeze(task)  # it continues as a zombie later
                     running[partition] = self.task(plan, partition, attempts[partition])
                     attempts[partition] += 1
 
@@ -281,7 +281,7 @@ class Model:
             late = self.log.timeouts
             self.log.settle()
             whole = self.visible(plan.batch) in [p.rows for p in self.plans[plan.batch]]
-            # A transaction may time out after the first one was committed.
+            # The batch may be incomplete if another transaction timed out after the first commit.
             if not whole and self.commits.get(plan.run) == late:
                 self.complain(plan, f"it is refused after it has committed: {error}")
             elif not whole and not self.late:
@@ -295,7 +295,7 @@ class Model:
     # The history
 
     def plan(self, batch: int, number: int) -> Plan:
-        """Return the next plan of a batch: perhaps with other tasks or other rows."""
+        """Return the next plan of a batch, at random with other tasks or other rows."""
         before = self.plans.setdefault(batch, [])
         if before and self.rng.random() >= self.other_plans:
             tasks = len(before[-1].parts)
@@ -311,7 +311,7 @@ class Model:
         return plan
 
     def run(self) -> None:
-        """Write all batches, with faults; a batch that isn't finished by then, without them."""
+        """Write all batches with faults; after `ATTEMPTS` failures, write the batch without."""
         for batch in range(BATCHES):
             self.calm = False
             done = any(self._attempt(self.plan(batch, n)) for n in range(ATTEMPTS))
@@ -335,19 +335,19 @@ class Model:
         return False
 
     def _finish(self, batch: int) -> bool:
-        """One of the plans that were tried must succeed when nothing disturbs it."""
+        """Return whether one of the plans that were tried succeeds without faults."""
         self._run_out()
         self.calm = True
         tried = [Plan(batch, f"calm{batch}.{n}", p.parts) for n, p in enumerate(self.plans[batch])]
         return any(self._attempt(plan) for plan in reversed(tried))
 
     def _run_out(self) -> None:
-        """Let all processes that are left continue to their ends."""
+        """Run all remaining processes until they end."""
         while self.actors:
             self.run_one()
 
     def _watch(self, driver: Actor) -> None:
-        """Run until the driver ends, dies, or is believed dead."""
+        """Run processes until the driver ends, dies, or counts as dead."""
         while not driver.done and driver.ends_in != 0:
             self.run_one()
         if driver.done:
@@ -355,7 +355,7 @@ class Model:
         if self.rng.random() < 0.7:
             self._kill(driver)
         else:
-            self.freeze(driver)  # the next run begins beside it
+            self.freeze(driver)  # it continues as a zombie during a later run
             driver.ends_in = -1
         for task in [a for a in self.actors if a is not driver and a.ends_in < 0]:
             if self.rng.random() < 0.5:
@@ -364,13 +364,13 @@ class Model:
                 self.freeze(task)
         self.actors = [a for a in self.actors if not a.done]
 
-    # The judge
+    # Checks
 
     def visible(self, batch: int) -> list[str]:
         return sorted(v for v in self.log.values() if v.startswith(f"{batch}-"))
 
     def check(self) -> None:
-        """Each batch has the rows of one plan, or a part of them, and none of them twice."""
+        """Complain if the visible rows of a batch aren't a subset of one plan's rows."""
         for batch, plans in self.plans.items():
             seen = Counter(self.visible(batch))
             if not any(seen <= Counter(plan.rows) for plan in plans):
@@ -385,12 +385,12 @@ class Model:
 
 
 def quick_digest(batch: pa.RecordBatch) -> int:
-    """Stand in for the digest, which takes a third of a history's time."""
+    """Return a digest that is faster than the real one, which takes a third of a history's time."""
     return sum(zlib.crc32(value.encode()) for value in batch.column("value").to_pylist())
 
 
 def played(seed: int) -> Model:
-    """Play one history to its end."""
+    """Run the random history of a seed, and return its model."""
     model = Model(seed)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(exactly_once, "digest", quick_digest)

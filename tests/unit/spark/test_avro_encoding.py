@@ -1,4 +1,4 @@
-"""Columns written as Avro: what a deserializer reads of them, and what is refused before that."""
+"""Columns that the sink encodes as Avro: round trips through a deserializer, and errors."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ TENTHS = {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 1}
 def test_a_column_that_is_missing_has_its_default(
     server: RegistryServer, registry: SchemaRegistryClient, kind: Any, default: Any, value: Any
 ) -> None:
-    """In JSON bytes are a text, which is none of their values."""
+    """Defaults of bytes are strings in a schema's JSON, and must be converted to bytes."""
     late = {"name": "late", "type": kind, "default": default}
     registry.register_schema("t-value", Schema(record(NOTE, late)))
     (found,) = written(asked(server), pa.array([{"note": "x"}], pa.struct([("note", pa.string())])))
@@ -175,7 +175,7 @@ def test_by_which_schema_it_is_written(
     for text in (FIRST, SECOND):
         registry.register_schema("t-value", Schema(text))
     rows = pa.array([{"id": 1}], pa.struct([("id", pa.int32())]))
-    assert written(asked(server), rows) == [b"\0\0\0\0\2\2\0"]  # the latest; its note has a default
+    assert written(asked(server), rows) == [b"\0\0\0\0\2\2\0"]  # latest schema; note has a default
     assert written(asked(server, avroSchema=FIRST), rows) == [b"\0\0\0\0\1\2"]
     registry.register_schema("other", Schema(FIRST))
     assert written(asked(server, topic="", valueSubject="other"), rows) == [b"\0\0\0\0\1\2"]
@@ -245,7 +245,7 @@ def test_types_that_a_schema_does_not_hold(
 def test_types_of_other_schemas_and_unions(
     server: RegistryServer, registry: SchemaRegistryClient
 ) -> None:
-    """What the source reads of a schema the sink writes by it, and a deserializer reads that."""
+    """A deserializer and the source must decode the rows that the sink encoded."""
     line = record(ID, {"name": "count", "type": "int", "default": 1}, name="m.Line")
     registry.register_schema("line", Schema(line))
     either = ["null", "int", {"type": "array", "items": "m.Line"}, "m.Line", "string"]
@@ -320,7 +320,7 @@ def test_a_row_that_does_not_fit_is_named(
 
 @pytest.mark.parametrize("wrong", ["x", "", "0f2c9a2e-7b1e-4c1f-9c66-8a2f0a1b2c3", "0" * 32])
 def test_a_uuid_is_one(server: RegistryServer, registry: SchemaRegistryClient, wrong: str) -> None:
-    """fastavro writes any text, and Java's readers fail at it."""
+    """fastavro writes any string as a uuid, and Java's readers fail to read it."""
     one = {"type": "string", "logicalType": "uuid"}
     listed = {"name": "all", "type": {"type": "array", "items": one}}
     schema = record({"name": "id", "type": ["null", one]}, listed)

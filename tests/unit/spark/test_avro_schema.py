@@ -1,4 +1,4 @@
-"""Avro schemas as Spark's types, and what can't be one."""
+"""Conversion of Avro schemas to Spark types, and schemas that can't be converted."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def decimal(digits: Any, scale: Any = 0, **more: Any) -> dict[str, Any]:
         (decimal(10, 2), "decimal(10,2)"),
         (decimal(38), "decimal(38,0)"),
         (FIXED | {"logicalType": "decimal", "precision": 9}, "decimal(9,0)"),
-        (FIXED | {"logicalType": "decimal", "precision": 10}, "binary"),  # four bytes hold nine
+        (FIXED | {"logicalType": "decimal", "precision": 10}, "binary"),  # 4 bytes: 9 digits
         (decimal(4, 5), "binary"),
         (decimal("4"), "binary"),
         (decimal(0), "binary"),
@@ -147,7 +147,7 @@ def test_a_default_that_is_none_is_told() -> None:
 
 
 def test_a_type_with_types_in_it_can_be_used_by_its_name_again() -> None:
-    """As Java's Avro writes schemas: an address with its country, for bill and shipment."""
+    """Java's Avro defines a named type at its first use, and later refers to its name."""
     country = {"type": "enum", "name": "C", "symbols": ["X", "Y"]}
     address = {"type": "record", "name": "A", "fields": [{"name": "c", "type": country}]}
     fields = [{"name": "bill", "type": address}, {"name": "ship", "type": ["null", "A"]}]

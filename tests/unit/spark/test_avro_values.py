@@ -351,7 +351,7 @@ def test_without_fastavro_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPa
 
 
 def test_the_source_s_options_of_avro() -> None:
-    """What a task makes of a value that doesn't fit is the same as for JSON: see test_values."""
+    """Values that don't fit are handled as for JSON: see test_values."""
     given = {"valueFormat": "Avro", "valueSchema": json.dumps(SMALL), "valueMode": "failfast"}
     found = options(**given, avroWireFormat="Confluent", avroSchemaId="7, 9")
     assert found.formats["value"] == AvroFormat(json.dumps(SMALL), None, True, (7, 9), True)

@@ -1,4 +1,4 @@
-"""The ends of a query as options give them: words for whole topics, times in a wrong unit."""
+"""Options for a query's start and end: "earliest" or "latest" per topic, times in a wrong unit."""
 
 from __future__ import annotations
 

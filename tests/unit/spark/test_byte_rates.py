@@ -1,4 +1,4 @@
-"""What records weigh for maxBytesPerTrigger, and what is said where that can't be found out."""
+"""Sampled record sizes for maxBytesPerTrigger, and warnings if sampling fails."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     monkeypatch.setattr(POLL, poll)
 
 
-# -- what is gone, and what is empty --------------------------------------------------------------
+# -- gaps in a log ---------------------------------------------------------------------------------
 
 
 def test_a_gap_before_the_first_record_makes_nothing_lighter(
@@ -45,18 +45,18 @@ def test_a_gap_before_the_first_record_makes_nothing_lighter(
     size = found.sizes[P0]
     assert found.starts == {P0: 90}
     assert size is not None
-    assert size > 2  # ten offsets, and not a hundred
+    assert size > 2  # from 10 offsets, not from 100
 
 
 def test_a_partition_with_nothing_but_gaps_is_no_outage(
     rates: ByteRates, cluster: Any, caplog: Any
 ) -> None:
     cluster.gaps[P0] = set(range(100))
-    assert rates.weigh({}, {P0: 0}, {P0: 100}).starts == {P0: 100}  # all of it: it weighs nothing
+    assert rates.weigh({}, {P0: 0}, {P0: 100}).starts == {P0: 100}  # all offsets are gaps
     assert not warnings(caplog)
 
 
-# -- what doesn't answer --------------------------------------------------------------------------
+# -- timeouts and errors ---------------------------------------------------------------------------
 
 
 def test_what_was_never_weighed_has_no_size(rates: ByteRates, cluster: Any) -> None:
@@ -68,7 +68,7 @@ def test_what_was_never_weighed_has_no_size(rates: ByteRates, cluster: Any) -> N
     asked = cluster.calls.count("poll")
     again = rates.weigh({}, {P0: 0, P1: 20}, {P0: 100, P1: 20})
     assert again.sizes == {P0: known, P1: known}
-    assert cluster.calls.count("poll") == asked  # weighed there already
+    assert cluster.calls.count("poll") == asked  # no new sample at the same offset
 
 
 def test_a_late_answer_counts_for_the_next_batch(
@@ -85,10 +85,10 @@ def test_a_late_answer_counts_for_the_next_batch(
     cluster.stuck = True
     assert rates.weigh({}, {P0: 0}, {P0: 100}).sizes[P0] is None
     cluster.stuck = False
-    found = rates.weigh({}, {P0: 3}, {P0: 100})  # a small sample was read meanwhile
+    found = rates.weigh({}, {P0: 3}, {P0: 100})  # the sample has arrived
     assert found.sizes[P0] is not None
     assert found.starts == {P0: 3}
-    assert sought == [0]  # a seek would have thrown the answer away
+    assert sought == [0]  # a seek would discard the response
 
 
 def test_an_error_keeps_the_client_and_what_was_known(
@@ -121,13 +121,13 @@ def test_one_partition_that_can_not_be_read_takes_nothing_from_the_others(
     cluster.refused[OTHER] = TopicAuthorizationError("Fetch of u-0").needing("READ", "u")
     found = rates.weigh({}, {P0: 0, OTHER: 0}, {P0: 100, OTHER: 1000})
     assert found.sizes[P0] is not None
-    assert found.sizes[OTHER] is None  # what the records of another topic weigh says nothing
+    assert found.sizes[OTHER] is None  # another topic's sizes aren't used
     (line,) = warnings(caplog)
     assert "u-0 (" in line
     assert "needs READ on topic 'u'" in line
 
 
-# -- the log --------------------------------------------------------------------------------------
+# -- log messages ----------------------------------------------------------------------------------
 
 
 def test_an_outage_is_told_once_and_so_is_its_end(
@@ -149,7 +149,7 @@ def test_an_outage_is_told_once_and_so_is_its_end(
     cluster.stuck = True
     clock.at += 1
     rates.weigh({}, {P0: 30}, {P0: 100})
-    assert len(warnings(caplog)) == 2  # it goes by what it weighed a moment ago
+    assert len(warnings(caplog)) == 2  # the last sample is new enough
 
 
 def test_old_sizes_are_not_used_for_ever_without_a_word(
@@ -164,7 +164,7 @@ def test_old_sizes_are_not_used_for_ever_without_a_word(
     assert "uses the last known sizes" in line
 
 
-# -- which ones are weighed -----------------------------------------------------------------------
+# -- choice of the partitions to sample ------------------------------------------------------------
 
 
 def test_of_topics_that_nobody_knows_one_partition_comes_first(
@@ -189,4 +189,4 @@ def test_a_topic_that_was_made_anew_is_weighed_anew(
     clock.at += 60
     second = driver.latest(first)
     assert second["from"] == {"t": {"0": 0}}
-    assert second["o"]["t"]["0"] == 1  # the old topic's sizes say nothing of the new one
+    assert second["o"]["t"]["0"] == 1  # the old topic's sizes aren't used

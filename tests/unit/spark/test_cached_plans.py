@@ -1,4 +1,4 @@
-"""Which runs of a kept plan plan anew, and that their tasks' shares are the whole log, once."""
+"""Runs of a cached Spark plan: when their tasks plan again, and that they read the log once."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_micro_batch_whose_id_is_its_streams_plans_by_itself() -> None:
 
 
 class TasksOfAMemoryCluster:
-    """Runs a kept plan as Spark does: each partition pickled, each task by itself."""
+    """Plans batches and runs their tasks as Spark does: with pickled partitions, one by one."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, cluster: Any) -> None:
         self._cluster, self.out = cluster, 0
@@ -128,7 +128,7 @@ def test_a_later_run_reads_what_is_there_by_then(spark_tasks: Any, cluster: Any)
 def test_a_recreated_topic_is_planned_by_a_client_without_the_first_plans_metadata(
     spark_tasks: Any, cluster: Any
 ) -> None:
-    given = {**TOPIC, "outageTolerance": "60s"}  # or the old code never ends
+    given = {**TOPIC, "outageTolerance": "60s"}  # so that a failing test ends
     planned = spark_tasks.plan(**given)
     cluster.topics["t"] = (ID_2, {0: (0, 3)})
     assert spark_tasks.read(planned, **given) == [0, 1, 2]
@@ -146,7 +146,7 @@ def test_any_split_and_any_change_give_each_record_once(spark_tasks: Any, cluste
         planned = spark_tasks.plan(**limits)
         for number in range(len(logs) + draw.randint(0, 2)):
             begin, end = logs.get(number, (0, 0))
-            end = draw.choice([end, end + 20, draw.randint(0, 60)])  # the last: a topic made anew
+            end = draw.choice([end, end + 20, draw.randint(0, 60)])  # last: recreated topic
             logs[number] = (min(draw.choice([begin, begin + 7, 0]), end), end)
         wanted = sorted(itertools.chain.from_iterable(range(b, e) for b, e in logs.values()))
         assert spark_tasks.read(planned, **limits) == wanted
@@ -196,7 +196,7 @@ def test_one_task_asks_for_all_and_the_others_for_their_own(cluster: Any) -> Non
     ranges = [KafkaOffsetRange(T0, 0, 100), KafkaOffsetRange(T1, 10, 20)]
     first, second = shares(ranges, PLANNED)
     assert (first.planned, second.planned) == (frozenset({T0, T1}), None)
-    del cluster.topics["t"][1][0]  # the second would fail if it asked for the first's bounds
+    del cluster.topics["t"][1][0]  # the second task mustn't look up the first's bounds
     anew = plan_anew(options, ranges[1], second, "cluster-A", cluster, cluster.clock)
     assert anew.ranges == [ranges[1]]
 
@@ -248,7 +248,7 @@ def test_the_reader_notes_when_it_planned(monkeypatch: pytest.MonkeyPatch, clust
 
 
 def test_a_doubt_is_shared_by_one_run_of_a_plan() -> None:
-    """A worker runs other queries later: what was doubted long ago isn't believed at once."""
+    """A worker also runs later queries, which mustn't use unconfirmed losses of earlier runs."""
     options = parse_options({"kafka.bootstrap.servers": "b:1", "subscribe": "t"}, BATCH)
     doubts, clock, wanted = tasks.LostRecordChecks(), SystemClock(), KafkaOffsetRange(T0, 0, 1)
 

@@ -1,4 +1,4 @@
-"""Outages as the driver counts them: a partition without a leader, and old blips of other times."""
+"""How the driver measures outages: partitions without a leader, and separate short outages."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ HANGS_S = 7200.0
 
 
 class StillAskingError(Exception):
-    """The test's own end: nobody gave up."""
+    """Raised by the test to end a query that hasn't given up."""
 
 
 @pytest.fixture
 def leaderless(clock: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Call it: from then on metadata is answered, and where a partition ends isn't."""
+    """Return a function that makes lookups of end offsets fail, but no metadata requests."""
     return lambda: monkeypatch.setattr(MemoryConsumer, "end_offsets", _no_leader(clock))
 
 
@@ -38,7 +38,7 @@ def test_runs_with_an_end_give_up_on_a_partition_without_a_leader(
     with pytest.raises(OutageError, match=r"looking up end offsets .*outageTolerance.*no leader"):
         driver.plan_batch() if run == "batch" else driver.latest(end, everything=run == "once")
     assert TOLERANCE_S <= clock.at - 1000.0 < TOLERANCE_S + 15
-    assert 15 <= len(caplog.records) <= 20  # one each 30 s
+    assert 15 <= len(caplog.records) <= 20  # one warning per 30 s
 
 
 def test_a_stream_waits_for_a_leader_in_short_steps_and_says_so(
@@ -93,12 +93,12 @@ def _no_leader(clock: Any) -> Any:
 def test_an_old_blip_does_not_make_a_later_one_fatal(
     tracker: Any, cluster: Any, clock: Any
 ) -> None:
-    cluster.waits_through = True  # an outage that ends within the timeout, as the real client
+    cluster.waits_through = True  # as the real client, if the outage ends within the timeout
     driver = tracker()
     end = driver.latest(SENTINEL)
     clock.at += 60
     cluster.down_until = clock.at + 10
-    assert driver.latest(end) == end  # the outage is over, but nobody knows
+    assert driver.latest(end) == end  # the outage ended during the call
     clock.at += 3600
     cluster.down_until = clock.at + 3
     assert driver.latest(end) == end
@@ -113,7 +113,7 @@ def test_an_old_blip_does_not_make_a_later_one_fatal(
 
     with pytest.raises(OutageError):
         steps()
-    assert clock.at - begun >= TOLERANCE_S  # the answer in between ended the old outage
+    assert clock.at - begun >= TOLERANCE_S  # the answer in between ended the first outage
 
 
 def test_an_outage_that_each_look_of_a_slow_query_meets_ends_it(
@@ -123,7 +123,7 @@ def test_an_outage_that_each_look_of_a_slow_query_meets_ends_it(
     end = driver.latest(SENTINEL)
     clock.at += 60
     cluster.down_until = clock.at + 4 * 3600
-    for _ in range(2):  # fetchOffset.numRetries
+    for _ in range(2):  # Spark's fetchOffset.numRetries
         assert driver.latest(end) == end
         clock.at += 3600
     begun = clock.at

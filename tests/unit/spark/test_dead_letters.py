@@ -1,4 +1,4 @@
-"""Records that can't be decoded: which rows are left, and what stands in a topic of their own."""
+"""Records that can't be decoded: the remaining rows, and the records in the dead letter topic."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_a_letter_that_is_not_written_fails_the_task(
 def test_a_letter_that_is_too_large_goes_without_what_is_large(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, by_brokers: bool
 ) -> None:
-    """Else the query ends at this record again and again."""
+    """Otherwise the query would fail at the same record after each restart."""
     large = b" " * 5000
     cluster.create_topic("big", 1)
     with Producer({"bootstrap.servers": cluster.bootstrap_servers}) as producer:

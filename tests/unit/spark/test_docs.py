@@ -1,4 +1,4 @@
-"""docs/spark.md says what the code does, and names what Spark's guide names."""
+"""docs/spark.md agrees with the code, and names all options of Spark's guide."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OPTIONS = PAGE.with_name("configuration.md")
 
 
 def test_the_redaction_for_connect_knows_every_secret() -> None:
-    """Java and Python read this expression alike."""
+    """Java's and Python's regular expressions have the same meaning here."""
     given = re.findall(r"redaction\.string\.regex=(.*)'", PAGE.read_text())
     assert len(given) == 2
     names = SECRETS | {alias for alias, meaning in ALIASES.items() if meaning in SECRETS}
@@ -41,11 +41,11 @@ GUIDE = (
     "kafka.key.deserializer kafka.value.deserializer kafka.enable.auto.commit "
     "kafka.interceptor.classes"
 )
-"""What Spark's guide to its connector sets, by name."""
+"""Names of the options in Spark's guide to its Kafka connector."""
 
 
 def differences() -> list[list[str]]:
-    """Return the cells of each row of the page's table."""
+    """Return the cells of each row of the page's table of differences."""
     [found] = re.findall(r"<!-- differences -->\n(.*?)<!-- end -->", PAGE.read_text(), re.DOTALL)
     rows = [line.strip("|").split(" | ") for line in found.splitlines() if line.startswith("| ")]
     return [row for row in rows[1:] if not row[0].strip().startswith("**")]

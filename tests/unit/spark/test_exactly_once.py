@@ -1,4 +1,4 @@
-"""One batch: tasks that prepare, the driver that decides; replays, zombies, plans, outages."""
+"""Exactly-once batches: prepared by tasks, committed by the driver, with replays and faults."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def write(
     query: str = "query",
     **given: str,
 ) -> SinkCommit:
-    """Prepare one task's rows, in two batches of Arrow."""
+    """Write one task's rows as two Arrow batches, and prepare its transaction."""
     task = SinkTask(partition, 0, batch, query, run)
     columns = SinkColumns(("value",), "t")
     work = TransactionalTask(
@@ -93,7 +93,7 @@ def abort(log: MemoryLog, messages: Sequence[Any], *, batch: int = 0, **given: s
 
 
 def run_batch(log: MemoryLog, *parts: Rows, **given: Any) -> list[SinkCommit]:
-    """Do all that Spark does for a batch whose tasks have these rows."""
+    """Write and commit a batch as Spark does; each of `parts` contains one task's rows."""
     given = {"batch": 0, **given}
     messages = [write(log, rows, p, **given) for p, rows in enumerate(parts)]
     of_task = ("run", "query")
@@ -111,7 +111,7 @@ def resolved(log: MemoryLog, batch: int | None, choice: Remedy = Remedy.NONE) ->
 
 
 def aborted_in_part(log: MemoryLog) -> None:
-    """Batch 0: decided for two tasks, the first one committed, the other one timed out."""
+    """Decide batch 0 of two tasks; the first transaction is committed, the second times out."""
     messages = [write(log, ["a", "b"], 0), write(log, ["c"], 1)]
     died = []
 
@@ -145,12 +145,12 @@ def decided(log: MemoryLog, *parts: Rows, pause: float = 0.0) -> None:
 
 
 def of_02(log: MemoryLog, partition: int, rows: int, digest: int = 0, batch: int = 0) -> None:
-    """Leave the marker of a task that 0.2 has committed."""
+    """Store the marker that a task of release 0.2 committed."""
     text = Marker(batch, rows, digest, "old").stored().metadata.replace(',"txn":null', "")
     log.offsets[f"odradek-query-sink-{partition}"] = {T0: OffsetAndMetadata(batch, text)}
 
 
-# The usual course
+# Without faults
 
 
 def test_rows_are_visible_once_the_driver_has_decided(log: MemoryLog) -> None:
@@ -158,7 +158,7 @@ def test_rows_are_visible_once_the_driver_has_decided(log: MemoryLog) -> None:
     assert [m.rows for m in messages] == [3, 0, 1]
     assert log.values() == []
     assert messages[1].transaction is None
-    assert log.made == 2  # a task without rows sends nothing
+    assert log.made == 2  # a task without rows creates no producer
     order = [log.steps.index(s) for s in ("offsets of a group", "init", "send", "flush", "marker")]
     assert order == sorted(order)
     log.steps.clear()
@@ -185,7 +185,7 @@ def test_a_finished_batch_is_skipped_whatever_its_tasks_are(log: MemoryLog) -> N
 def test_a_finished_batch_with_other_rows_is_refused_until_the_user_accepts_it(
     log: MemoryLog,
 ) -> None:
-    """A restored checkpoint and rand() look alike: rows that weren't written mustn't vanish."""
+    """Other rows may come from rand(), or from a restored checkpoint: then they must be written."""
     run_batch(log, ["a", "b"], ["c"])
     for run in "run", "later", None:
         with pytest.raises(ReplayError, match=r"with 3 rows .* repeated with 4 .* --accept-loss"):
@@ -201,7 +201,7 @@ def test_a_finished_batch_with_other_rows_is_refused_until_the_user_accepts_it(
 
 
 def test_a_second_write_of_one_run_is_not_taken_for_a_replay(log: MemoryLog) -> None:
-    """Two writes in one foreachBatch function without names: the second would be left out."""
+    """Without sinkName, the second write of a foreachBatch function looks like a replay."""
     log.topics = ("t", "u")
     run_batch(log, ["a"])
     for run in "run", "later", None:
@@ -222,7 +222,7 @@ def test_an_older_batch_fails(log: MemoryLog) -> None:
     assert log.values() == ["a"]
 
 
-# Zombies, deaths, other plans
+# Zombies, killed drivers, other plans
 
 
 @pytest.mark.parametrize(
@@ -239,7 +239,7 @@ def test_a_zombie_writes_nothing_wherever_it_stands(log: MemoryLog, step: str, l
             log.clock.at += late
 
     log.before = overtake
-    if step in ("offsets of a group", "fence"):  # it looks now, and finds the batch finished
+    if step in ("offsets of a group", "fence"):  # it then reads that the batch is finished
         assert write(log, ["a", "b"]).skipped
     elif late or step in ("flush", "prepare", "marker"):
         with pytest.raises(SinkWriteError, match="Another attempt of this task"):
@@ -251,17 +251,17 @@ def test_a_zombie_writes_nothing_wherever_it_stands(log: MemoryLog, step: str, l
 
 
 def test_a_zombie_of_a_wider_plan_can_commit_nothing(log: MemoryLog) -> None:
-    """Its driver died before it decided; the new plan has fewer tasks and never meets it."""
+    """The first driver stops before its decision; the next plan has fewer tasks."""
     old = [write(log, ["a"], 0), write(log, ["b"], 1), write(log, ["c"], 2)]
     run_batch(log, ["a", "b", "c"], run="later")
-    assert log.pending == {}  # the new driver has aborted what the narrower plan left open
-    commit(log, old)  # the old one wakes, and finds the batch written
+    assert log.pending == {}  # the new driver aborted the transaction of the third task
+    commit(log, old)  # the first driver resumes, and finds the batch written
     assert log.pending == {}
     assert log.values() == ["a", "b", "c"]
 
 
 def test_tasks_that_have_no_rows_now_leave_no_transaction_open(log: MemoryLog) -> None:
-    """Later rows would be hidden for 15 minutes, also those of other programs."""
+    """An open transaction would hide later rows, also of other programs, for 15 minutes."""
     run_batch(log, ["a"])
     for partition in range(3):
         write(log, ["b"], partition, batch=1, run="killed")
@@ -271,7 +271,7 @@ def test_tasks_that_have_no_rows_now_leave_no_transaction_open(log: MemoryLog) -
     run_batch(log, ["c"], batch=2, run="later")
     assert log.pending == {}
     write(log, ["d"], 7, batch=3, run=None)
-    run_batch(log, ["d"], batch=3, run=None)  # a job, whose run Spark doesn't tell
+    run_batch(log, ["d"], batch=3, run=None)  # a batch job; Spark reports no run id
     run_batch(log, ["e"], batch=4, run=None)
     write(log, ["f"], 7, batch=5, run=None)
     run_batch(log, ["f"], batch=5, run=None)
@@ -296,7 +296,7 @@ def test_metadata_of_another_application_is_a_typed_error(log: MemoryLog, text: 
 
 
 def test_a_decision_without_effect_blocks_no_later_batch(log: MemoryLog) -> None:
-    """All of its transactions timed out, and the repeated batch has no rows."""
+    """All transactions of the decided batch timed out, and the repeated batch has no rows."""
     decided(log, ["a"], ["b"])
     log.clock.at += 1000.0
     run_batch(log, [], run="later")
@@ -306,7 +306,7 @@ def test_a_decision_without_effect_blocks_no_later_batch(log: MemoryLog) -> None
 
 
 def test_an_older_batch_that_is_committed_in_part_is_resolved(log: MemoryLog) -> None:
-    """Spark plans a repeated batch without tasks, and believes that it is written."""
+    """Spark repeats the batch without tasks, so the error is raised for the next batch."""
     aborted_in_part(log)
     commit(log, [])
     with pytest.raises(ReplayError, match="batch 0 was not finished: 1 of 2 transactions"):
@@ -368,7 +368,7 @@ def test_a_driver_that_dies_anywhere_leaves_one_plan(
         assert nth == 2, "there is no second one of these"
     log.before, log.dead = lambda *_: None, lambda: False
     decided = '"state":' in str(log.offsets)
-    log.clock.at += 40.0  # the decision's transaction ends
+    log.clock.at += 40.0  # the decision's transaction times out
     if decided and parts[0] == ["x"]:
         with pytest.raises(ReplayError, match="repeated with 3"):
             run_batch(log, *parts, run="later")
@@ -441,7 +441,7 @@ def test_a_driver_that_another_has_fenced_decides_nothing(log: MemoryLog, step: 
             run_batch(log, ["a"], run="other")
 
     log.before = overtake
-    if step != "describe":  # the batch is written: by the other one, or by what this one decided
+    if step != "describe":  # the other run has written the batch, or this decision is finished
         commit(log, messages)
     else:
         with pytest.raises(SinkWriteError, match=r"are not open any more|taken over"):
@@ -452,14 +452,14 @@ def test_a_driver_that_another_has_fenced_decides_nothing(log: MemoryLog, step: 
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_every_random_history_has_each_row_once(part: int) -> None:
-    """See `sink_model`: restarts, plans, zombies, twins, timeouts, lost answers."""
+    """`sink_model` describes the histories."""
     models = [played(seed) for seed in range(part, SEEDS, PARTS)]
     assert [c for model in models for c in model.complaints] == []
     assert any(model.refused for model in models)
     assert sum(model.repeated for model in models) > len(models) // 2
 
 
-# The command
+# The command that resolves a batch
 
 
 def test_the_command_commits_what_can_be_committed(log: MemoryLog) -> None:
@@ -504,7 +504,7 @@ def test_a_batch_that_cant_be_repeated_is_finished_by_choice(
     assert log.values() == ["a", "b", *more, "d"]
 
 
-# Batches that 0.2 has begun, whose tasks committed by themselves
+# Batches that release 0.2 began, whose tasks committed their transactions themselves
 
 
 def test_tasks_that_02_has_committed_are_compared_and_left(log: MemoryLog) -> None:
@@ -526,7 +526,7 @@ def test_a_part_of_02_counts_as_committed_when_another_one_was_aborted(log: Memo
     log.clock.at += 1000.0
     again = run_batch(log, ["a"], ["b"], run="later")
     assert [m.skipped for m in again] == [False, True]
-    assert log.values() == ["a"]  # and what 0.2 had written
+    assert log.values() == ["a"]  # besides the row that 0.2 wrote
 
 
 def test_rows_that_02_wrote_in_tasks_without_rows_now_are_found(log: MemoryLog) -> None:
@@ -602,7 +602,7 @@ def test_an_answer_that_is_lost_changes_nothing(log: MemoryLog, step: str) -> No
             raise KafkaTimeoutError("no answer")
 
     messages = [write(log, ["a"], 0), write(log, ["b"], 1)]
-    if step != "commit":  # the client itself knows how that one ended
+    if step != "commit":  # the client itself resolves a lost response to a commit
         log.after = lose
     commit(log, messages)
     assert log.values() == ["a", "b"]
@@ -624,7 +624,7 @@ def test_what_is_wrong_with_rows_and_topics_is_named(log: MemoryLog) -> None:
     log.refuse = "big"
     with pytest.raises(SinkRowError, match="row 3 of this task: too large"):
         write(log, ["a", "b", "c", "big"])
-    assert log.pending == {}  # its transaction was aborted
+    assert log.pending == {}  # the transaction was aborted
     log.topics = ()
     with pytest.raises(MissingTopicError, match="topic 't' doesn't exist"):
         write(log, ["a"])
@@ -668,9 +668,9 @@ def test_a_decision_of_any_size_is_read_as_it_was_written(count: int) -> None:
     stored = decision.offsets("a-")
     assert len(stored) == max(1, -(-count // IN_ONE))
     texts = [o.metadata for offsets in stored.values() for o in offsets.values()]
-    assert max(map(len, texts)) <= 4096  # brokers' offset.metadata.max.bytes
+    assert max(map(len, texts)) <= 4096  # default of brokers' offset.metadata.max.bytes
     assert read_decision(lambda g: stored.get(g, {}), "a-") == decision
-    if count > IN_ONE:  # further parts of another decision about the same batch
+    if count > IN_ONE:  # parts of two decisions about one batch
         other = Decision(7, "t", "decided", entries[::-1], "w").offsets("a-")
         mixed = {**other, "a-ledger": stored["a-ledger"]}
         with pytest.raises(ReplayError, match="don't belong together"):
@@ -685,7 +685,7 @@ def test_two_jobs_whose_names_make_the_same_id_are_told_apart(log: MemoryLog) ->
 
 
 def test_the_driver_ends_what_tasks_left_open(log: MemoryLog) -> None:
-    """Readers of committed records would else wait for the transaction's timeout."""
+    """Otherwise read_committed consumers would wait until the transaction times out."""
     done = write(log, ["a"], 0, batch=3)
 
     def driver_gives_up(what: str, producer: MemoryProducer) -> None:
@@ -711,7 +711,7 @@ def test_ending_what_is_open_neither_lasts_nor_fails(
         abort(log, messages, batch=3)
         return float(log.clock.now() - begin)
 
-    assert end(None, None) == 0.0  # no task has said which query this is
+    assert end(None, None) == 0.0  # no task has reported the query's id
     assert "may stay hidden" in caplog.text
     caplog.clear()
     log.down_until = log.clock.now() + 1000

@@ -1,4 +1,4 @@
-"""What filters mean for ranges: never a wanted row less, and no range more than need be."""
+"""Pushed filters: plans contain every matching row, and no unnecessary range."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`write_batch`: which options a micro-batch is written with, and what it must be told."""
+"""`write_batch`: the options of the write, and errors if the query or batch is unknown."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OPTIONS = {"kafka.bootstrap.servers": "h:1", "topic": "t"}
 
 
 class Frame:
-    """A frame and its writer; `_sc` has the local properties of Spark's thread."""
+    """A DataFrame and its writer; `_sc` contains the local properties of Spark's thread."""
 
     def __init__(self, query: str | None) -> None:
         self.query = query
@@ -63,7 +63,7 @@ def test_a_query_that_nobody_names_is_not_written() -> None:
     frame: Any = Frame(None)
     with pytest.raises(OptionError, match="Set option jobId to a name that stays the same"):
         write_batch(frame, 0, OPTIONS)
-    del frame._sc  # Spark Connect's sessions have none
+    del frame._sc  # as in Spark Connect
     with pytest.raises(OptionError, match="Spark Connect"):
         write_batch(frame, 0, OPTIONS)
     assert frame.written is None

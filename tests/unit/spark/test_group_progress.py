@@ -1,4 +1,4 @@
-"""`commitOffsets=group`: what is told when, and that a query goes on whatever the group says."""
+"""`commitOffsets=group`: the commits and warnings, and that no error of a group ends a query."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class FakeCommitter:
     def close(self, timeout: float = 5.0) -> None:
         assert timeout <= 1.0
         self.closed = True
-        raise KafkaError("it has ended")  # which is no reason to end a query
+        raise KafkaError("it has ended")  # which mustn't end the query
 
 
 class SteppedClock:

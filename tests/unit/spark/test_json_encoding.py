@@ -1,4 +1,4 @@
-"""Columns written as JSON by a JSON Schema: what a deserializer reads of them, what is refused."""
+"""Columns that the sink encodes by a JSON Schema: round trips through a deserializer, errors."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_what_is_written_is_what_a_deserializer_reads(
     assert unchecked(first, VALUE) == {
         "id": 7,
         "note": "ä",
-        "lines": [{"sku": "a", "note": None}],  # its schema wants a note to be there
+        "lines": [{"sku": "a", "note": None}],  # the schema requires note
         "named": {"x": 1.5},
         "flag": True,
         "day": "2026-01-02",
@@ -102,7 +102,7 @@ def test_what_is_written_is_what_a_deserializer_reads(
 def test_decimals_have_all_their_digits(
     server: RegistryServer, registry: SchemaRegistryClient
 ) -> None:
-    """As `to_json` writes them; the schema's bounds hold for them, too."""
+    """Decimals are encoded as by `to_json`, and checked against the schema's bounds."""
     digits = "12345678901234567890123456789012.345678"
     kind = pa.struct([("id", pa.int32()), ("cost", pa.decimal128(38, 6)), ("note", pa.string())])
     named = pa.struct([("id", pa.int32()), ("named", pa.map_(pa.string(), pa.decimal128(5, 2)))])

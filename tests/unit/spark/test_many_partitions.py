@@ -1,4 +1,4 @@
-"""Planning for very many partitions: what is asked, and how large the offsets are; not how long."""
+"""Number of requests and size of offsets for many partitions; durations aren't measured."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from odradek.spark.driver.offsets import SENTINEL
 from odradek.spark.tasks.task import input_partitions
 
 FAR = 10_000_000_000
-"""Offsets have eleven digits, as those of a topic that has been in use for years."""
+"""An offset of eleven digits, as in a topic that has been in use for years."""
 
 
 def grow(cluster: Any, partitions: int, records: int) -> None:
@@ -34,5 +34,5 @@ def test_ten_thousand_partitions_are_one_question_and_less_than_a_megabyte(
     ranges = [p.wanted for p in planned if p.wanted is not None]
     assert [r.tp.partition for r in ranges] == list(range(10_000))
     assert all(r.size == 1 for r in ranges)
-    # The first offset carries where each partition begins, so it is the largest there is.
+    # The first offset is the largest, because it also contains each partition's start.
     assert len(json.dumps(end)) < len(json.dumps(first)) <= 1_000_000

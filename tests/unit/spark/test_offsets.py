@@ -1,4 +1,4 @@
-"""The JSON that Spark journals and compares as text."""
+"""The JSON of stream offsets, which Spark stores in checkpoints and compares as text."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_json_is_as_documented() -> None:
 
 
 def test_what_is_not_known_is_left_out() -> None:
-    """Brokers and checkpoints without leader epochs have the same text as before."""
+    """Without leader epochs, the text must be the same as in earlier releases."""
     assert set(StreamOffset({TP("a", 0): 1}, "c").to_json()) == {"v", "cluster", "o", "id"}
 
 

@@ -1,4 +1,4 @@
-"""Options of the source: names in any case, the JVM connector's rules, and clear refusals."""
+"""Options of the source: case-insensitive names, the JVM connector's rules, error messages."""
 
 from __future__ import annotations
 
@@ -233,7 +233,7 @@ def test_limits_of_batches_and_tasks() -> None:
 
 def test_times_go_before_offsets_and_one_time_before_many(caplog: pytest.LogCaptureFixture) -> None:
     given = {
-        "startingOffsets": "latest",  # wrong for a batch, but it isn't looked at
+        "startingOffsets": "latest",  # invalid for a batch, but ignored
         "startingOffsetsByTimestamp": '{"t":{"0":7}}',
         "startingOffsetsByTimestampStrategy": "LATEST",
         "endingTimestamp": " 9 ",
@@ -318,7 +318,7 @@ def test_options_travel_and_do_not_show_settings() -> None:
 @pytest.mark.parametrize("name", ["sasl.oauthbearer.token.provider", "oauth_cb"])
 @pytest.mark.parametrize("query", [BATCH, STREAM])
 def test_no_option_names_code_to_run(query: str, name: str) -> None:
-    """R-IN-2, as CVE-2023-25194: whoever may write options would run commands on the driver."""
+    """R-IN-2, see CVE-2023-25194: users who may set options could run commands on the driver."""
     said = refused(query, subscribe="t", **{f"kafka.{name}": "os:system"})
     assert "configuration never names code to run" in said
     assert "sasl.oauthbearer.token.endpoint.url" in said
@@ -332,7 +332,7 @@ def test_timestamps_that_can_not_be_held_are_an_error_unless_null_is_wanted() ->
 
 
 def test_a_reader_makes_no_topic_and_has_a_name_of_its_own() -> None:
-    """Java's consumer has allow.auto.create.topics=true: a typo makes a topic."""
+    """Java's default allow.auto.create.topics=true would create a topic for a misspelled name."""
     config = parse_options(BASE, STREAM).consumer_config(None)
     assert Config(CONSUMER, config)["allow.auto.create.topics"] is False
     assert config["client.id"] == "odradek-spark"
@@ -348,7 +348,7 @@ def test_a_topic_that_kafka_keeps_for_itself_is_read_where_it_is_named() -> None
 
 
 def test_spark_s_own_settings_for_the_jvm_connector_are_read_nowhere() -> None:
-    """spark.kafka.consumer.cache.*, spark.kafka.clusters.* and the like: the docs say so."""
+    """As documented, spark.kafka.consumer.cache.*, spark.kafka.clusters.* etc. are ignored."""
     sources = Path(odradek.spark.__file__).parent.rglob("*.py")
     assert not [
         p.name for p in sources if re.search(r"spark\.(sql\.streaming\.)?kafka\.", p.read_text())

@@ -1,4 +1,4 @@
-"""Ranges, limits and losses: the pure part of planning."""
+"""Ranges, limits and losses: the part of planning that needs no client."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ lags = st.dictionaries(
     ("begins", "ends", "wanted"),
     [
         ({A: 0, B: 100, C: 7}, {A: 900, B: 200, C: 7}, {A: 9, B: 101, C: 7}),
-        ({A: 0, B: 0}, {A: 10**9, B: 3}, {A: 9, B: 1}),  # a small one isn't starved
-        ({A: 0, B: 5}, {A: 5, B: 10}, {A: 5, B: 10}),  # all fits
+        ({A: 0, B: 0}, {A: 10**9, B: 3}, {A: 9, B: 1}),  # a small lag gets a share
+        ({A: 0, B: 5}, {A: 5, B: 10}, {A: 5, B: 10}),  # below the limit
     ],
 )
 def test_a_limit_is_shared_out_in_proportion_to_lag(
@@ -64,7 +64,7 @@ def test_a_batch_starts_where_its_end_says_else_where_the_last_ended() -> None:
     start = StreamOffset({A: 1, B: 2}, "c")
     end = StreamOffset({A: 5, B: 5, C: 5}, "c", begins={C: 3, B: 0})
     assert planning.batch_begins(start, end) == {A: 1, B: 0, C: 3}
-    # C joined in a batch whose offset isn't journalled: the log's beginning is asked for.
+    # C was added in a batch whose offset isn't in the checkpoint: its start has to be looked up.
     assert planning.batch_begins(start, StreamOffset({A: 5, C: 5}, "c")) == {A: 1}
     with pytest.raises(OptionError, match="t-2"):
         planning.batch_begins(None, StreamOffset({C: 5}, "c"))
@@ -148,7 +148,7 @@ def test_times_become_offsets_or_the_end_or_an_error() -> None:
 
 def test_a_limit_in_bytes_takes_the_same_part_of_every_lag() -> None:
     begins, ends = {A: 0, B: 100, C: 7}, {A: 1000, B: 600, C: 7}
-    sizes = {A: 10.0, B: 100.0, C: None}  # 60,000 bytes are there; C has nothing to read
+    sizes = {A: 10.0, B: 100.0, C: None}  # 60,000 bytes in all; C has no lag
     assert batch_sizing.ends_for_bytes(6000, begins, ends, sizes) == {A: 100, B: 150, C: 7}
     assert batch_sizing.ends_for_bytes(60_000, begins, ends, sizes) == ends
     assert batch_sizing.ends_for_bytes(1, begins, ends, sizes) == {A: 1, B: 101, C: 7}
@@ -170,7 +170,7 @@ def test_what_nobody_could_weigh_is_taken_in_small_samples_and_leaves_the_others
 
 def test_parts_of_a_limit_that_do_not_add_up_to_it_are_no_error() -> None:
     begins = {TopicPartition("t", n): 0 for n in range(49)}
-    for limit in range(1, 50):  # 49 times a 49th is more than the whole, as floats have it
+    for limit in range(1, 50):  # rounding: as floats, 49 * (1 / 49) isn't 1
         for sizes in (dict.fromkeys(begins), dict.fromkeys(begins) | {A: 10.0**6}):
             ends = dict.fromkeys(begins, 9)
             assert batch_sizing.ends_for_bytes(limit, begins, ends, sizes) == dict.fromkeys(
@@ -189,7 +189,7 @@ def test_a_limit_in_bytes_holds_and_every_partition_goes_on(
     found = batch_sizing.ends_for_bytes(limit, begins, ends, sizes)
     reckoned = {tp: sizes[tp] or float(batch_sizing.UNWEIGHED_BYTES) for tp in given}
     taken = {tp: found[tp] - begins[tp] for tp in given}
-    # One offset of each partition is always allowed.
+    # The first offset of each partition doesn't count towards the limit.
     assert sum((n - 1) * reckoned[tp] for tp, n in taken.items() if n > 0) <= limit * 1.000001
     assert all(0 < taken[tp] <= lag for tp, (_, lag) in given.items() if lag)
     assert all(found[tp] == ends[tp] for tp, (_, lag) in given.items() if not lag)
@@ -197,14 +197,14 @@ def test_a_limit_in_bytes_holds_and_every_partition_goes_on(
 
 def test_a_batch_waits_for_enough_or_long_enough() -> None:
     pace = batch_sizing.Pacing(least=10, longest=60.0)
-    assert not pace.holds_back({A: 0}, {A: 3}, 1000.0)  # the first of a run
+    assert not pace.holds_back({A: 0}, {A: 3}, 1000.0)  # the first batch of a run
     assert pace.holds_back({A: 3}, {A: 12}, 1001.0)
     assert pace.holds_back({A: 3}, {A: 12}, 1059.0)
-    assert not pace.holds_back({A: 3}, {A: 12}, 1060.0)  # maxTriggerDelay
+    assert not pace.holds_back({A: 3}, {A: 12}, 1060.0)  # maxTriggerDelay is over
     assert pace.holds_back({A: 12}, {A: 20}, 1061.0)
-    assert not pace.holds_back({A: 12}, {A: 22}, 1062.0)  # enough
+    assert not pace.holds_back({A: 12}, {A: 22}, 1062.0)  # minOffsetsPerTrigger is reached
     assert pace.holds_back({A: 22}, {A: 22}, 1121.0)
-    assert not pace.holds_back({A: 22}, {A: 22}, 1122.0)  # nothing at all: no batch comes of it
+    assert not pace.holds_back({A: 22}, {A: 22}, 1122.0)  # no new offsets: Spark runs no batch
     assert pace.holds_back({A: 22}, {A: 23}, 1130.0)
     assert not pace.holds_back({A: 22}, {A: 23}, 1182.0)
     assert not batch_sizing.Pacing(None, 60.0).holds_back({A: 0}, {A: 1}, 0.0)

@@ -1,4 +1,4 @@
-"""Lag out of a query's progress, of this source, the JVM connector's and others."""
+"""Lag computed from a query's progress: of this source, the JVM connector and other sources."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_lag_is_what_waits_in_each_partition() -> None:
 def test_offsets_of_other_sources_are_no_positions() -> None:
     for other in (None, "12", "no JSON", "[1]", '{"logOffset":3}', '{"a":{"b":3}}'):
         assert positions(other) == {}
-    assert positions('{"t":{"0":4}}') == {TopicPartition("t", 0): 4}  # the JVM connector's
+    assert positions('{"t":{"0":4}}') == {TopicPartition("t", 0): 4}  # as of the JVM connector
 
 
 def test_what_users_import_is_there_and_nothing_else() -> None:

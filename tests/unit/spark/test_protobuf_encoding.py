@@ -1,4 +1,4 @@
-"""Columns written as Protobuf: what a generated class reads of them, and what is refused."""
+"""Columns that the sink encodes as Protobuf: round trips through generated classes, errors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def full() -> Any:
 def test_what_the_source_reads_the_sink_writes(
     server: RegistryServer, registry: SchemaRegistryClient, fields: Any
 ) -> None:
-    """Every type, byte for byte what the serializer of confluent-kafka's kind wrote."""
+    """For every type, the sink must write the same bytes as `ProtobufSerializer`."""
     message = full()
     if fields:
         message = type(message)(**fields)
@@ -52,7 +52,7 @@ def test_another_message_and_fields_that_are_left_out(
     serialized(registry, classes["Order"]())
     other = asked(server, **PROTOBUF, valueMessage="m.Other")
     (found,) = written(other, pa.array([{"f_string": "x"}], pa.struct([("f_string", pa.string())])))
-    assert found[5:7] == b"\2\2"  # one index, the second message
+    assert found[5:7] == b"\2\2"  # one message index: the second message
     read = ProtobufDeserializer(classes["Other"])
     assert read(found, VALUE) == classes["Other"](f_string="x")
     keyed = asked(server, valueFormat="", keyFormat="protobuf", keySubject="t-value")
@@ -99,7 +99,7 @@ def test_a_row_that_does_not_fit_is_named(
 def test_nothing_of_a_oneof_is_chosen(
     server: RegistryServer, registry: SchemaRegistryClient, row: dict[str, Any]
 ) -> None:
-    """A message keeps what it is given last, and the rest of the row would be lost."""
+    """A message only keeps the last field of a oneof; the row's other values would be lost."""
     file = descriptor_pb2.FileDescriptorProto(name="c.proto", package="c", syntax="proto3")
     choice = file.message_type.add(name="Choice")
     choice.oneof_decl.add(name="which")

@@ -1,4 +1,4 @@
-"""A task's loop: exact ends, useful batch sizes, and no waiting for ever."""
+"""The read loop of a task: exact ranges, batch sizes, and timeouts."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def read(
 
 @pytest.fixture
 def consumer(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Return the client that all reads of a test share."""
+    """Return the consumer that all reads of a test share."""
     found = cluster.connect({})
     monkeypatch.setattr(cluster, "connect", lambda _: found)
     return found
@@ -141,7 +141,7 @@ def test_the_log_of_a_silent_partition_is_checked_without_waiting_for_the_timeou
     log: tuple[int, int],
     loss: str,
 ) -> None:
-    """The client may not have heard by then that another topic has the name, or a shorter log."""
+    """The client's metadata may be older than a recreated topic or a truncated log."""
     monkeypatch.setattr(reading, "known_topic_id", lambda *_: ID_1)
     silent = pa.RecordBatch.from_pydict({"offset": pa.array([], pa.int64())})
     monkeypatch.setattr(consumer, "poll_arrow", lambda **given: clock.pause(1) or silent)
@@ -162,7 +162,7 @@ def test_records_that_aged_out(cluster: Any, clock: Any, caplog: Any) -> None:
     assert offsets(read(cluster, clock, 5, 60, lose=False)) == list(range(40, 60))
     assert "t-0" in caplog.text
     assert read(cluster, clock, 5, 30, lose=False) == []
-    cluster.topics["t"][1][0] = (0, 50)  # a log that was cut
+    cluster.topics["t"][1][0] = (0, 50)  # truncated log
     with pytest.raises(DataLossError, match="0 to 50"):
         read(cluster, clock, 60, 70)
     assert read(cluster, clock, 60, 70, lose=False) == []
@@ -358,7 +358,7 @@ def test_a_timestamp_that_spark_can_not_hold_is_named(cluster: Any, clock: Any) 
     )
     with pytest.raises(TimestampRangeError, match=words):
         read(cluster, clock, 5, 20, columns=("timestamp",))
-    assert offsets(read(cluster, clock, 5, 20)) == list(range(5, 20))  # it isn't asked for
+    assert offsets(read(cluster, clock, 5, 20)) == list(range(5, 20))  # the column isn't read
 
 
 def test_the_place_is_named_where_the_record_can_not_be_read_again(

@@ -1,4 +1,4 @@
-"""Protobuf by the descriptors that a registry has: columns, later versions, other messages."""
+"""Protobuf values decoded by a registry's descriptors: columns, later versions, other messages."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ PLAIN = (
     "double", "float", "int64", "uint64", "int32", "fixed64", "fixed32", "bool", "string", None,
     None, "bytes", "uint32", None, "sfixed32", "sfixed64", "sint32", "sint64",
 )  # fmt: skip
-"""Names of Protobuf's types by their numbers, from 1."""
+"""Names of Protobuf's scalar types in the order of their numbers, from 1."""
 
 
 def files(*, later: bool = False) -> dict[str, Any]:
-    """Classes as protoc makes them, by name."""
+    """Return message classes by name, as protoc generates them."""
     pool = descriptor_pool.DescriptorPool()
     pool.AddSerializedFile(TIMESTAMP.serialized_pb)
     common = descriptor_pb2.FileDescriptorProto(name="common.proto", package="m", syntax="proto3")
@@ -129,7 +129,7 @@ def test_every_type(server: RegistryServer, registry: SchemaRegistryClient) -> N
 
 
 def test_a_file_of_protobuf_s_own(server: RegistryServer, registry: SchemaRegistryClient) -> None:
-    """It is registered like any other, and one that imports others of them, too."""
+    """Files of google.protobuf are registered like other files, also if they import each other."""
     row = written(registry, wrappers_pb2.StringValue(value="x"))
     made = decoder(asked(server, **PROTOBUF, valueMessage="google.protobuf.StringValue"))
     assert made.decode(pa.array([row], pa.binary())).to_pylist() == [{"value": "x"}]
@@ -184,7 +184,7 @@ def test_later_versions_and_other_messages(
 def test_a_registry_that_keeps_texts(
     server: RegistryServer, registry: SchemaRegistryClient
 ) -> None:
-    """Java's serializers register the text; the registry makes a descriptor of it when asked."""
+    """Java's serializers register the .proto text; `format=serialized` requests its descriptor."""
     text = 'syntax = "proto3"; package m; message Place { string code = 1; }'
     registry.register_schema("t-value", Schema(text, "PROTOBUF"))
     with pytest.raises(OptionError, match=r"version 1 of subject t-value: .*format=serialized"):
@@ -192,7 +192,7 @@ def test_a_registry_that_keeps_texts(
     file = descriptor_pb2.FileDescriptorProto(name="x", package="m", syntax="proto3")
     file.message_type.add(name="Place").field.add(name="code", number=1, type=9, label=1)
     server.serialized = base64.b64encode(file.SerializeToString()).decode()
-    other = "schemaRegistry.request.timeout.ms"  # the first answer is known by now, and is kept
+    other = "schemaRegistry.request.timeout.ms"  # other settings, because the answer is cached
     fresh = {"schemaRegistry.bearer.auth.token": "x", other: "9000"}
     made = decoder(asked(server, **PROTOBUF, **fresh))
     rows = pa.array([b"\0\0\0\0\1\0\x0a\3JFK"], pa.binary())

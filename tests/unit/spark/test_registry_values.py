@@ -1,4 +1,4 @@
-"""Keys and values by the schemas that a registry has: evolution, bad records, and the options."""
+"""Keys and values decoded by a registry's schemas: evolution, malformed records, options."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def written(registry: SchemaRegistryClient, schema: str, value: Any, field: str 
 def test_a_schema_that_changes_in_the_middle(
     server: RegistryServer, registry: SchemaRegistryClient
 ) -> None:
-    """Row by row what a deserializer with the reader's schema gives."""
+    """Each row must be equal to the result of a deserializer with the reader's schema."""
     rows = [written(registry, FIRST, {"id": at}) for at in range(50)]
     rows += [written(registry, SECOND, {"id": 1 << 40, "note": str(at)}) for at in range(50)]
     rows += [None, *[written(registry, FIRST, {"id": -1})]]
@@ -95,7 +95,7 @@ def test_a_schema_that_changes_in_the_middle(
         found = made.decode(pa.array(rows, pa.binary()))
         expected = [read(row, VALUE) for row in rows]
         for row in expected[:50]:
-            row["at"] = datetime.fromtimestamp(0, UTC)  # fastavro gives the default's number
+            row["at"] = datetime.fromtimestamp(0, UTC)  # fastavro returns a number for the default
         assert made.bad == {}
         assert [one and {**one, "at": None} for one in found.to_pylist()] == [
             one and {**one, "at": None} for one in expected
@@ -103,11 +103,11 @@ def test_a_schema_that_changes_in_the_middle(
         assert found[0].as_py()["at"] == datetime.fromtimestamp(0, UTC)
         assert found[len(rows) - 1].as_py()["at"] == moment
     asked_by_each = [f"GET /schemas/ids/{number}" for number in (1, 2, 3)]
-    assert server.asked == asked_by_each * 2  # the query's client and the deserializer's, once
+    assert server.asked == asked_by_each * 2  # once by each of the two clients
 
 
 def test_all_types_of_spark_s_avro(server: RegistryServer, registry: SchemaRegistryClient) -> None:
-    """They are those of valueSchema; `test_avro_values` says what becomes of each value."""
+    """The column types are the same as with valueSchema; `test_avro_values` tests the values."""
     text = json.dumps(EVERYTHING)
     registry.register_schema("t-value", Schema(text))
     inline = parse_options(
@@ -152,7 +152,7 @@ def test_fixed_decimals_and_unions(server: RegistryServer, registry: SchemaRegis
 
 
 def test_types_of_other_schemas(server: RegistryServer, registry: SchemaRegistryClient) -> None:
-    """A type's own schema may change, and with it the schemas that refer to it."""
+    """A referenced schema and the schemas that refer to it may change together."""
     for number, fields in enumerate(((ID,), (WIDE, NOTE)), 1):
         registry.register_schema("line", Schema(record(*fields, name="m.Line")))
         text = record({"name": "line", "type": "m.Line"}, {"name": "next", "type": "m.Line"})
@@ -207,7 +207,7 @@ def test_what_does_not_fit(server: RegistryServer, registry: SchemaRegistryClien
 def test_a_time_that_spark_can_not_hold(
     server: RegistryServer, registry: SchemaRegistryClient
 ) -> None:
-    """Found by halves, as the plain numbers fit."""
+    """The row is found by bisection, because each value fits before its conversion to a time."""
     registry.register_schema("t-value", Schema(record(AT)))
     frame = b"\0\0\0\0\1"
     beyond = frame + b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\1"
@@ -254,7 +254,7 @@ def test_a_registry_that_is_away_is_no_record_s_fault(
     with pytest.raises(RegistryUnreachableError):
         made.decode(rows)
     server.rule = lambda _: None
-    # Of the call that failed nothing is left.
+    # The failed call left no state.
     assert made.decode(rows[2:]).to_pylist() == [{"id": 1, "note": "x"}]
 
 
@@ -263,7 +263,7 @@ def test_a_registry_that_is_away_is_no_record_s_fault(
 def test_no_trouble_of_a_registry_is_a_record_s_fault(
     server: RegistryServer, registry: SchemaRegistryClient, fault: str, kind: str
 ) -> None:
-    """PERMISSIVE has nulls for records that don't fit, and only for these."""
+    """PERMISSIVE mode returns null only for malformed records, not for errors of the registry."""
     if kind == "avro":
         row = written(registry, SECOND, {"id": 1, "note": "x"})
         more = {"avroSchema": SECOND}
@@ -461,7 +461,7 @@ def test_framed_json(server: RegistryServer) -> None:
 
 
 def test_keys_in_json(server: RegistryServer, registry: SchemaRegistryClient) -> None:
-    """Beside values of another format, whose options aren't theirs."""
+    """Options of the values' format must not apply to keys."""
     text = json.dumps({"type": "object", "properties": {"id": {"type": "integer"}}})
     registry.register_schema("t-key", Schema(text, "JSON"))
     options = asked(
@@ -476,7 +476,7 @@ def test_keys_in_json(server: RegistryServer, registry: SchemaRegistryClient) ->
 
 @pytest.mark.slow
 def test_options_are_checked_without_spark() -> None:
-    """`odradek pipeline plan` checks them where there is no PySpark, and asks no registry."""
+    """`odradek pipeline plan` checks options without PySpark and without a registry."""
     program = """
 import sys
 sys.modules["pyspark"] = None

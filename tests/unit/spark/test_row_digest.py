@@ -1,4 +1,4 @@
-"""The digest of rows: whatever their order and batches, but of every byte and every null."""
+"""The digest of rows: independent of order and batches, changed by every byte and every null."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SCHEMA = pa.schema(
 
 @pytest.fixture(params=["kernel", "numpy"], autouse=True)
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the kernel, and as where it isn't built."""
+    """Run each test with the native module and with its numpy replacement."""
     if request.param == "numpy":
         monkeypatch.setattr(record, "text_hashes", None)
     elif record.text_hashes is None:
@@ -59,7 +59,7 @@ def some(count: int, seed: int) -> pa.RecordBatch:
 
 def test_large_batches_are_hashed_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = some(200, 7)
-    wanted = digest(whole)  # one piece
+    wanted = digest(whole)  # in one piece
     for size in (1, 500, 3000):
         monkeypatch.setattr(row_digest, "PIECE", size)
         assert digest(whole) == wanted
@@ -127,7 +127,7 @@ def test_types_that_hold_the_same_bytes_have_the_same_digest() -> None:
 
 
 def test_what_is_stored_in_clusters_stays_comparable() -> None:
-    """Whoever changes the number changes `VERSION`: markers of earlier releases are compared."""
+    """Stored markers are compared with new digests: if a digest changes, `VERSION` must, too."""
     assert (VERSION, f"{one(headers=[{'key': 'a', 'value': b'b'}]):016x}") == (
         1,
         "969e0cbf4ff0b52b",

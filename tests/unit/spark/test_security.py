@@ -1,4 +1,4 @@
-"""Security options of Spark's source: they reach the clients, and are shown nowhere."""
+"""Security options of Spark's source: they are passed to the clients, and always redacted."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_the_source_holds_them_wrapped() -> None:
 
 
 def test_partitions_are_no_place_for_them(monkeypatch: pytest.MonkeyPatch, cluster: Any) -> None:
-    """The reader carries them to its tasks, which need them; it shows them to nobody."""
+    """Tasks get the options with the pickled reader; its repr and its partitions lack them."""
     monkeypatch.setattr("odradek.spark.driver.batch_source.process_clients", lambda: cluster)
     source = KafkaDataSource(dict(GIVEN))
     reader = source.reader(source.schema())

@@ -1,4 +1,4 @@
-"""What Spark calls of the sink: it travels, connects to nothing, and knows its task. No JVM."""
+"""The sink's methods that Spark calls: pickling, no early connections, task ids. Without a JVM."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_task_knows_its_batch_and_query_or_says_that_spark_does_not(
     monkeypatch.setattr(TaskContext, "get", lambda: context)
     assert stream_task() == SinkTask(3, 1, 12, "q", "r")
     assert batch_task() == SinkTask(3, 1)
-    for job, run in (("q", "r"), ("other", None)):  # foreachBatch: the query itself is the job
+    for job, run in (("q", "r"), ("other", None)):  # in foreachBatch, jobId is the query's id
         given = {**OPTIONS, "delivery": "exactly_once", "jobId": job, "batchId": "7"}
         assert batch_task(parse_sink_options(given, "batch")) == SinkTask(3, 1, 7, job, run)
     del context._properties[BATCH_ID]

@@ -1,4 +1,4 @@
-"""The sink's options: names, defaults, what is refused and in which words."""
+"""The sink's options: names, defaults, and the texts of errors."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_weaker_settings_of_copied_queries_are_raised_with_a_warning(
     assert "acks" not in found.kafka
     assert [r.args[0] for r in caplog.records if r.args] == ["acks", "enable.idempotence"]  # type: ignore[index]
     assert set(parse(**{"kafka.send.buffer.bytes": "1"}).kafka) == {"bootstrap.servers"}
-    assert "send.buffer.bytes" in caplog.text  # it tunes the inside of Java's client
+    assert "send.buffer.bytes" in caplog.text  # only for Java's client
     assert "request.required.acks" not in parse(**{"kafka.request.required.acks": "1"}).kafka
 
 
@@ -99,7 +99,7 @@ def test_weaker_settings_of_copied_queries_are_raised_with_a_warning(
 def test_what_would_undo_the_patience_with_outages_is_dropped_or_told(
     caplog: pytest.LogCaptureFixture, name: str, value: str, kept: str | None
 ) -> None:
-    """The queries that they are copied from work with the JVM connector."""
+    """Queries with these options work with the JVM connector, so the sink must not reject them."""
     with caplog.at_level(logging.WARNING, "odradek.spark"):
         found = parse(**{f"kafka.{name}": value, "kafka.enable.idempotence": "false"})
     assert set(found.kafka.values()) - {"h:1"} == ({kept} if kept else set())
@@ -124,7 +124,7 @@ def test_secrets_are_not_in_repr_or_errors() -> None:
 
 
 def test_a_small_memory_lowers_the_largest_row_where_nobody_set_it() -> None:
-    """Copied queries have kafka.buffer.memory=16384: Java's client takes it, so does the sink."""
+    """Java's client accepts kafka.buffer.memory=16384, so queries may have it."""
     config = parse(**{"kafka.buffer.memory": "16384"}).producer_config()
     assert (config["buffer.memory"], window_of(config)) == ("16384", 8192)
     assert Config(PRODUCER, config)["max.request.size"] == 16384

@@ -1,4 +1,4 @@
-"""Which columns the sink takes, and how a batch is split by topic."""
+"""The columns that the sink accepts, and the division of a batch by topic."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ KINDS: dict[str, t.DataType] = {
 
 
 def schema(text: str) -> t.StructType:
-    """`name type, name type`, without a JVM to parse it."""
+    """Parse `name type, name type` without a JVM."""
     pairs = [part.split() for part in text.split(",")]
     return t.StructType([t.StructField(name, KINDS[kind]) for name, kind in pairs])
 

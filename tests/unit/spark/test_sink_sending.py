@@ -1,4 +1,4 @@
-"""A task's rows on their way: memory, patience, and errors that name rows; producers kept."""
+"""A task sends rows: memory, timeouts, errors that name rows, and the cache of producers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def rows(*values: str) -> pa.RecordBatch:
 
 
 class SlowProducer(MemoryProducer):
-    """Acknowledges only what is waited for."""
+    """A producer that acknowledges a record only when its future is waited for."""
 
     def __init__(self, log: MemoryLog) -> None:
         super().__init__(log, None)
@@ -53,7 +53,7 @@ def test_only_so_many_bytes_are_unacknowledged(clock: Any) -> None:
     for n in range(20):
         sender.send(rows(f"{n:0100}"))
     assert producer.most == 3
-    sender.send(rows(*(f"{n:0100}" for n in range(20, 40))))  # larger than the window: in pieces
+    sender.send(rows(*(f"{n:0100}" for n in range(20, 40))))  # larger than the window
     sender.finish()
     assert (sender.rows, producer.open) == (40, [])
     assert [int(v) for v in log.values()] == list(range(40))
@@ -105,7 +105,7 @@ def test_a_process_keeps_a_producer_for_each_configuration(clock: Any) -> None:
     for n in range(5):
         cache.checkout({"a": str(n)})
     assert len(cache) == MAX_PRODUCERS
-    pid[0] = 2  # a fork: the parent's are forgotten, not closed
+    pid[0] = 2  # after a fork, the parent's producers are dropped, not closed
     closed = len(log.closed)
     assert cache.checkout({"a": "4"})[1] is False
     assert (len(cache), len(log.closed)) == (1, closed)

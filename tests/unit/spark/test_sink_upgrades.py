@@ -1,4 +1,4 @@
-"""Queries that an earlier release has begun with exactly-once delivery, from what it has stored."""
+"""Exactly-once queries that an earlier release began, continued from its stored state."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ MARKERS = {
     0: '{"v":1,"rows":4,"digest":"8446e0a0ac0d364f"' + END,
     2: '{"v":1,"rows":1,"digest":"b82993efd27a80e2"' + END,
 }
-"""Markers that tasks of 0.2.0 (9acf96b8) committed for batch 3 with these rows, to a broker."""
+"""Markers that tasks of release 0.2.0 (9acf96b8) committed for batch 3 of `ROWS`."""
 
 
 @pytest.fixture
 def begun(log: MemoryLog) -> MemoryLog:
-    """Return the log after 0.2 wrote batch 3, before Spark recorded that it ended."""
+    """Return the log after release 0.2 wrote batch 3, before Spark recorded the batch's end."""
     for partition, text in MARKERS.items():
         log.offsets[f"odradek-query-sink-{partition}"] = {T0: OffsetAndMetadata(3, text)}
     log.refuse = "a value that is too large"
@@ -44,7 +44,7 @@ def begun(log: MemoryLog) -> MemoryLog:
 
 
 def task(log: MemoryLog, rows: Sequence[Row], partition: int, batch: int = 3) -> SinkCommit:
-    """Run a task with keys and values."""
+    """Run a task that writes keys and values."""
     columns = {"key": [key for key, _ in rows], "value": [value for _, value in rows]}
     kinds = pa.schema({"key": pa.string(), "value": pa.string()})
     return TransactionalTask(
@@ -82,7 +82,7 @@ def test_other_rows_than_those_of_02_are_refused(begun: MemoryLog) -> None:
 
 
 def test_a_decision_of_an_earlier_format_is_finished(log: MemoryLog) -> None:
-    """Its list names the counters themselves, which tasks initialize."""
+    """Transactions of the earlier format have the counters' transactional ids, without tickets."""
     producer = log.make({"transactional.id": "odradek-query-sink-0", "transaction.timeout.ms": 9e5})
     producer.init_transactions()
     producer.begin_transaction()

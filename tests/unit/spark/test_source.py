@@ -1,4 +1,4 @@
-"""What Spark does with the classes: import, make, pickle. No JVM here."""
+"""The source's classes as Spark uses them: imported, created, pickled. Without a JVM."""
 
 from __future__ import annotations
 
@@ -66,9 +66,9 @@ except ImportError as error:
 @pytest.mark.parametrize(
     ("program", "told"),
     [
-        (IMPORTED, r"\[\]"),  # importing the room imports neither Spark nor Arrow
+        (IMPORTED, r"\[\]"),  # importing odradek.spark imports neither Spark nor Arrow
         (MISSING, r"False\n.*pip install 'odradek\[spark\]'.*"),
-        (BROKEN, r"odradek\n.*can't be used.*"),  # looking for other formats goes on working
+        (BROKEN, r"odradek\n.*can't be used.*"),  # other formats must still be found
     ],
     ids=["all is there", "no Spark", "a fault in the source"],
 )
@@ -106,7 +106,7 @@ def test_making_a_source_and_its_readers_connects_to_nothing(
 def test_what_is_wrong_for_every_query_is_refused_in_load() -> None:
     with pytest.raises(OptionError, match=r"kafka\.bootstrap\.servers"):
         KafkaDataSource({"subscribe": "t"}).schema()
-    assert source(endingOffsets="latest").schema()  # fine for a batch
+    assert source(endingOffsets="latest").schema()  # valid for a batch
     with pytest.raises(OptionError, match="endingOffsets"):
         source(endingOffsets="latest").streamReader(VALUE)
     with pytest.raises(OptionError, match="valeu"):
@@ -114,7 +114,7 @@ def test_what_is_wrong_for_every_query_is_refused_in_load() -> None:
 
 
 def test_the_limit_is_never_read_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So Trigger.Once, for which Spark passes that one, can be told from the rest."""
+    """No default limit is `ReadAllAvailable`, which Spark must only pass for Trigger.Once."""
     schema = source().schema()
     asked: list[Any] = []
 
@@ -142,7 +142,7 @@ def test_the_limit_is_never_read_all(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class SomethingNew:
-    """A tracker that always has a newer end."""
+    """A tracker that always returns a newer end offset."""
 
     def latest(self, start: Any, *, everything: bool) -> dict[str, Any]:
         return {"newer": "end"}
@@ -159,7 +159,7 @@ def test_nothing_is_new_while_the_pause_file_is_there(
         path.touch()
         for limit in (ReadMaxRows(7), ReadAllAvailable()):
             assert reader.latestOffset(start, limit) == start
-        # A new query's first batch says where it started: without it there would be no offset.
+        # A new query's first offset must be stored in the checkpoint, even during a pause.
         assert reader.latestOffset(dict(SENTINEL), ReadMaxRows(7)) == {"newer": "end"}
         path.unlink()
         assert reader.latestOffset(start, ReadMaxRows(7)) == {"newer": "end"}
@@ -170,7 +170,7 @@ def test_a_pause_file_that_nobody_can_look_for_is_an_error(
 ) -> None:
     monkeypatch.setattr(stream_source, "OffsetTracker", lambda *_: SomethingNew())
     path = tmp_path / "pause"
-    path.symlink_to(path)  # a loop: `exists()` says no, and the query would go on
+    path.symlink_to(path)  # in this loop, `exists()` returns False
     start = StreamOffset({P0: 5}, "c").to_json()
     reader = source(pauseFile=str(path)).streamReader(VALUE)
     with pytest.raises(OptionError, match=r"pauseFile: can't check whether .*pause exists"):

@@ -1,4 +1,4 @@
-"""minPartitions and maxRecordsPerPartition: tasks that hold exactly what was asked for."""
+"""minPartitions and maxRecordsPerPartition: the split ranges contain the same offsets."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ def test_large_partitions_are_divided_in_proportion() -> None:
 def test_enough_tasks_are_left_as_they_are_and_both_options_work_together() -> None:
     two = [KafkaOffsetRange(A, 0, 100), KafkaOffsetRange(B, 0, 1)]
     assert split(two, 2, None) == two
-    # As counted with the JVM connector itself: a partition with a range that stays whole does.
+    # The numbers of ranges are those that the JVM connector returned.
     mixed = [KafkaOffsetRange(A, 0, 40), KafkaOffsetRange(B, 0, 25)]
     assert len(split(mixed, None, 10)) == 7
     assert len(split(mixed, 12, 10)) == 11
     assert len(split(mixed, 7, None)) == 7
     found = split(two, 8, 50)
     assert {r.size <= 50 for r in found} == {True}
-    assert len(found) == 9  # the halves of 100 get a share of 3.5 each, rounded up as Java does
+    assert len(found) == 9  # each half of 100 gets 3.5 parts, rounded up
 
 
 @given(

@@ -1,4 +1,4 @@
-"""Names that no topic can have: the option that holds them, and what to write instead."""
+"""Invalid topic names: the error names the option, and suggests a correction."""
 
 from __future__ import annotations
 

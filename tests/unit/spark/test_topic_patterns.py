@@ -1,4 +1,4 @@
-"""subscribePattern: Java's expressions in Python's language, or a clear refusal."""
+"""subscribePattern: Java's regular expressions converted to Python's, or rejected."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from odradek.spark.options.topic_patterns import compiled
 @pytest.mark.parametrize(
     ("pattern", "matching", "other"),
     [
-        ("flights", ["flights", "old.flights-2"], ["Flights"]),  # a part of the name is enough
+        ("flights", ["flights", "old.flights-2"], ["Flights"]),  # matches a substring
         ("^flights$", ["flights"], ["flights2", "xflights"]),
         (r"\Qa.b\E.*c", ["a.bc", "xa.b_c"], ["axbc"]),
         (r"^\Qa.b", ["a.b1"], ["axb"]),

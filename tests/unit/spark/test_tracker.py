@@ -1,4 +1,4 @@
-"""The driver's side: durable starts, frozen ends, outages, other clusters, lost records."""
+"""Offsets in the driver: durable starts, frozen ends, outages, other clusters, lost records."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_latest_is_journalled_at_once_even_if_there_is_nothing_to_read(
 ) -> None:
     end = following(tracker(startingOffsets="latest"), SENTINEL)
     assert end["o"] == end["from"] == {"t": {"0": 100, "1": 20}}
-    # Killed here: what arrives until the restart isn't skipped, because the start was journalled.
+    # Records that arrive before a restart aren't skipped, because the start is in the checkpoint.
     cluster.topics["t"] = (ID_1, {0: (0, 103), 1: (10, 20)})
     restarted = tracker(startingOffsets="latest")
     assert sizes(restarted, SENTINEL, end) == []
@@ -116,7 +116,7 @@ def test_nothing_new_is_the_start_itself(tracker: Any, clock: Any) -> None:
     driver = tracker()
     first = following(driver, SENTINEL)
     clock.at += 1
-    assert driver.latest(first) == first  # with its "from": the same text
+    assert driver.latest(first) == first  # including "from"
 
 
 def test_an_idle_query_asks_ten_times_a_second_at_most(
@@ -141,7 +141,7 @@ def test_new_partitions_start_at_their_beginning_and_the_start_is_journalled(
     clock.at += 60
     second = following(driver, first)
     assert second["from"] == {"t": {"2": 0}}
-    cluster.topics["t"][1][2] = (6, 8)  # retention, before the batch is replayed
+    cluster.topics["t"][1][2] = (6, 8)  # retention before the replay
     assert sizes(tracker(), first, second) == [KafkaOffsetRange(TopicPartition("t", 2), 0, 8)]
     clock.at += 1
     assert following(driver, second) == second
@@ -208,7 +208,7 @@ def test_a_batch_that_available_now_did_not_commit_is_read_again_and_ends_the_ru
     cluster.topics["t"] = (ID_1, {0: (0, 130), 1: (10, 25), 2: (0, 7)})
     another = tracker()
     another.freeze()
-    second = following(another, first)  # journalled, and its run ended before the commit
+    second = following(another, first)  # stored; its run ended before the commit
     for _ in range(2):
         again = tracker()
         again.freeze()
@@ -238,7 +238,7 @@ def test_another_cluster_is_refused_with_both_ids(tracker: Any, cluster: Any, ho
     cluster.cluster = "cluster-B"
     driver = tracker()
     if how == "available now":
-        driver.freeze()  # Spark calls it before it shows the checkpoint's offset
+        driver.freeze()  # Spark calls it before it passes the checkpoint's offset
     with pytest.raises(ClusterIdMismatchError, match=r"'cluster-B'.*'cluster-A'"):
         driver.plan(SENTINEL, offset) if how == "replay" else driver.latest(offset)
     assert how == "replay" or cluster.configs[-1]["cluster.id.expected"] == "cluster-A"
@@ -330,7 +330,7 @@ def test_what_is_lost_fails_a_query_unless_loss_is_allowed(
 def test_a_loss_that_heals_in_a_moment_is_no_loss(tracker: Any, cluster: Any, clock: Any) -> None:
     driver = tracker()
     offset = following(driver, SENTINEL)
-    cluster.topics["t"][1][0] = (0, 60)  # a new leader that hasn't caught up
+    cluster.topics["t"][1][0] = (0, 60)  # a new leader with an old high watermark
     clock.at += 1
     clock.meanwhile = lambda: cluster.topics["t"][1].update({0: (0, 104)})
     assert following(driver, offset)["o"]["t"]["0"] == 104
@@ -348,7 +348,7 @@ def test_the_epoch_of_a_position_changes_only_with_it(
     assert first["epoch"] == {"t": {"0": 3, "1": 4}}
     cluster.epochs = {P0: 5, P1: 6}
     clock.at += 1
-    assert following(driver, first) == first  # an election alone is no batch
+    assert following(driver, first) == first  # an election alone causes no batch
     cluster.topics["t"][1][0] = (0, 103)
     clock.at += 1
     second = following(driver, first)
@@ -386,11 +386,11 @@ def test_a_log_that_differs_before_the_position_is_a_loss(
     assert end["epoch"] == {"t": {"0": 5, "1": 4}}
     assert sizes(driver, offset, end) == [KafkaOffsetRange(P0, 60, 130, 5)]
     assert "60 to 99 (40 offsets)" in caplog.text
-    assert clock.pauses == []  # a leader of a newer epoch is believed at once
+    assert clock.pauses == []  # a newer epoch needs no confirmation
 
 
 def test_a_leader_that_knows_no_epochs_is_no_loss(tracker: Any, cluster: Any, clock: Any) -> None:
-    """As for logs in the format before Kafka 0.11."""
+    """The leader returns no end for an epoch if the log's format is older than Kafka 0.11."""
     cluster.epochs = {P0: 3, P1: 4}
     offset = following(tracker(), SENTINEL)
     cluster.epochs[P0], cluster.epoch_ends[P0, 3] = 5, -1
@@ -441,7 +441,7 @@ def test_an_outage_is_nothing_new_for_a_while(tracker: Any, cluster: Any, clock:
     while clock.now() < cluster.down_until:
         begun = clock.now()
         found = following(driver, offset)
-        assert clock.now() - begun <= 11  # so a query can be stopped in an outage
+        assert clock.now() - begun <= 11  # short, so that Spark can stop the query
     assert following(driver, offset)["o"]["t"]["0"] == 101
     assert found in (offset, following(driver, offset))
 
@@ -541,7 +541,7 @@ def test_a_plan_ships_no_metadata_of_another_topic_id(
 def test_the_metadata_is_read_a_few_times_for_any_number_of_ranges(
     tracker: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each look copies all of it, which 10,000 ranges would make quadratic."""
+    """Each read copies all metadata: one per range would be quadratic for 10,000 ranges."""
     ask, looks = MemoryConsumer.bootstrap_hint, list[None]()
 
     def counted(client: MemoryConsumer) -> Any:
@@ -561,7 +561,7 @@ def test_metadata_without_an_id_is_shipped(tracker: Any, monkeypatch: pytest.Mon
     assert (plan.topic_ids, plan.hint["topics"]) == ({"t": ID_1}, known)
 
 
-# -- what nobody noticed once ---------------------------------------------------------------------
+# -- former bugs ---------------------------------------------------------------------------------
 
 
 def test_available_now_waits_where_a_partition_begins_that_joined(
@@ -572,7 +572,7 @@ def test_available_now_waits_where_a_partition_begins_that_joined(
     cluster.topics["t"][1][2] = (0, 50)
 
     class Calls(list[str]):
-        """All brokers go while it is asked where the new partition begins."""
+        """All brokers stop during the lookup of the new partition's start."""
 
         def append(self, what: str) -> None:
             super().append(what)
@@ -592,7 +592,7 @@ def test_a_start_behind_a_log_that_was_cut_is_its_end(
 ) -> None:
     driver = tracker(startingOffsets="latest")
     assert following(driver, SENTINEL)["from"] == {"t": {"0": 100, "1": 20}}
-    cluster.topics["t"] = (ID_1, {0: (0, 90), 1: (10, 20)})  # before Spark has journalled it
+    cluster.topics["t"] = (ID_1, {0: (0, 90), 1: (10, 20)})  # before Spark stored the offset
     clock.at += 1
     end = following(driver, SENTINEL)
     assert end["o"] == end["from"] == {"t": {"0": 90, "1": 20}}
@@ -610,11 +610,11 @@ def test_one_query_has_offsets_of_one_cluster(tracker: Any) -> None:
         driver.plan(offset, foreign)
 
 
-# -- asynchronous progress tracking: offsets between two journalled ones are missing --------------
+# -- asynchronous progress tracking: Spark doesn't store every offset ------------------------------
 
 
 def skipped(driver: OffsetTracker, cluster: Any, clock: Any, start: Any, change: Any) -> Any:
-    """Plan a batch after `change`, and one after more records; only the second is journalled."""
+    """Plan a batch after `change`, and one after more records; return the second's end offset."""
     change()
     clock.at += 60
     between = following(driver, start)
@@ -663,7 +663,7 @@ def test_a_topic_that_was_recreated_in_a_batch_that_is_not_journalled(
 def test_a_topic_without_id_that_was_recreated_in_a_batch_that_is_not_journalled(
     tracker: Any, cluster: Any, clock: Any, caplog: Any
 ) -> None:
-    """Its leader epochs began again."""
+    """The recreation is noticed by leader epochs that are lower than before."""
     cluster.epochs = {P0: 3, P1: 4}
     driver = tracker(failOnDataLoss="false")
     start = following(driver, SENTINEL)

@@ -1,4 +1,4 @@
-"""The driver's side of the options: patterns, times, limits, other clusters, and what is asked."""
+"""Options in the driver: patterns, times, limits, other clusters, and the number of requests."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_topics_that_match_are_read_and_new_ones_are_found(
     assert first["o"] == first["from"] == {"t": {"0": 100, "1": 20}, "x-t": {"0": 5}}
     cluster.topics["y-t"] = (ID_3, {0: (0, 7)})
     clock.at += 1
-    assert following(driver, first) == first  # not asked for in every batch
+    assert following(driver, first) == first  # within the discovery interval
     clock.at += 30
     second = following(driver, first)
     assert second["from"] == {"y-t": {"0": 0}}
@@ -50,7 +50,7 @@ def test_no_topic_yet_is_an_empty_start_that_is_journalled(
 ) -> None:
     first = following(tracker(subscribePattern="^new"), SENTINEL)
     assert first == {"v": 1, "cluster": "cluster-A", "o": {}, "id": {}}
-    cluster.topics["new-1"] = (ID_2, {0: (0, 5)})  # while no query runs
+    cluster.topics["new-1"] = (ID_2, {0: (0, 5)})  # created between two runs
     driver = tracker(subscribePattern="^new", startingOffsets="latest")
     second = following(driver, first)
     assert read(driver, first, second) == 5
@@ -107,7 +107,7 @@ def test_nothing_is_held_back_where_that_would_end_the_query(
     cluster.topics["t"][1][0] = (0, 103)
     once, now = tracker(**given), tracker(**given)
     for driver in (once, now):
-        following(driver, offset)  # so its first batch is over
+        following(driver, offset)  # the first batch, which isn't held back
     cluster.topics["t"][1][0] = (0, 104)
     clock.at += 1
     assert once.latest(offset, everything=True)["o"]["t"]["0"] == 104
@@ -118,7 +118,7 @@ def test_nothing_is_held_back_where_that_would_end_the_query(
 def test_a_limit_in_bytes_goes_by_what_records_weigh(
     tracker: Any, cluster: Any, clock: Any
 ) -> None:
-    # Keys, values and headers in memory: 2 to 4 bytes, and some more for the headers' offsets.
+    # A record has 2 to 4 bytes of key, value and headers in memory, plus the headers' offsets.
     cluster.topics["t"] = (ID_1, {0: (0, 1000), 1: (0, 9000)})
     driver = tracker(maxBytesPerTrigger="6400")
     offset: Any = dict(SENTINEL)
@@ -151,7 +151,7 @@ def test_tasks_are_divided(tracker: Any) -> None:
     assert len(tracker(BATCH, maxRecordsPerPartition="30").plan_batch().ranges) == 5
 
 
-# -- clusters, outages, patience ------------------------------------------------------------------
+# -- clusters, outages, timeouts ------------------------------------------------------------------
 
 
 def test_a_mirror_is_read_on_where_that_is_allowed(
@@ -169,7 +169,7 @@ def test_a_mirror_is_read_on_where_that_is_allowed(
     assert "cluster-B" in caplog.text
     replayed = tracker(allowClusterChange="true").plan(SENTINEL, offset)
     assert (sum(r.size for r in replayed.ranges), replayed.cluster) == (110, "cluster-B")
-    cluster.topics["t"] = (ID_1, {0: (0, 200), 1: (10, 20)})  # anew in the same cluster
+    cluster.topics["t"] = (ID_1, {0: (0, 200), 1: (10, 20)})  # recreated in this cluster
     clock.at += 60
     with pytest.raises(DataLossError, match="recreated"):
         following(driver, end)

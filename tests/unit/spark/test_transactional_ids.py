@@ -1,4 +1,4 @@
-"""R-TX-3: attempts have transactional ids of their own, so that zombies abort no decision."""
+"""R-TX-3: each attempt has its own transactional id, so zombies can't abort a decided batch."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_tasks_of_a_repeated_batch_end_no_transactions(log: MemoryLog, slow: flo
 def test_a_zombie_that_has_read_the_ledger_before_a_decision_aborts_nothing(
     log: MemoryLog, step: str
 ) -> None:
-    """Its driver is dead; another run decides, and dies; a third one has other tasks."""
+    """A zombie resumes after another run's driver died with its decision; a third run recovers."""
     seen = list[Any]()
 
     def overtake(what: str, producer: MemoryProducer) -> None:
@@ -60,7 +60,7 @@ def test_a_zombie_that_has_read_the_ledger_before_a_decision_aborts_nothing(
 
 
 def test_attempts_take_ids_over_only_from_committed_ones(log: MemoryLog) -> None:
-    """A batch needs no new ids; each attempt that fails costs one."""
+    """A new batch reuses ids; each failed attempt adds one."""
 
     def ids() -> set[str]:
         return {name for name in log.known if "sink-0." in name}
@@ -80,7 +80,7 @@ def test_attempts_take_ids_over_only_from_committed_ones(log: MemoryLog) -> None
 
 
 def test_what_a_sweep_may_abort_isn_t_listed(log: MemoryLog) -> None:
-    """A failed run looks for what its killed tasks left, and is frozen before it aborts that."""
+    """A failed run is paused between finding and aborting the transactions of its killed tasks."""
     late: list[SinkCommit] = [write(log, ["a"], run="later")]
     seen = list[Any]()
 
@@ -103,7 +103,7 @@ def test_what_a_sweep_may_abort_isn_t_listed(log: MemoryLog) -> None:
 def test_a_decision_that_was_aborted_in_part_has_no_effect_if_nothing_is_committed(
     log: MemoryLog, parts: tuple[Rows, ...]
 ) -> None:
-    """The first transaction has timed out; the others are open."""
+    """The first transaction of the decision has timed out; the others are open."""
     decided(log, ["a"], ["b"], ["c"], pause=500.0)
     log.clock.at += 500.0
     run_batch(log, *parts, run="later")
@@ -114,7 +114,7 @@ def test_a_decision_that_was_aborted_in_part_has_no_effect_if_nothing_is_committ
 def test_a_batch_that_is_committed_in_part_is_judged_before_more_of_it_is_committed(
     log: MemoryLog,
 ) -> None:
-    """Of three transactions, the first is committed, the second has timed out, one is open."""
+    """The first of three transactions is committed, the second timed out, the third is open."""
     second = write(log, ["b"], 1)
     log.clock.at += 500.0
     messages = [write(log, ["a"], 0), second, write(log, ["c"], 2)]
@@ -139,7 +139,7 @@ def test_a_batch_that_is_committed_in_part_is_judged_before_more_of_it_is_commit
 
 @pytest.mark.parametrize("looks", [1, 2])
 def test_the_other_attempt_of_a_task_hides_no_later_rows(log: MemoryLog, looks: int) -> None:
-    """A repeated stage counts attempts from 0 again, so no number tells that there was another."""
+    """A repeated stage counts attempts from 0 again, so numbers don't show the other attempt."""
     run_batch(log, ["x"])
     write(log, ["a"], batch=1)
     kept = write(log, ["a"], batch=1)

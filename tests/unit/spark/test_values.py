@@ -1,4 +1,4 @@
-"""Values decoded to columns: whole batches where they fit, value by value where one doesn't."""
+"""JSON values decoded to columns: in whole batches, or one by one if a value doesn't fit."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def full(row: dict[str, Any] | None) -> dict[str, Any] | None:
 
 
 def test_what_fits_is_decoded_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(JsonDecoder, "_decoded", None)  # it would fail if it were called
+    monkeypatch.setattr(JsonDecoder, "_decoded", None)  # must not be called
     assert decoded(*(given for given, _ in ROWS)) == [full(row) for _, row in ROWS]
     assert decoded() == []
 
@@ -118,7 +118,7 @@ def test_both_ways_agree() -> None:
 
 
 def test_a_row_does_not_depend_on_those_beside_it() -> None:
-    """Arrow would take a zone where there is none to have, a year 0, and any depth."""
+    """Arrow alone would accept a time zone in timestamp_ntz, the year 0, and any nesting."""
     ddl = "a int, l timestamp_ntz, d date, f float"
     deep = b"[" * 3000 + b"]" * 3000
     for given, wanted in (
@@ -132,7 +132,7 @@ def test_a_row_does_not_depend_on_those_beside_it() -> None:
 
 
 def test_a_few_bytes_take_no_memory_of_columns() -> None:
-    """300 KB of empty objects were 400 MB: one record of strangers ended an executor."""
+    """A record with 300 KB of empty objects once took 400 MB, and ended an executor."""
     ddl = f"a int, l array<struct<{', '.join(f'f{at}: bigint' for at in range(500))}>>"
     wide = b'{"a":1,"l":[' + b",".join([b"{}"] * 100_000) + b"]}"
     made = decoder(ddl)
@@ -146,7 +146,7 @@ def test_a_few_bytes_take_no_memory_of_columns() -> None:
 
 @pytest.mark.slow
 def test_a_row_of_many_nulls_is_arrow_s_alone() -> None:
-    """Python would take 20 s for its 30 KB; where Arrow refuses it nobody says where it is bad."""
+    """Only Arrow decodes such a row, because Python would take 20 s for its 30 KB."""
     ddl = f"l array<struct<{', '.join(f'f{at}: bigint' for at in range(500))}>>"
     items = b",".join([b"{}"] * 10_000)
     good, bad = b'{"l":[{"f1":7},' + items + b"]}", b'{"l":[{"f1":"x"},' + items + b"]}"
@@ -168,7 +168,7 @@ def test_a_string_takes_whatever_stands_there() -> None:
 
 @pytest.mark.slow
 def test_nesting_of_any_depth_ends_no_query() -> None:
-    for depth in (100, *range(800, 1010), 100_000):  # some can be read, not written
+    for depth in (100, *range(800, 1010), 100_000):  # json can parse some, but not write
         given = b'{"b":' + b"[" * depth + b"]" * depth + b"}"
         found = decoded(given, b"{", b'{"b":"x"}', ddl="b string")
         assert found[0]["b"] in (None, given[5:-1].decode())
@@ -308,7 +308,7 @@ def test_the_source_reads_structs(cluster: Any, clock: Any) -> None:
     ],
 )
 def test_what_stands_behind_a_value_makes_it_malformed(given: bytes) -> None:
-    """Spark's own from_json stops at the end of the first value and takes it, also in FAILFAST."""
+    """Spark's own from_json ignores text after the first value, also in FAILFAST mode."""
     good = b'{"amount":7}'
     fields = {"ddl": "amount bigint"}
     assert decoded(good, given, good, **fields) == [{"amount": 7}, {"amount": None}, {"amount": 7}]

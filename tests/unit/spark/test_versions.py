@@ -1,4 +1,4 @@
-"""An older PySpark is refused with the least version and what it lacks."""
+"""An older PySpark is rejected with an error that names the minimum version and the reason."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def test_too_old(version: str, lacks: str, has: str | None) -> None:
 
 
 def test_a_format_looked_up_on_an_old_one_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spark imports the module that stands for the format; other formats must go on working."""
+    """Spark imports the format's module also for other formats, which must still work."""
     monkeypatch.setattr(pyspark, "__version__", "4.1.1")
-    monkeypatch.delitem(vars(odradek.spark), "KafkaDataSource", raising=False)  # kept after use
+    monkeypatch.delitem(vars(odradek.spark), "KafkaDataSource", raising=False)  # cached
     with pytest.raises(ImportError, match="PySpark 4.2 or newer, but this is PySpark 4.1.1"):
         odradek.spark.KafkaDataSource  # noqa: B018 - importing it is the point
     text = (ROOT / "src" / "pyspark_odradek" / "__init__.py").read_text()

@@ -1,4 +1,4 @@
-"""The cache of clients: by process and configuration, never a failed one."""
+"""The cache of clients by process and configuration, without failed clients."""
 
 from __future__ import annotations
 
@@ -84,12 +84,12 @@ def test_a_forked_child_neither_uses_nor_closes_the_parents(process: Process, id
     assert not parents.closed
     assert len(process.cache) == 1
     process.cache.release(child)
-    assert len(process.timers) == 1 + idle  # the parent's timer doesn't run in the child
+    assert len(process.timers) == 1 + idle  # the child needs its own timer
 
 
 def test_the_number_of_clients_has_a_limit(process: Process) -> None:
     made = [process.checkout({"n": str(n)}) for n in range(MAX_CLIENTS)]
-    process.checkout({"n": "0"})  # used again: no longer the oldest
+    process.checkout({"n": "0"})  # no longer the oldest
     process.checkout({"n": "more"})
     assert [m.closed for m in made] == [False, True, *([False] * (MAX_CLIENTS - 2))]
 
@@ -99,7 +99,7 @@ def test_a_released_client_reads_nothing_and_is_used_again(process: Process) -> 
     process.cache.release(first)
     assert first.assigned == []
     assert process.checkout({"a": "1"}) is first
-    process.wait(10 * IDLE_S)  # it is in use
+    process.wait(10 * IDLE_S)  # in use, so not idle
     assert not first.closed
 
 
@@ -139,7 +139,7 @@ def test_one_that_was_dropped_is_not_kept_when_its_task_ends(process: Process) -
     assert len(process.cache) == 0
     second = process.checkout({"a": "1"})
     process.cache.release(second)
-    process.cache.drop(second)  # an idle one
+    process.cache.drop(second)  # an idle client
     assert second.closed
     assert len(process.cache) == 0
 
@@ -164,7 +164,7 @@ def test_a_client_that_ended_while_nobody_used_it_is_not_used_again(process: Pro
 
 
 class Racing(dict[Any, Any]):
-    """Has something else happen, once, in the middle of what a thread does with it."""
+    """A dict that runs `meanwhile` once in the middle of an access, as another thread might."""
 
     meanwhile: Callable[[], object] | None = None
 
@@ -185,7 +185,7 @@ class Racing(dict[Any, Any]):
 
 
 class Pid(int):
-    """Has something happen while keys are compared with it."""
+    """A process id that runs `meanwhile` when keys are compared with it."""
 
     meanwhile: Callable[[], object] = staticmethod(lambda: None)
 
@@ -207,7 +207,7 @@ def test_the_timer_may_close_a_client_while_a_task_looks_for_one(process: Proces
 def test_what_the_timer_puts_back_too_late_is_closed_when_the_next_is_released(
     process: Process,
 ) -> None:
-    """Used and released again, and asked for in the moment in which the timer holds it."""
+    """The client is used, released, and requested again while the timer holds it."""
     first = process.checkout({"a": "1"})
     process.cache.release(first)
     process.at += IDLE_S
@@ -230,7 +230,7 @@ def test_what_the_timer_puts_back_too_late_is_closed_when_the_next_is_released(
 def test_giving_a_client_back_never_fails_the_task(
     process: Process, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has read all that it was to read."""
+    """The task is complete, so an error of the released client doesn't matter."""
 
     def ended(_: object) -> None:
         raise KafkaError("ended meanwhile")

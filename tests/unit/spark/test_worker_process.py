@@ -1,4 +1,4 @@
-"""What is done once in a Python worker of Spark: its garbage, and its connection to the JVM."""
+"""Setup of a Spark Python worker: garbage collection, and its connection to the JVM."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def pair() -> Iterator[Pair]:
 
 @pytest.fixture(autouse=True)
 def callbacks() -> Iterator[None]:
-    """Leave the process as it was."""
+    """Restore the callbacks of the garbage collector."""
     before = list(gc.callbacks)
     yield
     gc.callbacks[:] = before
 
 
 def talk(worker: socket.socket, jvm: socket.socket) -> None:
-    """Ask and answer, until the kernel takes the worker for one that always answers."""
+    """Exchange messages until the kernel delays the worker's acknowledgements."""
     for _ in range(20):
         jvm.sendall(b"task")
         assert worker.recv(4) == b"task"
@@ -45,7 +45,7 @@ def talk(worker: socket.socket, jvm: socket.socket) -> None:
 
 
 def delays(worker: socket.socket) -> bool:
-    """Whether the kernel delays what it acknowledges."""
+    """Return whether the kernel delays acknowledgements."""
     return not worker.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK)
 
 
