@@ -164,7 +164,7 @@ def arrow_to_avro(
 
 
 class _Fitting:
-    """Check whether the values of a column match a schema before fastavro writes them.
+    """Check whether the values of a column match a schema, before fastavro writes them.
 
     fastavro writes a number as a different number, and any object as a boolean.
     """
