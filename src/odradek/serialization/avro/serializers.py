@@ -59,7 +59,7 @@ def _name(parsed: Any) -> str | None:
 
 
 def _with_bytes(value: Any) -> Any:
-    """Return a value with bytes in place of what fastavro refuses."""
+    """Return a value with bytes in place of bytearrays and memoryviews, which fastavro rejects."""
     if isinstance(value, bytearray | memoryview):
         return bytes(value)
     if isinstance(value, Mapping):
@@ -104,8 +104,8 @@ class AvroSerializer:
         self._schema: Schema | None = None
         self._parsed: Kept[Schema, Any] = Kept(self._framer.cache)
         self._guarded: dict[int, tuple[Any, Any, bool]] = {}
-        """By the identity of a schema, which is kept with it: the schema that fastavro gets, and
-        whether values may be nested too deeply."""
+        """By id() of a schema: that schema, its copy for fastavro, and whether values may be nested
+        too deeply."""
         if schema_str is not None:
             self._schema = given_schema(schema_str, AVRO)
         elif not self._framer.takes_latest:
@@ -154,7 +154,7 @@ class AvroSerializer:
             except (TypeError, ValueError):
                 stream = io.BytesIO()
                 self._write(stream, found[1], _with_bytes(value))
-        # A value of the program's can make fastavro raise whatever Python has.
+        # fastavro may raise any exception for a program's value.
         except Exception as error:
             raise SerializationError(
                 f"the data doesn't match its Avro schema: {type(error).__name__}: {error}"
