@@ -115,7 +115,7 @@ class AvroSerializer:
             self._parsed_of(self._schema)
 
     def __call__(self, obj: Any, ctx: SerializationContext | None = None) -> bytes | None:
-        """Return the bytes of an object; None for None."""
+        """Serialize an object; return None for None."""
         return None if obj is None else self.checked(obj, ctx, None)
 
     def checked(
@@ -217,7 +217,7 @@ class AvroDeserializer:
             self._wanted(None, None, self._reader)
 
     def __call__(self, data: bytes | None, ctx: SerializationContext | None = None) -> Any:
-        """Return the object of bytes; None for None."""
+        """Deserialize bytes to an object; return None for None."""
         if data is None:
             return None
         data = bytes(data)  # may be a bytearray

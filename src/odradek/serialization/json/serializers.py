@@ -221,8 +221,8 @@ def _identified(uri: str, document: Any) -> str:
 def _repair(document: Any) -> None:
     r"""Change parts of a schema that the validator rejects and other programs accept.
 
-    An unknown `$schema` is removed: Python's jsonschema, too, then uses the latest draft. In regular
-    expressions, `\Z` becomes `$`, and a hyphen after a class like `\w` is escaped.
+    An unknown `$schema` is removed, so the latest draft is used, as by Python's jsonschema. In
+    regular expressions, `\Z` becomes `$`, and a hyphen after a class like `\w` is escaped.
     """
     waiting = [document]
     while waiting:
@@ -311,7 +311,7 @@ class JSONSerializer:
             raise SerializationError("schema_str is required unless use.latest.version is true")
 
     def __call__(self, obj: Any, ctx: SerializationContext | None = None) -> bytes | None:
-        """Return the bytes of an object; None for None."""
+        """Serialize an object; return None for None."""
         if obj is None:
             return None
         found = self._registered(ctx)
@@ -370,7 +370,7 @@ class JSONDeserializer:
                 self._checks.prepare_own(self._schema)
 
     def __call__(self, data: bytes | None, ctx: SerializationContext | None = None) -> Any:
-        """Return the object of bytes; None for None."""
+        """Deserialize bytes to an object; return None for None."""
         if data is None:
             return None
         found, at = schema_of(data, ctx)
