@@ -97,7 +97,7 @@ class RecordReading:
         self._contexts: dict[str, tuple[SerializationContext, SerializationContext]] = {}
 
     def __call__(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
-        """Return the records up to the first unreadable one; raise if that is the first of all.
+        """Return the records before the first unreadable one; raise if there are none before it.
 
         Raises `RecordDeserializationError`, or the error of a registry that isn't caused by the
         record.

@@ -46,7 +46,7 @@ compares the items of shorter lists in pairs, up to the first difference.
 LONG = 1 << 53
 """Integers with at least this absolute value are long: their hashes may collide."""
 COMPARED_LEVELS = 32
-"""How often `uniqueItems` may compare each part of a value on average (once per nested list)."""
+"""Maximum number of nested lists with `uniqueItems` that may compare the same part of a value."""
 FREE_COMPARED = 1_000_000
 """Number of characters and values that `uniqueItems` may always compare."""
 MOST_STEPS = 300_000

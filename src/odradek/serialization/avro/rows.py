@@ -33,7 +33,7 @@ class AvroRows(FramedRows):
         *,
         text_decimals: bool = False,
     ) -> None:
-        """Read values of type `kind` with the parsed reader schema, or None for the writer schemas.
+        """Read values of type `kind` with a parsed reader schema; None: with each writer schema.
 
         `written_of(row)` returns the parsed schema whose id the row begins with, or a `NoSchema`;
         an exception that it raises ends the call. `text_decimals`: see `arrow_type`.

@@ -56,7 +56,7 @@ class ProtobufProgram:
         return place
 
     def _value(self, one: Any, column: PlannedColumn) -> tuple[int, int]:
-        """Return the kind of a field's value and the position of its description."""
+        """Return a field's kind, and the position of its enum table or message steps, if any."""
         kind = type_name(one)
         if kind == "GROUP":
             raise UnplannedError("a group")
@@ -85,7 +85,7 @@ class ProtobufProgram:
 
 
 def _label(one: Any) -> Label:
-    """Return how a missing value of this field is read."""
+    """Return which value the field has if it is missing from the bytes."""
     if is_map(one):
         return Label.MAP
     if one.is_repeated:

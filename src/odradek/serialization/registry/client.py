@@ -289,7 +289,7 @@ class SchemaRegistryClient:
         return compatibility(self, subject_name, schema, version)[0]
 
     def clear_caches(self) -> None:
-        """Forget all responses: of this client, and of serializers and deserializers that use it.
+        """Clear the caches of this client, and of serializers and deserializers that use it.
 
         Call it after the registry was recreated, or after schemas were deleted permanently.
         """
@@ -328,7 +328,7 @@ class SchemaRegistryClient:
         return _schema_in(self._confirmed("GET", path, everywhere=True))
 
     def _formatted(self, path: str, asked: str) -> Schema:
-        """Return a schema in a format; unchanged if the registry rejects the format."""
+        """Return a schema in the requested format, or as it is if the registry rejects that."""
         try:
             return self._schema(asked)
         except SchemaRegistryError as error:
