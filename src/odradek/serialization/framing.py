@@ -180,7 +180,7 @@ class Unframer:
         return cache_of(self._registry)
 
     def schema(self, of: SchemaId) -> Schema:
-        """Return the schema with an id or GUID. Raises `SchemaRegistryError`."""
+        """Return the writer schema with an id or GUID. Raises `SchemaRegistryError`."""
         return written_schema(self._registry, of)
 
     def latest(

@@ -47,7 +47,7 @@ class RecordWriting:
         """
         headers = gone_through(headers)
         there = headers.items() if isinstance(headers, Mapping) else headers or ()
-        listed: Any = list(there) if isinstance(there, Iterable) else []  # `send` rejects others
+        listed: Any = list(there) if isinstance(there, Iterable) else []  # `send` reports the error
         before = len(listed)
         context = SerializationContext(topic, MessageField.KEY, listed)
         if self._key is not None and key is not None:

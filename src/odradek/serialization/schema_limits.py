@@ -34,8 +34,8 @@ harmless schema may choose among hundreds of event types, or refer to itself on 
 MOST = 10_000_000
 """Maximum number of checks for a whole value; they take a few seconds."""
 MOST_WAYS = 500_000
-"""Maximum number of steps for counting a schema's checks: pairs of definitions of which one
-applies the other to the same value or to a nested value.
+"""Maximum number of steps for counting a schema's checks. A step is a pair of definitions: the
+first applies the second to the same value or to a nested value.
 """
 DEEPEST = 1000
 """Maximum nesting depth of JSON values: Python can't read or write deeper ones."""
@@ -467,7 +467,7 @@ class AvroLimits:
                 "Avro",
             )
         self.has_arrays_of_fixed_size = any(self.nodes[at].kind in (FIXED, RECORD) for at in items)
-        """Records count, too, because all their fields may have fixed sizes."""
+        """Whether items of an array may have a fixed size: a record's fields may all have one."""
         height = _height(self.nodes, range(7))
         self._recursive = height == math.inf
         if not self._recursive and height > DEEPEST_VALUE:

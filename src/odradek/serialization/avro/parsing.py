@@ -45,7 +45,7 @@ _DEFAULTS: dict[str, type] = {
     "record": dict,
     "error": dict,
 }
-"""The JSON value that a default of each type has; that of a float or a double is a number."""
+"""Python types of JSON defaults, by Avro type; defaults of floats and doubles are numbers."""
 _KINDS = frozenset((*_DEFAULTS, "float", "double"))
 """Values of `type` in a complete schema; `{"type": …}` with another value only wraps a schema."""
 

@@ -33,7 +33,7 @@ class _Choices(list[Any]):
     """Branches of a union or symbols of an enum, in which negative indexes are errors."""
 
     def __len__(self) -> int:
-        return sys.maxsize  # keeps an index negative: C adds the length to it
+        return sys.maxsize  # C adds it to a negative index: out of range
 
     def __getitem__(self, at: Any) -> Any:
         if at < 0:

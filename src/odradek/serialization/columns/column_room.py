@@ -30,7 +30,7 @@ RATIO = 64
 """Additional bytes of columns per byte of a row. A decimal of two bytes takes 16 bytes in a column,
 and a null record takes up to 16 bytes for each of its fields, usually a few."""
 LARGE = "the data doesn't match the type; the row is too large to find the value that doesn't match"
-"""The error of a large row that Arrow rejects."""
+"""Error of a large row that Arrow can't convert: Python would be too slow to find the reason."""
 
 
 class ColumnRoom:
