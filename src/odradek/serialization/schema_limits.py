@@ -350,7 +350,10 @@ def _values(one: Any) -> list[Any]:
 
 
 def _within(one: dict[str, Any]) -> Iterator[tuple[Any, dict[str, Any]]]:
-    """Yield the schemas of nested values, each after a name, an index, or `(type,)` for all."""
+    """Yield the schemas of nested values, each with the values that it applies to.
+
+    These are a member's name, an item's index, `(dict,)` for all members, `(list,)` for all items.
+    """
     members = one.get("properties")
     if isinstance(members, dict):
         yield from ((name, each) for name, each in members.items() if isinstance(each, dict))
