@@ -30,9 +30,9 @@ class SchemaRegistryError(ExplainedError):
     error_code: int | None = None
     """The registry's own error code, for example 40403."""
     blames_record = False
-    """Whether the record is the cause: each server of the registry said twice that it doesn't have
-    the schema with which the record was written, or one that this references, or the schema's text
-    is unusable. Otherwise other records fail, too, and this record may be readable later."""
+    """Whether the record is the cause: its writer schema is unusable, or that schema or one that it
+    references is missing, which each server of the registry has confirmed. Otherwise other records
+    fail, too, and this record may be readable later."""
 
     def coded(self, status: int, error_code: int | None) -> Self:
         """Set `status` and `error_code` from the response, and return this error."""
@@ -40,9 +40,9 @@ class SchemaRegistryError(ExplainedError):
         return self
 
     def blameless(self) -> Self:
-        """Return the error for a schema that isn't the record's own: it doesn't blame the record.
+        """Return this error with `blames_record` false, for a schema that isn't the record's own.
 
-        It may be a copy: other threads and records may get this error for the same schema.
+        Returns a copy if needed: other threads and records may get this error for the same schema.
         """
         if not self.blames_record:
             return self
@@ -60,7 +60,7 @@ class RegistryUnreachableError(SchemaRegistryError):
 class RegistryAuthenticationError(SchemaRegistryError):
     """The registry rejected the credentials (401), or the permission is missing (403).
 
-    Or the function `bearer.auth.token` failed; its error is the cause.
+    Also raised if the function `bearer.auth.token` fails; its error is the `__cause__`.
     """
 
 
@@ -68,7 +68,7 @@ class SchemaNotFoundError(SchemaRegistryError):
     """The registry has no such subject, version or schema (404)."""
 
     def confirmed(self, everywhere: bool) -> Self:
-        """Blame the record if each server has confirmed the error, and return this error."""
+        """Return this error; it blames the record if each server confirmed it (`everywhere`)."""
         self.blames_record = everywhere
         return self
 
@@ -84,7 +84,7 @@ class InvalidSchemaError(SchemaRegistryError):
 
 
 class UnusableSettingError(ConfigurationError):
-    """A file that a registry client's settings name can't be used now."""
+    """A file in a registry client's settings, such as a certificate, can't be used now."""
 
     blames_record = False
 
@@ -92,7 +92,7 @@ class UnusableSettingError(ConfigurationError):
 def blames_record(error: BaseException) -> bool:
     """Return whether an error of a deserializer is caused by the record.
 
-    A program's own errors are, whatever attributes they have.
+    Errors of the program's own functions always count as caused by the record.
     """
     ours = isinstance(error, KafkaError)
     return not ours or getattr(error, "blames_record", True) is not False
@@ -106,7 +106,7 @@ class RecordDeserializationError(DeserializationError):
     """
 
     def __init__(self, partition: TopicPartition, offset: int, field: str, why: str) -> None:
-        super().__init__(partition, offset, field, why)  # as given, for copies and pickles
+        super().__init__(partition, offset, field, why)  # copy and pickle need all arguments
         self.partition, self.offset, self.field, self.why = partition, offset, field, why
         self.next_offset = offset + 1
 

@@ -39,7 +39,7 @@ FromDict = Callable[[Any, Any], Any]
 
 
 class _Named(Protocol):
-    """A strategy that a setting names."""
+    """A strategy for subject names, as `subject.name.strategy` selects it."""
 
     def __call__(self, context: SerializationContext | None, name: str | None, /) -> str | None: ...
 
@@ -108,7 +108,7 @@ class Framer:
         return found
 
     def registered(self, subject: str, schema: Callable[[], Schema | None]) -> RegisteredSchema:
-        """Return the schema's registration: looked up, registered, or the latest, by the settings.
+        """Look up or register the schema, or get the latest version, as the settings say.
 
         Raises `SchemaRegistryError`, also for a schema with rules for writing.
         """
@@ -132,7 +132,7 @@ class Framer:
         return found
 
     def reference(self, subject: str, schema: Schema) -> RegisteredSchema:
-        """Return a referenced schema with its version."""
+        """Return a referenced schema with its version; register it if the settings say so."""
         if self._registers:
             self._registry.registered_schema(subject, schema, self._normalizes)
         return self._registry.lookup_schema(subject, schema, self._normalizes)
@@ -153,7 +153,7 @@ class Framer:
 
 
 def written_schema(registry: SchemaRegistryClient, of: SchemaId) -> Schema:
-    """Return the schema with an id or GUID, to read values with.
+    """Return the writer schema with an id or GUID.
 
     Raises `SchemaRegistryError`, also for a schema with rules for reading.
     """
@@ -180,13 +180,13 @@ class Unframer:
         return cache_of(self._registry)
 
     def schema(self, of: SchemaId) -> Schema:
-        """Return the schema with an id or GUID. Raises `SchemaRegistryError`."""
+        """Return the writer schema with an id or GUID. Raises `SchemaRegistryError`."""
         return written_schema(self._registry, of)
 
     def latest(
         self, context: SerializationContext | None, name: str | None, written: Schema
     ) -> Schema:
-        """Return the subject's latest schema, which `use.latest.version` reads with."""
+        """Return the subject's latest schema, the reader schema with `use.latest.version`."""
         found = self._registry.get_latest_version(self._strategy(context, name) or "").schema
         check_rules(found, READ)
         check_migration(written, found)

@@ -1,8 +1,8 @@
-"""Deserializers on the way from a consumer to its caller.
+"""Apply deserializers to a consumer's records before they are returned to the caller.
 
-In: records with bytes, as delivery makes them, before the position moves past them. Out: the same
-with objects, as many as can be read; an error that names the first one that can't. Must not: lose a
-record: what isn't given here is met again by the next call.
+In: records with bytes, before the position moves past them. Out: the records with objects, up to
+the first one that can't be deserialized; an error if that is the first of all. Must not: lose a
+record: the next call reads the records again that weren't returned.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _KEY, _VALUE, _HEADERS = 5, 6, 7
 def converter(option: str, given: Any) -> Callable[[Any, Any], Any] | None:
     """Return a serializer or deserializer as a function of an object and a context.
 
-    The context is only passed on if the function takes a second argument, or one called ctx or
-    context. Raises `ConfigurationError`, also for an object of the opposite kind, or for a class
-    instead of an instance.
+    The context is only passed if the function requires a second argument, or has an optional one
+    called ctx or context. Raises `ConfigurationError`, also for an object of the opposite kind, or
+    for a class instead of an instance.
     """
     if given is None:
         return None
@@ -53,7 +53,7 @@ def converter(option: str, given: Any) -> Callable[[Any, Any], Any] | None:
 
 
 def _check_kind(option: str, given: type) -> None:
-    """Refuse a deserializer in place of a serializer, or the other way round."""
+    """Raise `ConfigurationError` for a deserializer in place of a serializer, or vice versa."""
     wanted = "Deserializer" if option.endswith("_deserializer") else "Serializer"
     for one in given.__mro__:
         kind = "Deserializer" if one.__name__.endswith("Deserializer") else "Serializer"
@@ -97,7 +97,7 @@ class RecordReading:
         self._contexts: dict[str, tuple[SerializationContext, SerializationContext]] = {}
 
     def __call__(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
-        """Return the records up to the first unreadable one; raise if that is the first of all.
+        """Return the records before the first unreadable one; raise if there are none before it.
 
         Raises `RecordDeserializationError`, or the error of a registry that isn't caused by the
         record.
@@ -125,10 +125,10 @@ class RecordReading:
                 continue
             try:
                 items[at] = not_awaited(function(items[at], context))
-            # A function of the program's may raise whatever it likes over bytes of others.
+            # A deserializer of the program may raise any exception.
             except Exception as error:
                 if not blames_record(error):
-                    raise  # another call may read the record
+                    raise  # a later call may succeed
                 raise RecordDeserializationError(
                     TopicPartition(record.topic, record.partition),
                     record.offset,

@@ -1,9 +1,9 @@
 """Apply serializers to records on their way from a program to its producer.
 
 In: objects. Out: `send` called with their bytes. None remains None: a record without a key, or a
-deletion. Must not: slow down a producer without serializers: this function replaces `send`.
+tombstone. Must not: slow down producers without serializers: `send` is only replaced if needed.
 
-The function has a weak reference to its producer, so no cycle keeps the producer alive.
+The replacement has a weak reference to its producer, so no cycle keeps the producer alive.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class RecordWriting:
         """
         headers = gone_through(headers)
         there = headers.items() if isinstance(headers, Mapping) else headers or ()
-        listed: Any = list(there) if isinstance(there, Iterable) else []  # `send` refuses it
+        listed: Any = list(there) if isinstance(there, Iterable) else []  # `send` reports the error
         before = len(listed)
         context = SerializationContext(topic, MessageField.KEY, listed)
         if self._key is not None and key is not None:
@@ -63,13 +63,13 @@ class RecordWriting:
         try:
             written = not_awaited(function(given, context))
         except KafkaError as error:
-            if type(error) is not SerializationError:  # a registry's words are of a subject
+            if type(error) is not SerializationError:  # such as a registry's, which lacks the topic
                 error.add_note(
                     f"while serializing the {context.field} of a record for topic {context.topic}"
                 )
                 raise
             raise _unwritten(context, str(error)) from error
-        # A function of the program's may raise whatever it likes.
+        # A serializer of the program may raise any exception.
         except Exception as error:
             raise _unwritten(context, f"{type(error).__name__}: {error}") from error
         if type(written) is not bytes:
@@ -199,7 +199,7 @@ async def _put_many(
     written = list[Written]()
 
     async def all_written() -> None:
-        while left:  # an item is let go once it is written: the schema of the next may be missing
+        while left:  # `at_hand` may call this again: keep items until they are serialized
             written.append(writing.in_loop(topic, *left[0]))
             left.popleft()
             if not len(left) % STRETCH:

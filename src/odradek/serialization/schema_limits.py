@@ -1,17 +1,17 @@
-"""Limits for schemas that other parties wrote: a few words may ask for endless work (R-IN-4).
+"""Limits for untrusted schemas: a small schema may cause unlimited work (R-IN-4).
 
-In: a schema as it was parsed, and values or bytes. Out: nothing, or the reason why a value is not
-checked, read or written. A schema is a graph of places, and `folded` computes the limit of each
-place from the places that it leads to, once for each and without recursion:
+In: a parsed schema, and values or bytes. Out: nothing, or the reason why a value isn't checked,
+read or written. A schema is a graph of definitions. `folded` visits each definition once, without
+recursion, and computes its limit from the limits of the definitions that it refers to:
 
-- JSON: a validator follows each `$ref` each time, so 60 definitions that each name the one before
-  twice, or one that names itself twice a level below, keep it busy for years. The ways that lead to
-  each place are counted before a value is checked.
-- Avro: fastavro reads and writes in C, one call within another for a value within a value, and no
-  limit ends it: 6,000 bytes of a list that refers to itself end the process, as does a value that
-  contains itself, or an array of a trillion items that take no bytes.
+- JSON: a validator follows each `$ref` every time. It runs for years if each of 60 definitions
+  refers to the previous one twice, or if a definition refers to itself twice for nested values. So
+  the paths to each definition are counted before a value is checked.
+- Avro: fastavro reads and writes nested values by recursion in C, without a depth limit. The
+  process crashes for 6,000 bytes of a list that refers to itself, for a value that contains
+  itself, and for an array of 10**12 items that take no bytes.
 
-Must not: fetch a schema, or look at bytes if the schema alone keeps values flat.
+Must not: fetch a schema, or look at bytes if the schema itself limits the nesting of its values.
 """
 
 from __future__ import annotations
@@ -28,50 +28,51 @@ from odradek.serialization.errors import InvalidSchemaError, SerializationError
 V = TypeVar("V")
 
 FREE = 10_000
-"""Checks along one way into a value that need no look at the value: an honest schema may choose
-among hundreds of kinds of events, or refer to itself on each of a thousand levels.
+"""If a schema makes at most this number of checks per place of a value, values aren't measured: a
+harmless schema may choose among hundreds of event types, or refer to itself on 1,000 levels.
 """
 MOST = 10_000_000
-"""Maximum number of checks for a whole value, which take some seconds."""
+"""Maximum number of checks for a whole value; they take a few seconds."""
 MOST_WAYS = 500_000
-"""Definitions that apply to a value, summed up for all definitions and for what is within values:
-what counting takes itself.
+"""Maximum number of steps for counting a schema's checks. A step is a pair of definitions: the
+first applies the second to the same value or to a nested value.
 """
 DEEPEST = 1000
-"""Maximum depth of values: Python neither reads nor writes deeper JSON."""
+"""Maximum nesting depth of JSON values: Python can't read or write deeper ones."""
 HASHED = 16
-"""Items of a list that `uniqueItems` hashes, with all that is within them; it compares fewer in
-pairs, until they differ.
+"""Minimum length of a list whose items `uniqueItems` hashes, including all nested values. It
+compares the items of shorter lists in pairs, up to the first difference.
 """
 LONG = 1 << 53
-"""Integers from this one on are long: their hashes may collide."""
+"""Integers with at least this absolute value are long: their hashes may collide."""
 COMPARED_LEVELS = 32
-"""How often `uniqueItems` looks at a part of a value that is within lists within lists."""
+"""Maximum number of nested lists with `uniqueItems` that may compare the same part of a value."""
 FREE_COMPARED = 1_000_000
 """Number of characters and values that `uniqueItems` may always compare."""
 MOST_STEPS = 300_000
-"""References that are counted with, level by level; for a schema of thousands fewer levels are."""
+"""Maximum number of references that are counted, summed over all levels: the more references a
+schema has, the fewer levels are counted."""
 MOST_BASES = 64
-"""Addresses that a definition may have, by what drafts make of ids within one another."""
+"""Maximum number of base URIs of a definition: drafts resolve nested ids differently."""
 LONGEST_PLACE = 19
-"""Maximum number of digits of an index in a list."""
+"""Number of digits from which on a list index in a JSON pointer is too large."""
 BASE = "http://schema.invalid/"
 """The URI of a JSON schema that doesn't name its own, against which its references are resolved."""
 STANDARD = ("http://json-schema.org/", "https://json-schema.org/")
 """Prefixes of the metaschemas that the validator contains."""
 DEEPEST_VALUE = 400
-"""Avro values within values, where a union's value counts twice. fastavro takes about 1 KiB of
-stack for each, and there are threads with 512 KiB.
+"""Maximum nesting depth of Avro values; a value of a union counts as two levels. fastavro needs
+about 1 KiB of stack per level, and some threads have only 512 KiB.
 """
 DEEPEST_WRITTEN = 150
-"""Dicts and lists within one another that are written as Avro: fastavro takes up to 2.6 KiB of
-stack for each.
+"""Maximum nesting depth of dicts and lists that are written as Avro: fastavro needs up to 2.6 KiB
+of stack per level.
 """
 MOST_EMPTY = 10_000
-"""Avro values in a value that takes no bytes."""
+"""Maximum number of Avro values in a record that takes no bytes."""
 MOST_DIGITS = 4300
-"""Digits of a decimal that is read or written: those of an integer that Python reads by default.
-Conversions take time with the square of the digits.
+"""Maximum number of digits of decimals that are read or written; the same as Python's default limit
+for integers. The time of a conversion grows with the square of the number of digits.
 """
 
 _HERE = ("not", "if", "then", "else")
@@ -83,7 +84,7 @@ _MEMBERS = ("additionalProperties", "unevaluatedProperties", "propertyNames")
 
 
 class _CircleError(Exception):
-    """A place leads to itself."""
+    """A node leads back to itself."""
 
 
 def folded(
@@ -91,7 +92,8 @@ def folded(
 ) -> V:
     """Call `of` for each node that `first` leads to, children before parents.
 
-    `found` has the results by node, also those of earlier calls. Raises `_CircleError`.
+    `found` contains the results by node, also those of earlier calls. Raises `_CircleError` if a
+    node leads back to itself.
     """
     waiting = [(first, False)]
     above = set[int]()
@@ -110,18 +112,18 @@ def folded(
 
 
 class JsonLimits:
-    """The number of checks that one JSON schema makes of values of any depth.
+    """The number of checks that a JSON schema makes, by nesting depth of a value.
 
-    `others`: the schemas that it refers to, by their URIs. Raises `InvalidSchemaError` for a schema
-    that leads to itself without a value within the value, or to one that doesn't exist.
+    `others`: the schemas that it refers to, by their URIs. Raises `InvalidSchemaError` if a schema
+    refers to itself for the same value, or to a schema that doesn't exist.
     """
 
     def __init__(self, schema: Any, others: Mapping[str, Any]) -> None:
         self._places = _Places(schema, others)
         self._applied: dict[int, Counter[int]] = {}
-        """The definitions that apply to the same value as a definition, and how often."""
+        """By definition: all definitions that apply to the same value, and how often."""
         self._by_depth = [1]
-        """Checks of one place of a value, by how many values are within it."""
+        """Number of checks per place of a value, by nesting depth of the value."""
         self._deepest = DEEPEST
         self._ways = self._kept = 0
         self.unique = any(one.get("uniqueItems") is True for one in self._places.nodes.values())
@@ -149,7 +151,7 @@ class JsonLimits:
         return self.unique and _has_long_integers(value)
 
     def _groups(self, first: int) -> dict[int, list[list[tuple[int, int]]]]:
-        """Return for each definition the lists of definitions that check one value within."""
+        """Return, by definition, the lists of definitions that check the same nested value."""
         groups: dict[int, list[list[tuple[int, int]]]] = {}
         waiting = [first]
         while waiting:
@@ -170,7 +172,7 @@ class JsonLimits:
         return groups
 
     def _leading(self, at: int) -> list[int]:
-        """Return the definitions that apply beside one, and count them before they are kept."""
+        """Return the definitions that a definition applies to its own value, and count them."""
         found = self._places.here(at)
         self._kept += len(found)
         if self._kept > MOST_WAYS:
@@ -187,7 +189,7 @@ class JsonLimits:
     def _of_one_value(
         self, within: dict[Any, list[tuple[int, int]]]
     ) -> list[list[tuple[int, int]]]:
-        """For each value within a value all that it is checked by."""
+        """Return, for each nested value, all definitions that check it."""
         members, items = within.pop((dict,), []), within.pop((list,), [])
         found = [members, items]
         for key, one in within.items():
@@ -202,7 +204,7 @@ class JsonLimits:
             raise _too_many_ways()
 
     def _grow(self, first: int, groups: dict[int, list[list[tuple[int, int]]]]) -> None:
-        """Count for values of one level, of two, and so on, until nothing changes."""
+        """Count the checks for values of depth 0, 1, 2, and so on, until the counts are stable."""
         own = {at: min(self._applied[at].total(), MOST) for at in groups}
         costs = own
         self._by_depth = [own[first]]
@@ -225,7 +227,7 @@ class JsonLimits:
 
 
 class _Places:
-    """Targets of references in schemas; several if drafts of JSON Schema differ."""
+    """Targets of references in schemas; several per reference if drafts of JSON Schema differ."""
 
     def __init__(self, schema: Any, others: Mapping[str, Any]) -> None:
         self.nodes: dict[int, dict[str, Any]] = {}
@@ -256,7 +258,7 @@ class _Places:
                     for uri in whole:
                         self._by_uri.setdefault(uri, []).append(one)
                     if not own.startswith("#"):
-                        # Older drafts have no $id beside a $ref, and newer ones no id.
+                        # Older drafts ignore $id beside $ref, and newer drafts ignore id.
                         both = name == "id" or "$ref" in one
                         bases = tuple(dict.fromkeys((*whole, *bases)) if both else whole)
                     if len(bases) > MOST_BASES:
@@ -274,7 +276,7 @@ class _Places:
             waiting += [(bases, each) for each in one.values()]
 
     def here(self, at: int) -> list[int]:
-        """Return the definitions that apply to the same value because this one does."""
+        """Return the definitions that this definition applies to the same value, as by `$ref`."""
         return [id(one) for one in self._here(self.nodes[at])]
 
     def _here(self, one: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -308,7 +310,7 @@ class _Places:
 
 
 def _pointed(document: Any, fragment: str) -> list[Any]:
-    """Return the value that a JSON pointer leads to, in a list; an empty list without one."""
+    """Return a list of the value that a JSON pointer leads to; empty if it doesn't exist."""
     if fragment and not fragment.startswith("/"):
         return []
     for escaped in unquote(fragment).split("/")[1:]:
@@ -339,7 +341,7 @@ def joined(base: str, uri: str) -> str:
 
 
 def _schemas(found: Any) -> Iterator[dict[str, Any]]:
-    """Yield the schemas that may contain others; true and false can't."""
+    """Yield the schemas that are objects; the schemas `true` and `false` contain no others."""
     return (one for one in found or () if isinstance(one, dict))
 
 
@@ -348,7 +350,10 @@ def _values(one: Any) -> list[Any]:
 
 
 def _within(one: dict[str, Any]) -> Iterator[tuple[Any, dict[str, Any]]]:
-    """Schemas of values within the value, and for which of them: a name, a number, or all."""
+    """Yield the schemas of nested values, each with the values that it applies to.
+
+    These are a member's name, an item's index, `(dict,)` for all members, `(list,)` for all items.
+    """
     members = one.get("properties")
     if isinstance(members, dict):
         yield from ((name, each) for name, each in members.items() if isinstance(each, dict))
@@ -365,7 +370,7 @@ def _within(one: dict[str, Any]) -> Iterator[tuple[Any, dict[str, Any]]]:
 
 
 def _extent(value: Any) -> tuple[int, int]:
-    """Return the depth of the values within a value, and their number."""
+    """Return the nesting depth of a value, and the number of values in it, itself included."""
     depth = size = 0
     level = [value]
     while level:
@@ -395,10 +400,10 @@ def _has_long_integers(value: Any) -> bool:
 
 
 def _compared(value: Any) -> tuple[int, int]:
-    """Return how much `uniqueItems` looks at if it is true of all lists, and a value's size.
+    """Return how much `uniqueItems` would compare if it applied to all lists, and a value's size.
 
-    Where there are many long integers each list and dict is copied for it, else only long lists
-    are looked at as a whole.
+    If the value has many long integers, each list and dict is converted for the comparison;
+    otherwise only long lists are read as a whole.
     """
     every = _has_long_integers(value)
     compared = size = 0
@@ -436,7 +441,7 @@ _WITHIN = frozenset(("record", "error", "array", "map", "fixed", "enum"))
 
 
 class AvroType(NamedTuple):
-    """A type and the numbers of its child types; its size if that is fixed."""
+    """A type, the indexes of its child types, and its size in bytes if the size is fixed."""
 
     kind: int
     inner: list[int]
@@ -452,7 +457,7 @@ class AvroLimits:
     def __init__(self, schema: Any) -> None:
         self.nodes = _nodes(schema)
         self._run = 1 + _height(self.nodes, (RECORD,))
-        """Values within values that the same byte begins."""
+        """Maximum number of nested values that begin at the same byte."""
         if self._run == math.inf:
             raise _refused("has a record that always contains itself", "Avro")
         empty: dict[int, int] = {}
@@ -465,7 +470,7 @@ class AvroLimits:
                 "Avro",
             )
         self.has_arrays_of_fixed_size = any(self.nodes[at].kind in (FIXED, RECORD) for at in items)
-        """Or of records, which may be of fixed sizes alone."""
+        """Whether items of an array may have a fixed size: a record's fields may all have one."""
         height = _height(self.nodes, range(7))
         self._recursive = height == math.inf
         if not self._recursive and height > DEEPEST_VALUE:
@@ -479,7 +484,7 @@ class AvroLimits:
         return self.nodes[at].inner if self.nodes[at].kind == RECORD else []
 
     def _without_bytes(self, at: int, empty: dict[int, int]) -> int:
-        """Return the number of values in a value of a type that takes no bytes, else 0."""
+        """Return the number of values that a type consists of if it takes no bytes, else 0."""
         node = self.nodes[at]
         if node.kind == FIXED:
             return int(node.size == 0)
@@ -496,7 +501,7 @@ class AvroLimits:
 
 
 def may_nest(schema: Any) -> bool:
-    """Return whether values of a schema may be nested more deeply than can be written."""
+    """Return whether values of a schema may be nested too deeply to be written."""
     return _height(_nodes(schema), range(7)) > DEEPEST_WRITTEN
 
 
@@ -547,7 +552,7 @@ def _nodes(schema: Any) -> list[AvroType]:
 
 
 def _kinds(one: dict[str, Any]) -> frozenset[str]:
-    """Kinds that a dict itself describes; else its type is another schema."""
+    """Return the kinds that a dict itself describes; empty if its `type` is another schema."""
     return _WITHIN if isinstance(one.get("type"), str) else frozenset()
 
 
@@ -571,7 +576,7 @@ def _node(one: Any, place: Any) -> AvroType:
 
 
 def named_types(schema: Any) -> dict[str, Any]:
-    """Return the named types that a schema defines, by name, and those beside it by fastavro."""
+    """Return the named types of a schema by name, also those that fastavro stored beside it."""
     found: dict[str, Any] = {}
     waiting, met = [schema], set[int]()
     while waiting:
@@ -587,7 +592,7 @@ def named_types(schema: Any) -> dict[str, Any]:
         waiting += [each["type"] for each in one.get("fields", ())]
         waiting += [one[name] for name in ("items", "values", "type") if name in one]
         beside = one.get("__named_schemas") or {}
-        if id(beside) not in met:  # the same dict in each part of a union
+        if id(beside) not in met:  # all branches of a union share one dict
             met.add(id(beside))
             waiting += beside.values()
     return found

@@ -57,7 +57,7 @@ def avro_to_arrow(
     `text_decimals`: decimals of more than 38 digits become strings. Otherwise those of up to 76
     digits are `decimal256`, which many programs can't use, and larger ones raise an error.
 
-    The values have the Arrow types of `avro_types.arrow_type`: all fields are nullable, and logical
+    The values have the Arrow types of `avro.types.arrow_type`: all fields are nullable, and logical
     types become Arrow's. Rows that can't be read are null and listed in the result's `errors`, also
     if the registry doesn't have their schema.
 
@@ -157,22 +157,22 @@ def arrow_to_avro(
         )
     context = context_of(topic, field)
     given: Any = serializer
-    if not isinstance(given, AvroSerializer):  # for example confluent-kafka's
+    if not isinstance(given, AvroSerializer):  # such as confluent-kafka's serializer
         return written_rows(column, lambda value: given(value, context))
     check = _Fitting(column.type).check
     return written_rows(column, lambda value: serializer.checked(value, context, check))
 
 
 class _Fitting:
-    """Check whether the values of a column match a schema before fastavro writes them.
+    """Check whether the values of a column match a schema, before fastavro writes them.
 
-    fastavro writes a number as a different number, and any object as a boolean.
+    Otherwise fastavro may write a number as a different number, and any object as a boolean.
     """
 
     def __init__(self, kind: pa.DataType) -> None:
         self._kind = kind
         self._checked: dict[int, tuple[Any, Any]] = {}
-        """Schemas for checking values by id() of the schema; None if its type is the column's."""
+        """By id() of a schema: that schema, and its copy for checks (None if none are needed)."""
 
     def check(self, value: Any, parsed: Any) -> None:
         """Check a value whose type may differ from the schema's. Raises `SerializationError`."""

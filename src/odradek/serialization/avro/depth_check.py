@@ -1,8 +1,8 @@
-"""A look at the bytes of an Avro value before fastavro reads them: how deep its values lie.
+"""Check how deeply the values in Avro bytes are nested, before fastavro reads them.
 
 In: the types of a schema (`schema_limits`) and bytes. Out: nothing, or `DeserializationError`.
-fastavro reads a value within a value by a call within a call in C, without a limit: 6,000 bytes of
-a list that refers to itself end the process. Must not: recurse.
+fastavro reads nested values by recursion in C, without a depth limit: 6,000 bytes of a list that
+refers to itself crash the process. Must not: recurse.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Walk:
     def __init__(self, nodes: list[AvroType], data: bytes) -> None:
         self._nodes, self._data, self._at = nodes, data, 0
         self._open: list[list[int]] = []
-        """Stack of unfinished values: type, and number of parts read (or still to be read)."""
+        """Stack of unfinished values: type, and number of parts read (of arrays, maps: unread)."""
 
     def go(self) -> None:
         """Check the nesting of the whole value; raises `DeserializationError`."""
@@ -67,7 +67,7 @@ class Walk:
         return node.inner[number]
 
     def _block(self) -> int:
-        """Return the number of items in the next block."""
+        """Return the number of items in the next block of an array or map; 0 at its end."""
         count = self._number()
         if count < 0:
             self._number()

@@ -1,8 +1,8 @@
 """Parse Avro schemas as Java reads them, together with the schemas that they reference.
 
 In: a schema and a registry, or its JSON. Out: the schema as fastavro parses it, with the definition
-of each type that it names. Must not: refuse a schema for an invalid logical type or default: Avro
-says that such a logical type is ignored, and a default only matters to a reader that needs it.
+of each type that it names. Must not: reject a schema for an invalid logical type or default: Avro's
+specification ignores such logical types, and only a reader that needs the default would fail.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _DEFAULTS: dict[str, type] = {
     "record": dict,
     "error": dict,
 }
-"""The JSON value that a default of each type has; that of a float or a double is a number."""
+"""Python types of JSON defaults, by Avro type; defaults of floats and doubles are numbers."""
 _KINDS = frozenset((*_DEFAULTS, "float", "double"))
 """Values of `type` in a complete schema; `{"type": …}` with another value only wraps a schema."""
 
@@ -76,14 +76,14 @@ def json_of(schema: Schema) -> Any:
 
 
 def parsed_document(document: Any, named: dict[str, Any] | None = None) -> Any:
-    """Return a schema's JSON as fastavro parses it; the JSON is changed.
+    """Return a schema's JSON as fastavro parses it; changes the given JSON in place.
 
-    `named`: the types that it may use, to which its own are added. Raises `InvalidSchemaError`.
+    `named`: the types that it may use; its own types are added. Raises `InvalidSchemaError`.
     """
     parse = fastavro().parse_schema  # a missing package isn't the schema's fault
     try:
         return parse(_corrected(document), named_schemas={} if named is None else named)
-    # A schema of another party can make fastavro raise whatever Python has.
+    # fastavro may raise any exception for an untrusted schema.
     except Exception as error:
         raise _invalid(error) from None
 
@@ -95,9 +95,9 @@ def _invalid(error: Exception) -> InvalidSchemaError:
 
 
 def _corrected(document: Any) -> Any:
-    """Return a schema without what Avro's rules ignore or allow, and fastavro refuses.
+    """Return a schema without parts that Avro's rules ignore or allow, but fastavro rejects.
 
-    That is: logical types, defaults, and `{"type": …}` around another schema or a name.
+    These are logical types, defaults, and `{"type": …}` around another schema or a name.
     """
     root = [_bare(document)]
     waiting = root.copy()
@@ -124,7 +124,7 @@ def _corrected(document: Any) -> Any:
 
 
 def _bare(one: Any) -> Any:
-    """Return the schema or name that `{"type": …}` wraps, else the given one."""
+    """Return the schema or name that `{"type": …}` wraps, else the schema itself."""
     while isinstance(one, dict):
         kind = one.get("type")
         if kind is None or (isinstance(kind, str) and kind in _KINDS):
@@ -153,11 +153,11 @@ def _correct_default(field: dict[str, Any]) -> None:
     if not _fits(default, kind):
         del field["default"]
     elif isinstance(kind, dict) and kind.get("type") in ("float", "double"):
-        field["default"] = float(default)  # fastavro refuses 0 here
+        field["default"] = float(default)  # fastavro rejects 0 here
 
 
 def _fits(default: Any, kind: Any) -> bool:
-    """Return whether a default may be of a type; one that is used by its name isn't looked up."""
+    """Return whether a default may have a type; True for types that are used by name."""
     if isinstance(kind, list):
         return any(_fits(default, one) for one in kind)
     if isinstance(kind, dict):
@@ -194,7 +194,7 @@ def _complete(parsed: Any, named: dict[str, Any]) -> Any:
             if "name" in one:
                 defined.add(one["name"])
                 if "." not in one["name"]:
-                    one["namespace"] = ""  # otherwise it has that of the type around it
+                    one["namespace"] = ""  # or it inherits that of the enclosing type
             if "fields" in one:
                 one["fields"] = [field.copy() for field in one["fields"]]
                 places = [(field, "type") for field in one["fields"]]

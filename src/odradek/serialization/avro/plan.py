@@ -1,9 +1,9 @@
 """Programs for the Avro kernel: how bytes of one schema fill the columns of another.
 
-In: the writer's and the reader's schema as fastavro has parsed them, and columns of the Arrow type
-of the latter. Out: a program (`record.column_program`). Must not: plan what fastavro would read
-otherwise: wherever its rules are odd, or a schema is more than a column can be, `UnplannedError`
-leaves all rows of that writer to fastavro.
+In: the writer's and the reader's schema as fastavro has parsed them, and columns of the reader
+schema's Arrow type. Out: a program (`record.column_program`). Must not: read any value differently
+than fastavro: if its rules are unusual, or a column can't represent a schema, `UnplannedError`
+makes fastavro read all rows of that writer schema.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ NUMBERS = {
     ("long", "double"): Number.DOUBLE,
 }
 MOST_VISITS = 100_000
-"""Maximum number of nested types in a writer schema; named types can multiply it to 2**60."""
+"""Maximum number of types that are visited; nested named types can multiply to 2**60 visits."""
 LARGEST_WHOLE = 1 << 24
 """Up to this number, a 32-bit float represents every integer."""
 
@@ -53,8 +53,8 @@ LARGEST_WHOLE = 1 << 24
 def program(written: Any, wanted: Any, columns: Columns) -> tuple[bytes, bytes]:
     """Return the steps that fill `columns` from bytes of the schema `written`, and their constants.
 
-    `wanted` is the reader schema, which determines the types of the columns; None: the same as
-    `written`. Raises `UnplannedError`.
+    `wanted` is the reader schema, which determines the types of the columns; None means the same
+    as `written`. Raises `UnplannedError`.
     """
     if wanted == written:
         wanted = None
@@ -85,7 +85,7 @@ class _Compiling:
         step[2] = len(self.steps)
 
     def _visit(self, depth: int) -> None:
-        """Check the limits of depth and number of types."""
+        """Raise `UnplannedError` if types are nested too deeply or too many have been visited."""
         self._visits += 1
         if depth > DEEPEST:
             raise UnplannedError("it refers to itself")
@@ -93,7 +93,7 @@ class _Compiling:
             raise UnplannedError("the types are nested too deeply")
 
     def value(self, written: Any, wanted: Any, column: PlannedColumn, depth: int) -> None:
-        """Add the steps that read a value of one schema as a value of the other."""
+        """Add the steps that read a value of schema `written` as a value of schema `wanted`."""
         self._visit(depth)
         if isinstance(written, list):
             self._union(written, wanted, column, depth)
@@ -344,7 +344,7 @@ def _same_name(written: dict[str, Any], wanted: dict[str, Any]) -> bool:
 
 
 def _encoded(kind: str, default: Any) -> bytes:
-    """Encode a default value as Avro; only types that fastavro and Arrow represent alike."""
+    """Encode a default as Avro; raise `UnplannedError` if fastavro and Arrow may differ."""
     if kind == "boolean" and isinstance(default, bool):
         return bytes((default,))
     if kind in ("int", "long") and type(default) is int:

@@ -18,7 +18,7 @@ from odradek.serialization.registry.schema_cache import kept
 from odradek.serialization.schema_limits import AvroLimits
 
 BYTES = "bytes"
-"""Schema of plain bytes, whose values are written without Avro's length, as by Confluent."""
+"""Schema of plain bytes; Confluent writes their values without Avro's length prefix."""
 
 
 def is_bytes(parsed: Any) -> bool:
@@ -47,11 +47,11 @@ class AvroReading:
         """Read the logical types in `texts` as strings; see `safe_schemas`."""
         self._read, self._texts = fastavro().schemaless_reader, texts
         self._wanted: dict[int, tuple[Any, Any]] = {}
-        """Schemas passed to fastavro, by the id() of the reader schema (kept alive here)."""
+        """By id() of a reader schema: that schema, to keep it alive, and its copy for fastavro."""
         self._written: dict[int, tuple[Any, Any, AvroLimits]] = {}
-        """Schemas passed to fastavro, and limits, by the id() of the writer schema."""
+        """By id() of a writer schema: that schema, its copy for fastavro, and its limits."""
         self._defaults: dict[int, tuple[Any, bool]] = {}
-        """Whether a reader schema has a default that is a list or dict, by the schema's id()."""
+        """By id() of a reader schema: that schema, and whether a default is a list or dict."""
 
     def value(self, payload: bytes, written: Any, wanted: Any = None, names: bool = False) -> Any:
         """Read a value that fills all bytes; `names` is fastavro's `return_record_name`.
@@ -62,7 +62,7 @@ class AvroReading:
         _, for_writer, limits = self._written_of(written)
         if limits.may_be_deep(payload):
             Walk(limits.nodes, payload).go()
-        # A reader schema may skip such arrays. The check costs 2 us, so it is only done for them.
+        # fastavro may skip arrays of fixed-size items unchecked; checking each read costs 2 us.
         watched = wanted is not None and limits.has_arrays_of_fixed_size
         stream = WholeBytes(payload) if watched else io.BytesIO(payload)
         if isinstance(written, list) and payload and payload[0] & 1:
@@ -130,7 +130,7 @@ def _apart(value: Any) -> Any:
     while waiting:
         holder = waiting.pop()
         items = holder.items() if isinstance(holder, dict) else enumerate(holder)
-        for at, one in items:  # only existing items are replaced
+        for at, one in items:  # replacing values doesn't change the keys
             name, inner = one if isinstance(one, tuple) else (None, one)  # fastavro's named record
             if not isinstance(inner, dict | list):
                 continue

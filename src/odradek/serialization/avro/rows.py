@@ -1,7 +1,7 @@
 """Convert rows of framed Avro to Arrow arrays of one type.
 
-In: a type, the reader schema, and a function that returns the writer schema of a row. Out: what
-`framed_rows` makes of the rows; programs are compiled once per schema, so one object serves many
+In: a type, the reader schema, and a function that returns the writer schema of a row. Out: arrays
+and errors as in `framed_rows`; programs are compiled once per schema, so one object serves many
 batches. Must not: fail all rows because of one of them.
 """
 
@@ -33,10 +33,10 @@ class AvroRows(FramedRows):
         *,
         text_decimals: bool = False,
     ) -> None:
-        """Take the parsed reader schema of type `kind`, or None to read rows as they were written.
+        """Read values of type `kind` with a parsed reader schema; None: with each writer schema.
 
-        `written_of(row)` returns the parsed schema that the bytes of a row begin with, or a
-        `NoSchema`; an exception that it raises ends the call. `text_decimals`: see `arrow_type`.
+        `written_of(row)` returns the parsed schema whose id the row begins with, or a `NoSchema`;
+        an exception that it raises ends the call. `text_decimals`: see `arrow_type`.
         """
         super().__init__(kind)
         self._wanted, self._written_of = wanted, written_of

@@ -1,7 +1,7 @@
-"""Schemas for fastavro that keep it from what it does wrong with the bytes of other parties.
+"""Copies of schemas with which fastavro handles untrusted bytes correctly.
 
-In: a parsed schema. Out: a copy with other logical types in place of decimals and UUIDs, and with
-lists that have no negative index. fastavro takes a negative number of a branch or symbol for one
+In: a parsed schema. Out: a copy with own logical types instead of decimals and UUIDs, and with
+lists that reject negative indexes. fastavro itself counts a negative index of a branch or symbol
 from the end, rounds a decimal that has too many digits, and converts decimals of any size in
 quadratic time: 400 KB take 12 seconds. Must not: change what other users of fastavro read.
 """
@@ -21,11 +21,11 @@ LARGEST_DECIMAL128 = 38
 """Digits of Arrow's decimal128."""
 
 _OWN, _TEXT = "odradek-", "odradek-text-"
-"""Prefixes of the names of logical types, with those of functions for fastavro."""
+"""Prefixes of our names of logical types; values of the second kind are read as strings."""
 _FIELD = "odradek-field"
-"""Key of a type's field name, with which error messages begin."""
+"""Key under which a type stores the name of its field, for error messages."""
 _CHOICES = ("symbols", "type", "items", "values")
-"""Keys of lists in which fastavro looks up indexes from the bytes."""
+"""Keys of a schema whose lists fastavro indexes with numbers from the bytes."""
 _EXACT = Context(prec=MOST_DIGITS, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[Inexact, InvalidOperation])
 
 
@@ -33,7 +33,7 @@ class _Choices(list[Any]):
     """Branches of a union or symbols of an enum, in which negative indexes are errors."""
 
     def __len__(self) -> int:
-        return sys.maxsize  # C adds the length to a negative index
+        return sys.maxsize  # C adds it to a negative index: out of range
 
     def __getitem__(self, at: Any) -> Any:
         if at < 0:
@@ -50,7 +50,7 @@ def guarded(parsed: Any, texts: Collection[str] = (), *, reading: bool = False) 
     _register()
     made: dict[int, Any] = {}
     fields: dict[int, str] = {}
-    """Names of the fields with a type, by the type's identity."""
+    """Name of the field that has a type, by id() of the type."""
     waiting: list[tuple[Any, Any]] = []
 
     def copied(one: Any, choices: bool = reading) -> Any:
@@ -78,11 +78,11 @@ def guarded(parsed: Any, texts: Collection[str] = (), *, reading: bool = False) 
         if logical in ("decimal", "uuid") and isinstance(one.get("type"), str):
             large = logical == "uuid" or one.get("precision", 0) > LARGEST_DECIMAL128
             copy["logicalType"] = (_TEXT if logical in texts and large else _OWN) + logical
-            if id(one) in fields and "name" not in one:  # other fields may use a named type
+            if id(one) in fields and "name" not in one:  # several fields may share a named type
                 copy[_FIELD] = f"field {fields[id(one)]}: "
         elif one.get("type") == "array" and not reading:
             copy["logicalType"] = f"{_OWN}array"
-    # Otherwise fastavro parses all but records again for each value.
+    # Without these marks, fastavro parses all schemas except records again for each value.
     marks = {"__fastavro_parsed": True, "__named_schemas": {n: names[n].copy() for n in names}}
     for one in root if isinstance(root, list) else [root]:
         if isinstance(one, dict):
@@ -91,7 +91,7 @@ def guarded(parsed: Any, texts: Collection[str] = (), *, reading: bool = False) 
 
 
 def _register() -> None:
-    """Add functions for the own logical types, as fastavro documents it."""
+    """Register functions for our own logical types, as fastavro documents it."""
     library = fastavro()
     readers, writers = library.read.LOGICAL_READERS, library.write.LOGICAL_WRITERS
     for kind, write in (("bytes", _written), ("fixed", _written_fixed)):
@@ -105,7 +105,7 @@ def _register() -> None:
 
 
 def _written_array(data: Any, *_: Any) -> Any:
-    """Return a list; fastavro takes bytes and texts for lists, bytes also in unions with bytes."""
+    """Return an array's value; reject bytes and strings, which fastavro would write as arrays."""
     if isinstance(data, bytes | bytearray | memoryview | str):
         return _Unfit(f"the schema has an array, but the value is a {type(data).__name__}")
     return data
@@ -123,7 +123,7 @@ def _uuid_text(data: str, schema: dict[str, Any], _: Any = None) -> str:
 
 
 def _decimal(data: bytes, schema: dict[str, Any], _: Any = None) -> Decimal:
-    """Return the decimal of big-endian bytes, of which few are converted."""
+    """Return the decimal of big-endian bytes; reject too many digits before the conversion."""
     digits = min(schema["precision"], MOST_DIGITS)
     most = digits * 5 // 12 + 2  # a digit has 3.33 bits at the most
     if len(data) > most:
@@ -145,7 +145,7 @@ def _decimal_text(data: bytes, schema: dict[str, Any], _: Any = None) -> str:
 
 
 def _unscaled(data: Decimal, schema: dict[str, Any]) -> int:
-    """Return the integer that represents a decimal, whose digits are counted first."""
+    """Return a decimal's unscaled integer; raise `ValueError` if it has too many digits."""
     digits, scale = min(schema["precision"], MOST_DIGITS), schema.get("scale", 0)
     if not data.is_finite() or (data and data.adjusted() + 1 + scale > digits):
         raise ValueError(
@@ -163,12 +163,12 @@ def _unscaled(data: Decimal, schema: dict[str, Any]) -> int:
 
 
 class _Unfit:
-    """Value that matches no type; an exception would end fastavro's search in a union."""
+    """Value that matches no type, so that fastavro tries the other branches of a union."""
 
     def __init__(self, why: str) -> None:
         self._why = why
 
-    def __len__(self) -> int:  # fastavro asks for it where there is no union
+    def __len__(self) -> int:  # fastavro calls it outside unions
         raise ValueError(self._why)
 
     def __iter__(self) -> Any:
@@ -176,7 +176,7 @@ class _Unfit:
 
 
 def _checked(data: Any, schema: dict[str, Any]) -> Any:
-    """Return a value that isn't a `Decimal`; check it if it is a decimal's bytes."""
+    """Return a value that isn't a `Decimal`; check bytes that represent a decimal."""
     try:
         if isinstance(data, bytes | bytearray | memoryview):
             _decimal(bytes(data), schema)

@@ -59,7 +59,7 @@ def _name(parsed: Any) -> str | None:
 
 
 def _with_bytes(value: Any) -> Any:
-    """Return a value with bytes in place of what fastavro refuses."""
+    """Return a value with bytes in place of bytearrays and memoryviews, which fastavro rejects."""
     if isinstance(value, bytearray | memoryview):
         return bytes(value)
     if isinstance(value, Mapping):
@@ -104,8 +104,8 @@ class AvroSerializer:
         self._schema: Schema | None = None
         self._parsed: Kept[Schema, Any] = Kept(self._framer.cache)
         self._guarded: dict[int, tuple[Any, Any, bool]] = {}
-        """By the identity of a schema, which is kept with it: the schema that fastavro gets, and
-        whether values may be nested too deeply."""
+        """By id() of a schema: that schema, its copy for fastavro, and whether values may be nested
+        too deeply."""
         if schema_str is not None:
             self._schema = given_schema(schema_str, AVRO)
         elif not self._framer.takes_latest:
@@ -115,7 +115,7 @@ class AvroSerializer:
             self._parsed_of(self._schema)
 
     def __call__(self, obj: Any, ctx: SerializationContext | None = None) -> bytes | None:
-        """Return the bytes of an object; None for None."""
+        """Serialize an object; return None for None."""
         return None if obj is None else self.checked(obj, ctx, None)
 
     def checked(
@@ -154,7 +154,7 @@ class AvroSerializer:
             except (TypeError, ValueError):
                 stream = io.BytesIO()
                 self._write(stream, found[1], _with_bytes(value))
-        # A value of the program's can make fastavro raise whatever Python has.
+        # fastavro may raise any exception for a program's value.
         except Exception as error:
             raise SerializationError(
                 f"the data doesn't match its Avro schema: {type(error).__name__}: {error}"
@@ -217,7 +217,7 @@ class AvroDeserializer:
             self._wanted(None, None, self._reader)
 
     def __call__(self, data: bytes | None, ctx: SerializationContext | None = None) -> Any:
-        """Return the object of bytes; None for None."""
+        """Deserialize bytes to an object; return None for None."""
         if data is None:
             return None
         data = bytes(data)  # may be a bytearray

@@ -1,7 +1,7 @@
 """Arrow types of Avro schemas.
 
-In: a schema as fastavro has parsed it. Out: the Arrow type that holds its values, and the schema to
-read them with. Must not: guess: a union of several types has no column type.
+In: a schema as fastavro has parsed it. Out: the Arrow type of a column of its values. Must not:
+guess: a union of several types has no column type.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 DEEPEST = 64
-"""Records in records: more is a schema that refers to itself."""
+"""Maximum nesting depth of types; a deeper schema counts as recursive."""
 MOST_TYPES = 20_000
-"""Types within types of one column; each costs about 100 microseconds, and memory in every call."""
+"""Maximum number of nested types of a column; each takes about 100 µs, and memory per call."""
 LOGICAL_TYPES: dict[str, tuple[str, ...]] = {
     "date": ("date32",),
     "time-millis": ("time32", "ms"),
@@ -29,7 +29,7 @@ LOGICAL_TYPES: dict[str, tuple[str, ...]] = {
     "local-timestamp-millis": ("timestamp", "ms"),
     "local-timestamp-micros": ("timestamp", "us"),
 }
-"""Functions of pyarrow that make the types of logical ones except decimals, and their arguments."""
+"""By logical type (except decimals): pyarrow's function that creates its type, and arguments."""
 LARGEST_DECIMAL256 = 76
 """Digits of Arrow's decimal256."""
 TEXTS = f"Pass text_decimals=True (up to {MOST_DIGITS} digits). "
@@ -38,17 +38,17 @@ TEXTS = f"Pass text_decimals=True (up to {MOST_DIGITS} digits). "
 def arrow_type(parsed: Any, *, text_decimals: bool = False) -> pa.DataType:
     """Return the column type of a schema. Raises `InvalidSchemaError` if it has none.
 
-    A record is a struct of nullable fields, an array a list, a map a map of strings, enums and
-    UUIDs are strings, fixed is binary of its size, a union of null and another is that other.
-    Dates, times, timestamps (UTC; local ones without a zone) and decimals are Arrow's own.
-    `text_decimals`: decimals that decimal128 can't hold are strings.
+    A record is a struct of nullable fields, an array a list, and a map a map with string keys.
+    Enums and UUIDs are strings, fixed is binary of its size, and a union of null and another type
+    is that type. Dates, times, timestamps (UTC; local ones without a zone) and decimals have
+    Arrow's types. `text_decimals`: decimals that decimal128 can't hold are strings.
     """
     AvroLimits(parsed)
     return _Types(named_types(parsed), text_decimals=text_decimals).of(parsed, 0)
 
 
 class _Types:
-    """Makes one type; schemas use named types by their names, and so may be wide for few words."""
+    """Creates one type; it may be huge for a short schema that repeats named types."""
 
     def __init__(self, named: dict[str, Any], *, text_decimals: bool) -> None:
         self._named, self._text_decimals = named, text_decimals
@@ -110,7 +110,7 @@ class _Types:
         raise _refused(f"the type {kind} is unknown")
 
     def _logical(self, parsed: dict[str, Any]) -> pa.DataType | None:
-        """Return the type of a logical type on one of its base types, else None."""
+        """Return the Arrow type of a logical type; None if it doesn't annotate its base type."""
         import pyarrow as pa
 
         name, kind = parsed.get("logicalType"), parsed["type"]

@@ -1,7 +1,7 @@
 """Columns that a kernel fills: their memory layout, their size and the resulting arrays.
 
-In: an Arrow type. Out: the layout that `record.kernel_columns` takes, bytes that a value takes in
-them, and arrays of what the kernel has filled. Must not: know a format.
+In: an Arrow type. Out: the layout that `record.kernel_columns` takes, the number of bytes that a
+value needs, and arrays of the filled columns. Must not: know a format.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _OWN = {Keeping.BITS: 1, Keeping.BINARY: 4, Keeping.LIST: 4}
-"""Bytes of an entry of a column, without its validity and what is in it, where no width says it."""
+"""Bytes per entry of columns without a fixed width, not counting validity and the data itself."""
 
 
 class UnplannedError(Exception):
-    """The kernel doesn't support this schema; the format's library does."""
+    """The kernel doesn't support this schema, so the format's library reads its rows."""
 
 
 class Columns:
@@ -52,15 +52,15 @@ class PlannedColumn:
                 own[2] = child.number
             self.children.append(child)
         self.of_null = 1 + _OWN.get(how, width)
-        """Bytes of an entry that is null, with those of its parts; rounded up."""
+        """Bytes of a null entry, including those of its child columns; rounded up."""
         if how is Keeping.STRUCT:
             self.of_null += sum(one.of_null for one in self.children)
         self.is_flat = how in (Keeping.NOTHING, Keeping.BITS, Keeping.FIXED)
         self.size_of = self._sizing(how)
-        """Bytes that a value of the library's takes in columns."""
+        """Function that returns how many bytes a value takes in these columns."""
 
     def _sizing(self, how: Keeping) -> Callable[[Any], int]:
-        """Return a function for this kind that measures each value that the library reads."""
+        """Return a function that measures values that the format's library has read."""
         import pyarrow as pa
 
         of_null, inner = self.of_null, self.children

@@ -1,11 +1,11 @@
 """Memory limit for the columns of a call.
 
 In: the columns, the number of rows, and their bytes. Out: whether a value fits. One byte may add a
-record of thousands of null fields to a list, so 100 KB became 2 GB of columns (R-IN-4). So the
-columns of a call may take `FREE` bytes, `RATIO` times the bytes of its rows, and a null for each
-row, which has to fit into the first two. A row that needs more than the remaining memory is
-measured before Arrow converts it; its own share remains available to it, even if earlier rows used
-up the rest. Must not: depend on a format.
+record of thousands of null fields to a list, so 100 KB could become 2 GB of columns (R-IN-4). So
+the columns of a call may take `FREE` bytes plus `RATIO` times the bytes of its rows. Nulls for all
+rows have to fit into this sum, and are then allowed in addition. Each value is measured before
+Arrow converts it. Each row has a share of its own, even if earlier rows used up the rest. Must not:
+depend on a format.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ TOGETHER = 1024
 FREE = DECOMPRESSED_LIMIT
 """Maximum size of all columns in bytes: the limit of a decompressed batch."""
 RATIO = 64
-"""Bytes of columns for each byte of a row, beyond those. A decimal of two bytes takes 16; a null
-takes up to that for each column of a record that is null, most of which have few of them."""
+"""Additional bytes of columns per byte of a row. A decimal of two bytes takes 16 bytes in a column,
+and a null record takes up to 16 bytes for each of its fields, usually a few."""
 LARGE = "the data doesn't match the type; the row is too large to find the value that doesn't match"
-"""The error of a large row that Arrow refuses."""
+"""Error of a large row that Arrow can't convert: Python would be too slow to find the reason."""
 
 
 class ColumnRoom:
     """Memory limit for the columns of one call."""
 
     def __init__(self, root: PlannedColumn, rows: int, size: int) -> None:
-        """`size`: bytes of the rows.
+        """Set the limits for a number of rows that have `size` bytes together.
 
-        Raise `InvalidSchemaError` if this number of rows would be too large with nulls only.
+        Raises `InvalidSchemaError` if even nulls in all rows would be too large.
         """
         self._root = root
         self._left = FREE + RATIO * size
         self.share = FREE // max(rows, 1)
-        """Share of a row in the maximum size of all rows, in bytes."""
+        """Bytes of `FREE` that are reserved for each row."""
         if rows * root.of_null > self._left:
             raise InvalidSchemaError(
                 f"{rows} row{'' if rows == 1 else 's'} of this type would need more than "
@@ -53,12 +53,12 @@ class ColumnRoom:
                 "Convert fewer rows at a time, or use a reader schema with fewer fields.",
             )
         self.of_kernel = self._left + rows * root.of_null
-        """Bytes that a kernel's columns may take."""
+        """Maximum number of bytes of the columns that the kernel fills."""
 
     def fitting(self, value: Any, size: int) -> Any:
-        """Return a value that was read from `size` bytes.
+        """Return the given value, which was read from `size` bytes, and account for its memory.
 
-        Raises `DeserializationError` if the value needs too much memory.
+        Raises `DeserializationError` if the value needs too much.
         """
         try:
             found = self._root.size_of(value)
@@ -69,7 +69,7 @@ class ColumnRoom:
         return value
 
     def check(self, found: int, size: int) -> None:
-        """Raise `DeserializationError` if a row of `size` bytes needs more memory than it may."""
+        """Raise `DeserializationError` if a row of `size` bytes needs too much memory (`found`)."""
         most = max(self._root.of_null + RATIO * size + self.share, self._left)
         if found > most:
             raise DeserializationError(
@@ -92,7 +92,7 @@ class JsonRoom:
         self._least = _least_of(self.root)
 
     def is_small(self, rows: list[bytes | None], room: ColumnRoom) -> bool:
-        """Return whether rows can't exceed their share of memory, whatever their values are."""
+        """Return whether rows fit into their share of memory, whatever their values are."""
         there = [one for one in rows if one is not None]
         items = sum(one.count(b",") + one.count(b"[") for one in there) if self._item else 0
         size = sum(map(len, there))
@@ -112,7 +112,7 @@ class JsonRoom:
 
 
 def _largest_item(column: PlannedColumn, *, within: bool) -> int:
-    """Return the bytes of the largest null as an item of a list; 0 without a list."""
+    """Return the bytes of the largest null that a list's item may be; 0 without a list."""
     import pyarrow as pa
 
     lists = pa.types.is_list(column.kind)
@@ -121,9 +121,9 @@ def _largest_item(column: PlannedColumn, *, within: bool) -> int:
 
 
 def _least_of(column: PlannedColumn) -> Callable[[Any], int]:
-    """Return a function for the bytes that a value takes at least: those of its nulls.
+    """Return a function for the minimum size of a value in columns, as if all leaves were null.
 
-    The function looks at the fields of an object alone: missing ones were counted with the type.
+    The function only visits fields that an object has: missing ones are counted by the type.
     """
     import pyarrow as pa
 

@@ -40,7 +40,7 @@ class ConvertedColumn:
 
 @dataclass(frozen=True, slots=True)
 class NoSchema:
-    """Reason why the schema of an id is unavailable (schemas may be strings, so this isn't one)."""
+    """Reason why a row's schema is unavailable; a class, because schemas may be strings, too."""
 
     why: str
 
@@ -56,19 +56,19 @@ class RowSchemas:
         several: bool = False,
         instead: Any = None,
     ) -> None:
-        """`use` returns what a schema is used as; `several`: rows may have different schemas.
+        """Prepare each schema with `use`; with `several`, rows may have different schemas.
 
-        `instead`: used for all rows, whatever schema they name.
+        `instead`, if given, is returned for all rows, whatever their schema id is.
         """
         self._registry, self._use, self._several = registry, use, several
         self._instead = instead
         self._by_prefix: dict[bytes, Any] = {}
-        """By the bytes that name it, a schema as it is used, or why there is none."""
+        """By the prefix of a row: the result of `use` for its schema, or a `NoSchema`."""
         self.first: Any = None
-        """The first schema that could be used, as it is used."""
+        """The result of `use` for the first usable schema."""
 
     def of(self, data: bytes) -> Any:
-        """Return the schema of a row, or `NoSchema`.
+        """Return the result of `use` for a row's schema, or a `NoSchema`.
 
         Raises `InvalidSchemaError` for a second schema unless `several`, and the errors of a
         registry that aren't caused by the row.
@@ -77,7 +77,7 @@ class RowSchemas:
         found = self._by_prefix.get(prefix)
         if found is None:
             found = self._found(data)
-            if prefix[:1] == b"\0":  # other rows may begin as a row does that is not framed
+            if prefix[:1] == b"\0":  # without framing, these bytes don't identify a schema
                 self._by_prefix[prefix] = found
         return found
 
@@ -176,7 +176,7 @@ def _python_value(one: pa.Scalar) -> Any:
     try:
         return one.as_py(maps_as_pydicts="strict")
     except (KeyError, ValueError, OverflowError) as error:
-        # A map's key that comes twice, a year beyond 9999, a text that isn't UTF-8.
+        # A duplicate key of a map, a year after 9999, or a string that isn't UTF-8.
         why = error.args[0] if isinstance(error, KeyError) and error.args else error
         raise SerializationError(
             f"the value can't be converted to a Python object: {why}"

@@ -1,4 +1,4 @@
-"""Convert rows of framed bytes to Arrow arrays of one type: by a kernel, the rest by a library.
+"""Convert rows of framed bytes to Arrow arrays with a kernel, or with the format's library.
 
 In: a type, a program for each schema id, and a function that reads a row with the format's library.
 Out: arrays, and by row number the reason why a row can't be read. Programs are compiled once per
@@ -39,12 +39,12 @@ class FramedRows(ABC):
 
     @abstractmethod
     def _by_library(self, row: bytes) -> Any:
-        """Return the value of a row, read by the library. Raises `DeserializationError`."""
+        """Read a row with the format's library. Raises `DeserializationError`."""
 
     def read(self, column: pa.Array | pa.ChunkedArray) -> tuple[pa.Array, dict[int, str]]:
         """Return the values of a binary column; null for a null, and for a row with an error.
 
-        Raises `InvalidSchemaError` if that many rows of nulls would be too large.
+        Raises `InvalidSchemaError` if even nulls in all rows would be too large.
         """
         import pyarrow as pa
 
@@ -90,12 +90,12 @@ class FramedRows(ABC):
                 left += [first + at for at, mark in enumerate(marks) if mark] if 1 in marks else []
                 first += len(chunk)
         except BaseException:
-            self._kernel = column_reader(self._columns.layout())  # this one holds rows of no call
+            self._kernel = column_reader(self._columns.layout())  # drop the rows of this call
             raise
         return array_of(self._columns, kernel), left
 
     def _chunk(self, chunk: pa.Array, kernel: ColumnReader, room: int) -> bytearray:
-        """Read a chunk and return a byte for each row: 1 if it is left to the library."""
+        """Read a chunk and return a byte for each row: 1 if the library has to read it."""
         import pyarrow as pa
 
         wide = not pa.types.is_binary(chunk.type)
@@ -119,7 +119,7 @@ class FramedRows(ABC):
     def _value(
         self, number: int, data: bytes | None, room: ColumnRoom, errors: dict[int, str]
     ) -> Any:
-        """Return the value of a row, read by the library; None if it fails, and note why."""
+        """Read a row with the library; return None and add to `errors` if it can't be read."""
         try:
             return None if data is None else room.fitting(self._by_library(data), len(data))
         except DeserializationError as error:

@@ -57,7 +57,7 @@ def json_to_arrow(
     `validate`: validate each row, as `JSONDeserializer` does. Without validation a row only has to
     match the type, which takes a third of the time.
 
-    The values have the types of `json_types.json_type`: all fields nullable. Rows that can't be
+    The values have the types of `json.types.json_type`: all fields are nullable. Rows that can't be
     read are null and listed in the result's `errors`, also if the registry doesn't have their
     schema.
 
@@ -152,7 +152,7 @@ class _Decoding:
         return ConvertedColumn(reading.read(rows, errors), dict(sorted(errors.items())))
 
     def _payload(self, data: bytes, number: int, errors: dict[int, str]) -> bytes | None:
-        """Return the checked JSON of a row; None if it can't be read, and note why."""
+        """Return the checked JSON of a row; return None and add to the errors if it is invalid."""
         schema = self._rows.of(data)
         if isinstance(schema, NoSchema):
             errors[number] = schema.why

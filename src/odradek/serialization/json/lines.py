@@ -1,10 +1,10 @@
-"""Many values of JSON read by Arrow in one go.
+"""Read many JSON values with one call of Arrow.
 
 In: a column of JSON. Out: a column of one type, or None if Arrow can't read all of it exactly as
 Python does. Values are rejected if they aren't UTF-8, have duplicate names, numbers out of range or
-another type, and also if Arrow and Python read their times or floats differently, because the
-result for a row must not depend on the other rows. Must not: let a value end early, or extend into
-the next one.
+a different type, and also if Arrow and Python read their times or floats differently: the result
+for a row must not depend on the other rows. Must not: let a value end early, or extend into the
+next one.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MORE_MEMBERS = r'\}[ \t\r\n]*,[ \t\r\n]*"'
-"""Matches the end of an object that another member follows, inside of an object or not."""
+"""Matches the end of an object that is followed by a comma and a member's name."""
 NEGATIVE_WHOLE_ZERO = r"-0([^.0-9eE]|$)"
-"""Matches -0, which Arrow reads as -0.0 but Python as the integer 0, so as 0.0."""
+"""Matches the integer -0: Arrow reads it as the float -0.0, but Python as 0, which becomes 0.0."""
 TIME = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ]([01][0-9]|2[0-3]):[0-9]{2}(:[0-9]{2}(\.[0-9]{1,%d})?)?%s$"
-"""Times that Arrow and Python read equally; takes the number of fraction digits and the zone."""
+"""Matches times that Arrow and Python read alike; formatted with fraction digits and a zone."""
 ZONE = r"(Z|[+-][0-9]{2}:[0-9]{2})"
 EDGES = r"^(0000|(0001-01-01|9999-12-31).*[+-][0-9]{2}:[0-9]{2}$)"
-"""Matches a year that Python doesn't support, and days that a zone may shift out of range."""
+"""Matches year 0, which Python doesn't support, and days that a zone may shift out of range."""
 
 
 class ArrowJson:
@@ -40,11 +40,11 @@ class ArrowJson:
     def read(self, values: pa.Array, *, parsed: bool = False) -> pa.Array | None:
         """Parse a binary column with Arrow; return None if it contains something Arrow can't read.
 
-        Each value is put into an object on a line of its own, so that none can end early or extend
-        into the next. A value after which further members seem to follow is parsed again, in a
-        list: text that may follow a value in an object (`,"w":2`) can't follow it in a list, and
-        vice versa. `parsed`: each value is known to be JSON, so it may be something else than an
-        object or null.
+        Each value is put into an object on a line of its own, so that no value can end early or
+        extend into the next. A value that may contain further members after its end is parsed
+        again, in a list: text that may follow a value in an object (`,"w":2`) can't follow it in a
+        list, and vice versa. `parsed`: all values are known to be valid JSON and may have any type;
+        otherwise they must be objects or null.
         """
         import pyarrow as pa
         import pyarrow.compute as pc
@@ -65,9 +65,9 @@ class ArrowJson:
                         return None
             found = table.column("v").combine_chunks()
             if not parsed and found.null_count != values.null_count:
-                return None  # a JSON null, or a null that other text follows
+                return None  # a JSON null, perhaps with other text after it
             if _has_any(found, _is_infinite):
-                return None  # an integer of hundreds of digits, which Python refuses
+                return None  # an integer of hundreds of digits, which Python rejects
             if (
                 _has_any(found, _is_negative_zero)
                 and pc.any(pc.match_substring_regex(shown, NEGATIVE_WHOLE_ZERO)).as_py()
@@ -109,12 +109,12 @@ def _has_long_numbers(values: pa.Array) -> bool:
     long_ones = values.filter(pc.greater(pc.binary_length(values), most))
     if not most or not len(long_ones):
         return False
-    number = re.compile(rb"(?<![0-9])[0-9]{%d}" % (most + 1))  # no digit is looked at twice
+    number = re.compile(rb"(?<![0-9])[0-9]{%d}" % (most + 1))  # linear time
     return any(number.search(one.as_py()) for one in long_ones)
 
 
 def _as_read(kind: pa.DataType) -> pa.DataType:
-    """Return the type that Arrow's JSON reader supports for one that is parsed from text later."""
+    """Return the type to read with Arrow's JSON reader before the result is cast to `kind`."""
     import pyarrow as pa
 
     if pa.types.is_struct(kind):
@@ -157,7 +157,7 @@ def _parts(found: pa.Array) -> tuple[list[pa.Array], list[pa.Buffer | None]]:
 
 
 def _has_any(found: pa.Array, test: Callable[[pa.Array], pa.Array]) -> bool:
-    """Whether a test holds of one of the floats in it."""
+    """Return whether `test` is true for any float in an array or its child arrays."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -179,14 +179,14 @@ def _is_negative_zero(found: pa.Array) -> Any:
 
 
 def _times(texts: pa.Array, kind: pa.TimestampType) -> pa.Array:
-    """Moments of texts; where the type has a zone, UTC is meant by those that say none."""
+    """Parse texts as timestamps; if the type has a zone, texts without a zone are in UTC."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     digits = 9 if kind.unit == "ns" else 6
     known = pc.match_substring_regex(texts, TIME % (digits, "" if kind.tz is None else f"{ZONE}?"))
     edge = pc.match_substring_regex(texts, EDGES)
-    if pc.all(pc.and_not(known, edge)).as_py() is False:  # null of nothing but nulls
+    if pc.all(pc.and_not(known, edge)).as_py() is False:  # None if all are null
         raise pa.ArrowInvalid("a time that Python may read differently")
     if kind.tz is not None:
         zoned = pc.match_substring_regex(texts, f"{ZONE}$")

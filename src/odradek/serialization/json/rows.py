@@ -1,9 +1,9 @@
-"""Convert values of JSON to Arrow arrays of one type: by Arrow's reader, the rest by Python.
+"""Convert JSON values to Arrow arrays of one type, with Arrow's reader where possible, or Python.
 
 In: JSON, a type. Out: an array, and by row number the reason why a row can't be read. Must not:
 fail all rows because of one of them, or use memory out of proportion to the bytes (R-IN-4): two
-bytes may be an object with thousands of fields, all null. Python reads and measures rows that could
-need that much, judged by their commas and brackets, before Arrow gets them.
+bytes may be an object with thousands of fields, all null. If the numbers of commas and brackets
+show that rows could need so much memory, Python reads and measures them before Arrow does.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 
 FEW = 64
-"""Rows that Python reads where one of them is none to Arrow's reader."""
+"""Maximum number of rows that Python reads because Arrow's reader rejected one of them."""
 DEEP = 100
-"""Brackets from which on a value may lie deeper than Python's own stack lets its reader go."""
+"""Minimum number of opening brackets of a value that may be nested too deeply for Python."""
 
 
 class JsonRows:
@@ -48,7 +48,7 @@ class JsonRows:
     def read(self, rows: list[bytes | None], errors: dict[int, str]) -> pa.Array:
         """Return the values; null for null, for JSON null, and for a row with an error.
 
-        Raises `InvalidSchemaError` if that many rows of nulls would be too large.
+        Raises `InvalidSchemaError` if even nulls in all rows would be too large.
         """
         import pyarrow as pa
 
@@ -96,7 +96,7 @@ class JsonRows:
         return array_of_values(values, self._kind, numbers, errors)
 
     def _value(self, row: bytes, number: int, room: ColumnRoom, errors: dict[int, str]) -> Any:
-        """Return a row's value, or an array of only this row; None if it fails, and note why."""
+        """Return a row's value, or an array of this row; None after adding to `errors`."""
         problems: list[str] = []
         try:
             given = parsed_json(row)
@@ -118,7 +118,7 @@ class JsonRows:
         return None
 
     def _of_large(self, row: bytes, number: int, errors: dict[int, str]) -> Any:
-        """Return the array of a valid row whose objects would take Python long to create."""
+        """Read a valid row with Arrow, because Python would be slow; return an array of the row."""
         import pyarrow as pa
 
         found = self._whole.read(pa.array([row], pa.binary()), parsed=True)
@@ -127,7 +127,7 @@ class JsonRows:
         return found
 
     def _of_deep(self, row: bytes, room: ColumnRoom) -> Any:
-        """Return the value of a row that is nested too deeply for Python, as Arrow reads it.
+        """Read a row with Arrow that is nested too deeply for Python; return None if Arrow fails.
 
         Arrow also reads such a row together with others, and the result must not depend on them.
         """

@@ -41,7 +41,7 @@ from odradek.serialization.schema_limits import BASE, STANDARD, JsonLimits, join
 from odradek.serialization.wire_format import SchemaId, schema_of
 
 VALIDATE = {"validate": True}
-"""A setting of both: whether objects are checked."""
+"""Setting of serializers and deserializers: whether values are validated."""
 SAID = 300
 """Maximum number of characters of a validator's message in an error."""
 _NOT_SCHEMAS = ("const", "default", "enum", "examples")
@@ -90,7 +90,7 @@ class JsonChecks:
             raise error.blameless() from error.__cause__
 
     def prepare(self, schema: Schema) -> tuple[Any, Any, JsonLimits]:
-        """Return the validators of a schema, for most values and for others, and its limits.
+        """Return a schema's validators, without and with `_UniqueItems`, and its limits.
 
         Raises `InvalidSchemaError`.
         """
@@ -129,7 +129,7 @@ class JsonChecks:
                 for one in (parsed, *others.values()):
                     _repair(one)
                 validator = made({})
-        # It raises its own error for schemas, and for references that lead nowhere.
+        # jsonschema-rs has its own exceptions for invalid schemas and unresolved references.
         except Exception as error:
             raise InvalidSchemaError(
                 f"the JSON schema isn't usable: {str(error)[:SAID]}",
@@ -145,8 +145,8 @@ class JsonChecks:
 class _UniqueItems:
     """The keyword `uniqueItems`, for values with many long integers.
 
-    The validator's own one compares each long integer with each other: 264 KB take 32 seconds. But
-    it gets no copy of the value, as this one does each time.
+    The validator's own check compares each long integer with all others: 264 KB take 32 seconds.
+    It is still used for other values, because it needs no copy of the value in Python.
     """
 
     def __init__(self, _: Any, required: Any, __: Any) -> None:
@@ -161,12 +161,12 @@ class _UniqueItems:
 
 
 def _compared(value: Any) -> str:
-    """Return a text that equal JSON values share, and no others, without recursion.
+    """Return a text that is the same for equal JSON values only; needs no recursion.
 
-    Unlike those of numbers, hashes of texts are random, so that a peer can't choose colliding ones.
+    A peer can choose numbers whose hashes collide, but not texts, whose hashes are randomized.
     """
     texts: list[str] = []
-    waiting = [value]  # bytes are punctuation between values
+    waiting = [value]  # bytes are finished parts of the text
     while waiting:
         one = waiting.pop()
         if isinstance(one, bytes):
@@ -190,15 +190,15 @@ def _compared(value: Any) -> str:
 def _by_uri(schema: Schema, parsed: Any, registry: SchemaRegistryClient) -> dict[str, Any]:
     """Return the documents of all schemas that a schema needs, by the URIs that refer to them.
 
-    A reference's name is resolved like a `$ref`: against the URI of the schema that has it, and, as
-    in Java, against that of the whole schema.
+    A reference's name is resolved like a `$ref`: against the URI of the referencing schema, and, as
+    in Java, against the URI of the whole schema.
     """
     needed = {one: found.schema for one, found in referred(schema, registry)}
     documents = {one: json_of(found) for one, found in needed.items()}
     own = _identified(BASE, parsed)
     found: dict[str, Any] = {}
     waiting, met = [(own, schema)], set[Any]()
-    for base, one in waiting:  # grows
+    for base, one in waiting:  # grows during the loop
         for reference in one.references:
             uri, document = joined(base, reference.name), documents[reference]
             found.setdefault(uri, document)
@@ -213,16 +213,16 @@ def _by_uri(schema: Schema, parsed: Any, registry: SchemaRegistryClient) -> dict
 
 
 def _identified(uri: str, document: Any) -> str:
-    """Return the URI that a document says it has, else the given one."""
+    """Return the URI in a document's `$id`, resolved against `uri`; `uri` if it has none."""
     own = document.get("$id") if isinstance(document, dict) else None
     return joined(uri, own).partition("#")[0] if isinstance(own, str) else uri
 
 
 def _repair(document: Any) -> None:
-    r"""Change what the validator refuses and other programs accept.
+    r"""Change parts of a schema that the validator rejects and other programs accept.
 
-    An unknown `$schema` is removed, as in Python's jsonschema, which then takes the latest draft;
-    `\Z` of a regular expression means its end, and a hyphen after `\w` itself.
+    An unknown `$schema` is removed, so the latest draft is used, as by Python's jsonschema. In
+    regular expressions, `\Z` becomes `$`, and a hyphen after a class like `\w` is escaped.
     """
     waiting = [document]
     while waiting:
@@ -306,12 +306,12 @@ class JSONSerializer:
             self._schema = given_schema(schema_str, JSON)
             self._name = _title(self._schema)
             if self._checks is not None and not self._schema.references:
-                self._checks.prepare_own(self._schema)  # before a registry has it for ever
+                self._checks.prepare_own(self._schema)  # reject it before it is registered
         elif not self._framer.takes_latest:
             raise SerializationError("schema_str is required unless use.latest.version is true")
 
     def __call__(self, obj: Any, ctx: SerializationContext | None = None) -> bytes | None:
-        """Return the bytes of an object; None for None."""
+        """Serialize an object; return None for None."""
         if obj is None:
             return None
         found = self._registered(ctx)
@@ -324,7 +324,7 @@ class JSONSerializer:
 
     def payload(self, value: Any, schema: Schema) -> bytes:
         """Return a value as JSON, without framing."""
-        written = written_json(value)  # first, because it rejects too deep values
+        written = written_json(value)  # first, because it rejects values nested too deeply
         if self._checks is not None:
             why = self._checks.check_own(schema, value)
             if why is not None:
@@ -370,7 +370,7 @@ class JSONDeserializer:
                 self._checks.prepare_own(self._schema)
 
     def __call__(self, data: bytes | None, ctx: SerializationContext | None = None) -> Any:
-        """Return the object of bytes; None for None."""
+        """Deserialize bytes to an object; return None for None."""
         if data is None:
             return None
         found, at = schema_of(data, ctx)
@@ -386,7 +386,7 @@ class JSONDeserializer:
         return value if self._from_dict is None else self._from_dict(value, ctx)
 
     def _refuse_other_kinds(self, found: SchemaId) -> None:
-        """Raise for bytes that aren't JSON; usually their schema has another format."""
+        """Raise for bytes that aren't JSON, if their schema has a different format."""
         if self._unframer is None:
             return
         try:
@@ -394,7 +394,7 @@ class JSONDeserializer:
         except SchemaRegistryError as error:
             if not error.blames_record:
                 raise
-            return  # that it is no JSON is known without
+            return  # the caller reports invalid JSON
         _must_be_json(written)
 
     def _why(

@@ -1,8 +1,8 @@
-"""Values of Arrow's columns as JSON has them.
+"""Convert values of Arrow columns to values that can be written as JSON.
 
-In: a type, a JSON Schema. Out: what makes of values what Spark's `to_json` writes: nulls of a
-struct are left out, times are ISO 8601, bytes are base64, numbers that are none (NaN) are texts.
-Must not: round a number: decimals have all of their digits.
+In: a type, a JSON Schema. Out: functions that convert values as Spark's `to_json` does: nulls of a
+struct are left out, times are ISO 8601, bytes are base64, NaN and infinity are strings. Must not:
+round a number: decimals keep all their digits.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class JsonShapes:
     """Functions that convert Arrow values to JSON values."""
 
     def __init__(self, document: Any) -> None:
-        """`document`: the JSON Schema; None where there is none."""
+        """Use the JSON Schema `document`; None if there is none."""
         self._document = document
 
     def of(self, kind: pa.DataType, schema: Any, where: str) -> _Shape:
@@ -68,7 +68,7 @@ class JsonShapes:
 
         def made(given: dict[str, Any]) -> dict[str, Any]:
             there = {n: shape(given[n]) for n, shape in fields if given[n] is not None}
-            # Only a null can represent the value that the schema requires here.
+            # The schema requires these members, so they are null instead of missing.
             return there | {n: None for n in given if given[n] is None and n in needed}
 
         return made

@@ -1,8 +1,8 @@
 """Arrow types of JSON Schemas.
 
 In: a schema as JSON. Out: the type of a column of its values; values without an Arrow type remain
-JSON texts. The types are the same as in Spark's source. Must not: follow references to other
-schemas, or loop in a schema that refers to itself.
+strings of JSON. The types are the same as in Odradek's source for Spark. Must not: follow
+references to other schemas, or loop in a schema that refers to itself.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 DEEPEST = 32
-"""Definitions in definitions: more is a schema that refers to itself, and its JSON stays a text."""
+"""Maximum nesting depth of types; deeper values remain strings of JSON."""
 _PLAIN = {"string": "string", "integer": "int64", "number": "float64", "boolean": "bool_"}
 """Names of pyarrow's type functions by JSON Schema type."""
 
@@ -62,7 +62,7 @@ class _Types:
 
 
 def plain_schema(schema: Any, whole: Any) -> Any:
-    """Return a schema with its references resolved, and without an alternative of null."""
+    """Return a schema with its reference resolved, or a union's only alternative to null."""
     for _ in range(DEEPEST):
         if not isinstance(schema, dict):
             return schema

@@ -30,11 +30,11 @@ class JsonValues:
     """Converts JSON values to Arrow types."""
 
     def __init__(self, *, whole: bool = False) -> None:
-        """`whole`: 1.0 is an integer, as JSON Schema says and Spark's `from_json` doesn't."""
+        """With `whole`, 1.0 is an integer, as in JSON Schema but not in Spark's `from_json`."""
         self._whole = whole
 
     def fitted(self, given: Any, kind: pa.DataType, problems: list[str]) -> Any:
-        """Convert a value to a type; adds to `problems` what doesn't fit, and leaves it null."""
+        """Convert a value to a type; parts that don't fit are null and added to `problems`."""
         try:
             return self._fitting(given, kind, "", problems)
         except (_MisfitError, ValueError, OverflowError, RecursionError):
@@ -57,7 +57,7 @@ class JsonValues:
         return row
 
     def _fitting(self, given: Any, kind: pa.DataType, where: str, problems: list[str]) -> Any:
-        """Return the value of this type for parsed JSON, or raise."""
+        """Return parsed JSON as a value of this type; raise if it doesn't fit."""
         import pyarrow as pa
 
         if given is None:
@@ -97,11 +97,11 @@ def _floating(given: Any, _: pa.DataType) -> float:
 
 
 def _text(given: Any, _: pa.DataType) -> str:
-    """Return any parsed JSON as text, as from_json does."""
+    """Return parsed JSON of any type as text, as Spark's `from_json` does."""
     found = given
     if not isinstance(given, str):
         found = json.dumps(given, separators=(",", ":"), ensure_ascii=False)
-    found.encode()  # raises a ValueError for half of a surrogate pair, which no column can hold
+    found.encode()  # raises a ValueError for a lone surrogate, which columns can't contain
     return str(found)
 
 
@@ -111,11 +111,11 @@ def _timestamp(given: Any, kind: pa.DataType) -> datetime | int:
         if found.tzinfo is not None:
             raise _MisfitError
     elif found.tzinfo is not None:
-        found = found.astimezone(UTC)  # an OverflowError here is this row's, in Arrow the column's
+        found = found.astimezone(UTC)  # raise OverflowError here: Arrow would reject all rows
     found = found.replace(tzinfo=UTC)
     if kind.unit != "ns":
         return found if kind.tz is not None else found.replace(tzinfo=None)
-    # Python keeps six digits of a second.
+    # Python's datetime only has microseconds.
     beyond = _NANOS.search(given)
     nanos = int(beyond[1][:3].ljust(3, "0")) if beyond else 0
     return (found - _EPOCH) // timedelta(microseconds=1) * 1000 + nanos

@@ -50,7 +50,7 @@ def protobuf_to_arrow(
     the message they have. Without one, rows are read as the message of the first row, with the
     descriptor from the registry, and must all have the same schema.
 
-    The values have the types of `protobuf_types.protobuf_type`. Rows that can't be read, or that
+    The values have the types of `protobuf.types.protobuf_type`. Rows that can't be read, or that
     are a different message, are null and listed in the result's `errors`, also if the registry
     doesn't have their schema.
 
@@ -71,13 +71,13 @@ def protobuf_to_arrow(
 
 
 class _OneSchema:
-    """One call without a class: the rows' own schema says what they are."""
+    """One call of `protobuf_to_arrow` without a class: the rows' schema names the message."""
 
     def __init__(self, registry: SchemaRegistryClient) -> None:
         self._registry = registry
         self._schema: Schema | None = None
         self._known: set[int] = set()
-        """Known ids of the schema."""
+        """Ids that the registry has given to this schema."""
         self._named: NamedBySchemas | None = None
 
     def converted(self, column: pa.Array | pa.ChunkedArray) -> ConvertedColumn:

@@ -26,13 +26,13 @@ BUILT_IN = (
     "any", "source_context", "descriptor", "duration", "empty", "field_mask", "struct",
     "timestamp", "wrappers", "type", "api",
 )  # fmt: skip
-"""Files `google/protobuf/….proto`, which come with Protobuf itself; each after those it imports."""
+"""Files `google/protobuf/….proto` that Protobuf includes; each file follows those it imports."""
 
 
 def described(
     schema: Schema, schema_id: int, name: str, registry: SchemaRegistryClient
 ) -> tuple[bytes, ...]:
-    """Return the descriptor of a schema's file under this name, after those of its imports.
+    """Return the descriptors of a schema's imports, then that of its file, renamed to `name`.
 
     Raises `SchemaRegistryError`, and `InvalidSchemaError` if the registry returns no descriptor.
     """
@@ -73,13 +73,13 @@ def message_of(of: SchemaId, registry: SchemaRegistryClient) -> Any:
 
 
 def _file(registry: SchemaRegistryClient, schema: Schema, schema_id: int, name: str) -> bytes:
-    """Return the serialized descriptor of a schema's file, under `name`."""
+    """Return the serialized descriptor of a schema's file, renamed to `name`."""
     if schema.schema_type != PROTOBUF:
         raise InvalidSchemaError(
             f"the schema has type {schema.schema_type}, not PROTOBUF", None, "Check the topic."
         )
     file = _descriptor(schema.schema_str, name)
-    if file is None:  # only the text of the file was registered or returned
+    if file is None:  # the registry returned the text of the .proto file
         text = registry.get_schema(schema_id, "serialized").schema_str
         file = _descriptor(text, name)
     if file is None:
@@ -107,9 +107,9 @@ def _descriptor(text: str, name: str) -> bytes | None:
 
 
 def _built_in(imported: set[str]) -> list[bytes]:
-    """Return descriptors of the imported files of Protobuf itself, and of their imports.
+    """Return the descriptors of imported files that Protobuf includes, and of their imports.
 
-    Other files are left out: a registered file may be one of Protobuf's, under another name.
+    Files that aren't imported are left out: a registered file may be a copy under another name.
     """
     found: list[bytes] = []
     for name in reversed(BUILT_IN):

@@ -22,12 +22,13 @@ _WORDS = re.compile(
     r"""|[\w.]+|[^\s\w]""",
     re.DOTALL,
 )
-"""A token without an end extends to the end of the text, so no character is read repeatedly."""
+"""Matches a token. A comment or string without an end extends to the end of the text, so the search
+takes linear time."""
 
 
 @dataclass(slots=True)
 class _Message:
-    """A message, or a file: its name and the messages in it."""
+    """A message or a file: its name, and the messages that are declared in it."""
 
     name: str
     within: list[_Message] = field(default_factory=list)
@@ -39,8 +40,8 @@ class _Message:
 def messages_at(schema: Schema, indexes: tuple[int, ...]) -> set[str]:
     """Return the full names of the message with these indexes; empty if there is none.
 
-    There are two names if they depend on whether map entries count. An entry itself is never the
-    message of a record. Raises `InvalidSchemaError`.
+    There are two names if the result depends on whether map entries are counted. An entry itself is
+    never the message of a record. Raises `InvalidSchemaError`.
     """
     if schema.schema_type != PROTOBUF:
         raise InvalidSchemaError(
@@ -53,7 +54,7 @@ def messages_at(schema: Schema, indexes: tuple[int, ...]) -> set[str]:
 
 @lru_cache(maxsize=256)
 def _file(text: str) -> _Message:
-    """Read a schema once: each record may have other indexes, and a schema may have megabytes."""
+    """Parse a schema; the cache helps if many records of a large schema have different indexes."""
     return _described(text) or _worded(text)
 
 
@@ -90,14 +91,14 @@ def _is_entry(message: Any) -> bool:
 
 
 def _worded(text: str) -> _Message:
-    """Read a `.proto` file: its words `package`, `message`, `map` and `group`.
+    """Find the messages of a `.proto` file by the words `package`, `message`, `map` and `group`.
 
-    Maps and groups count among the messages of a descriptor, in the order of the file.
+    Maps and groups count as messages, as in a descriptor, in the order of the file.
     """
     words = [one for one in _WORDS.findall(text) if not one.startswith(("//", "/*"))]
     file = _Message("")
-    open_ones = [file]  # for each brace, the message that is around it
-    group: _Message | None = None  # its brace follows
+    open_ones = [file]  # the enclosing message of each open brace
+    group: _Message | None = None  # a group whose brace follows
     at = 0
     while at < len(words):
         word, next_one, third = (*words[at : at + 3], "", "")[:3]

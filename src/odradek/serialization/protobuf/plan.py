@@ -1,7 +1,7 @@
-"""Programs for the kernel of columns: how Protobuf's fields fill the columns of a message.
+"""Programs for the column kernel: how the fields of a Protobuf message fill its columns.
 
 In: a message's descriptor, and columns of its type. Out: a program (`record.column_program`). Must
-not: support groups: all rows of messages with groups are left to Protobuf (`UnplannedError`).
+not: support groups: the Protobuf library reads all rows of such messages (`UnplannedError`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class ProtobufProgram:
         self._steps: list[list[int]] = [[Op.SAME, NONE, 0, 0, 0, 0]]
         self._constants = bytearray()
         self._enums: dict[str, int] = {}
-        """Positions of the enums' tables, by enum name."""
+        """Positions of the enums' tables in the constants, by enum name."""
         self._message(descriptor, columns.root, entry=False)
 
     def after(self, indexes: bytes) -> tuple[bytes, bytes]:
@@ -39,7 +39,7 @@ class ProtobufProgram:
         place = len(self._steps)
         pairs = list(zip(descriptor.fields, column.children, strict=True))
         pairs.sort(key=lambda pair: pair[0].number)
-        known = entry or descriptor.is_extendable  # an extension may be one, and a bad one
+        known = entry or descriptor.is_extendable  # an unknown field may be an invalid extension
         step = [Op.MESSAGE, column.number, 0, len(pairs), known, 0]
         self._steps.append(step)
         fields = [[0, inner.number, 0, one.number, 0, NONE] for one, inner in pairs]
@@ -56,7 +56,7 @@ class ProtobufProgram:
         return place
 
     def _value(self, one: Any, column: PlannedColumn) -> tuple[int, int]:
-        """Return the kind of a field's value and the position of its description."""
+        """Return a field's kind, and the position of its enum table or message steps, if any."""
         kind = type_name(one)
         if kind == "GROUP":
             raise UnplannedError("a group")
@@ -78,14 +78,14 @@ class ProtobufProgram:
                 text = name.encode()
                 entries += [number, len(self._constants), len(text)]
                 self._constants += text
-            self._constants += bytes(-len(self._constants) % 4)  # numbers are aligned
+            self._constants += bytes(-len(self._constants) % 4)  # align the numbers
             found = self._enums[enum.full_name] = len(self._constants)
             self._constants += struct.pack(f"={len(entries) + 1}i", len(names), *entries)
         return found
 
 
 def _label(one: Any) -> Label:
-    """Return how a missing value of this field is read."""
+    """Return which value the field has if it is missing from the bytes."""
     if is_map(one):
         return Label.MAP
     if one.is_repeated:

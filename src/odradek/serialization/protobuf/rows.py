@@ -1,7 +1,7 @@
 """Convert rows of framed Protobuf to Arrow arrays of one message type.
 
 In: the message's descriptor, and a function that says whether a schema's indexes mean this message.
-Out: what `framed_rows` makes of the rows. Fields that only other versions of the message have are
+Out: arrays and errors as in `framed_rows`. Fields that only other versions of the message have are
 left out, and fields that they lack have Protobuf's default. Must not: read bytes of another message
 as this one.
 """
@@ -33,9 +33,10 @@ class ProtobufRows(FramedRows):
     def __init__(
         self, descriptor: Any, wrong: Callable[[SchemaId], str | None], *, empty: bool = True
     ) -> None:
-        """`wrong(schema)`: why a row of this schema isn't the message; its errors end the call.
+        """Read rows that contain a message; `wrong(schema)` returns why a row doesn't, or None.
 
-        `empty` as `protobuf_type` takes it. Raises `InvalidSchemaError`.
+        Errors that `wrong` raises end the call. `empty`: see `protobuf_type`. Raises
+        `InvalidSchemaError`.
         """
         from google.protobuf.message_factory import GetMessageClass
 
@@ -50,7 +51,7 @@ class ProtobufRows(FramedRows):
         plain = SchemaId(int.from_bytes(row[1:ID_SIZE], "big"), None, self._indexes)
         try:
             of, at = schema_of(row, indexed=True)
-        except DeserializationError:  # of this row's indexes; others may have right ones
+        except DeserializationError:  # invalid indexes of this row; others may have valid ones
             of, at = plain, 0
         indexes = row[ID_SIZE:at]
         if not at or self._wrong(of) is not None:
@@ -72,7 +73,7 @@ class ProtobufRows(FramedRows):
         try:
             message.ParseFromString(row[at:])
             return self._value_of(message)
-        # A text of proto2 may be none, which shows where it is asked for.
+        # A proto2 string may be invalid UTF-8, which raises ValueError when the field is read.
         except (DecodeError, ValueError) as error:
             raise DeserializationError(
                 f"the data isn't a {self._descriptor.full_name}: {error}"
@@ -87,7 +88,7 @@ class NamedBySchemas:
         self._checked: dict[SchemaId, str | None] = {}
 
     def __call__(self, of: SchemaId) -> str | None:
-        """Why a row isn't the message. Raises registry errors that the row doesn't cause."""
+        """Return why a row isn't the message, or None. Raises errors that the row didn't cause."""
         if of not in self._checked:
             try:
                 why = self._why(of)

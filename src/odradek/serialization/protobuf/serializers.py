@@ -3,8 +3,8 @@
 In: messages, or bytes with a schema id and the message's indexes in its file. Out: bytes, or
 messages. The registered schema is the file's descriptor in base64, as with confluent-kafka;
 imported files are separate schemas, which it references, except those included in Protobuf. A class
-knows its fields and keeps unknown ones, so the registry is only needed to find the message type of
-bytes.
+knows its own fields and keeps unknown ones, so deserializers only ask the registry for the bytes'
+message type.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from odradek.serialization.wire_format import SchemaId, schema_of
 
 M = TypeVar("M")
 BUILT_IN = ("google/protobuf/", "google/type/", "confluent/")
-"""Files that each Protobuf library, or each registry, has."""
+"""Prefixes of imported files that every Protobuf library or registry includes."""
 
 
 def message_indexes(descriptor: Any) -> tuple[int, ...]:
@@ -75,7 +75,7 @@ class ProtobufSerializer(Generic[M]):
         self._indexes = message_indexes(self._descriptor)
 
     def __call__(self, obj: M | None, ctx: SerializationContext | None = None) -> bytes | None:
-        """Return the bytes of a message; None for None."""
+        """Serialize a message; return None for None."""
         if obj is None:
             return None
         if not isinstance(obj, self.message_type):
@@ -86,7 +86,7 @@ class ProtobufSerializer(Generic[M]):
         found = self._framer.registered(subject, lambda: self._schema(self._descriptor.file))
         try:
             payload: bytes = obj.SerializeToString()  # type: ignore[attr-defined]
-        except Exception as error:  # a required field is missing, in its own class of errors
+        except Exception as error:  # such as an EncodeError for a missing required field
             raise SerializationError(f"the message can't be serialized: {error}") from error
         return self._framer.framed(payload, found, ctx, self._indexes)
 
@@ -131,7 +131,7 @@ class ProtobufDeserializer(Generic[M]):
             """Error text of a schema and its message indexes; None for the right message."""
 
     def __call__(self, data: bytes | None, ctx: SerializationContext | None = None) -> M | None:
-        """Return the message of bytes; None for None."""
+        """Deserialize bytes to a message; return None for None."""
         if data is None:
             return None
         of, at = schema_of(data, ctx, indexed=True)

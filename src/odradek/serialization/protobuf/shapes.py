@@ -1,8 +1,8 @@
 """Convert values of Arrow columns to arguments of Protobuf message classes.
 
 In: a message's descriptor. Out: a function that returns the arguments of the message's class for a
-struct, whose types are those of `protobuf_types` for the same message. Must not: choose between
-several fields of a oneof; a null means that the field isn't set.
+struct; the struct has the types that `protobuf.types` returns for the message. Must not: choose
+between several fields of a oneof; a null means that the field isn't set.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def message_shape(descriptor: Any) -> _Shape:
 
     def made(given: dict[str, Any]) -> dict[str, Any]:
         there = {n: shapes[n](one) for n, one in given.items() if one is not None}
-        for choice in choices:  # a message would keep the one that it is given last
+        for choice in choices:  # the message class would only keep the last field
             if len(choice & there.keys()) > 1:
                 raise ValueError("several fields of a oneof are set")
         return there
@@ -54,7 +54,7 @@ def _single(one: Any) -> _Shape:
     if kind == "BOOL":
         return _boolean
     if kind == "ENUM":
-        # A number that the enum has no name for is read as its digits.
+        # A number without a name in the enum is a string of its digits.
         return lambda given: int(given) if given.lstrip("-").isdecimal() else given
     return lambda given: given
 

@@ -1,8 +1,8 @@
-"""Arrow types of Protobuf's messages, and values of them.
+"""Arrow types of Protobuf messages, and the conversion of their values.
 
 In: a message's descriptor. Out: the type of its column, and a function that converts a message to a
-Python value for it. The types are the same as in Spark's source. Must not: loop in a recursive
-message, which a column can't represent.
+Python value for it. The types are the same as in Odradek's source for Spark. Must not: loop in a
+recursive message, which a column can't represent.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def protobuf_type(descriptor: Any, *, empty: bool = True) -> ProtobufType:
 
 
 def is_map(field: Any) -> bool:
-    """Return whether a field is a map, whose messages are its entries."""
+    """Return whether a field is a map, which Protobuf declares as repeated entry messages."""
     inner = field.message_type
     return inner is not None and bool(inner.GetOptions().map_entry)
 

@@ -1,6 +1,7 @@
-"""The registry's client for asyncio: `SchemaRegistryClient`, awaited.
+"""Client of a schema registry for asyncio.
 
-In: as there. Out: the same, from a thread beside the event loop. Must not: decide anything.
+In: arguments for `SchemaRegistryClient`. Out: its results, from calls in a thread. Must not: add
+behaviour.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class AsyncSchemaRegistryClient:
     @private
     def __init__(self, config: Mapping[str, Any]) -> None:
         """Check the settings without connecting. Raises `ConfigurationError`."""
-        config = with_secrets(config)  # first: the rest may raise
+        config = with_secrets(config)  # first: tracebacks of later errors may show `config`
         self._client = SchemaRegistryClient(config)
 
     def __repr__(self) -> str:

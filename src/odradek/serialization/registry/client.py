@@ -2,7 +2,7 @@
 
 In: settings, and ids, subjects or schemas. Out: schemas, ids, versions, compatibility levels.
 Schemas and ids never change in a registry, so each is requested once per client. A new client
-starts without any: the registry may have been recreated since. A schema that isn't found is
+starts with an empty cache: the registry may have been recreated since. A schema that isn't found is
 requested again after a pause, because registries that are starting report existing schemas as
 missing. Must not: register anything on its own, or block an event loop.
 """
@@ -72,13 +72,13 @@ LEVELS = (
 )
 """Compatibility levels of Confluent's registry."""
 LEAST = -1
-"""The least version: registries take it for the latest one."""
+"""Smallest valid version number; for registries it means the latest version."""
 CONFIRM_S = 2.0
-"""Seconds for which a registry must have answered before a schema counts as missing: one that has
-just started answers 404 with a registry's error code until it has read its topic (Karapace 6.2:
-0.7 s). Counted over all calls, so that many unknown ids cost this time once."""
+"""Seconds for which a registry must have answered before a schema counts as missing: a registry
+that has just started reports all schemas as missing until it has read its topic (Karapace 6.2:
+0.7 s). The time counts across calls, so that many unknown ids cause only one such delay."""
 PROBE_S = 0.5
-"""Seconds between requests until then: a registry that restarts meanwhile fails to answer one."""
+"""Seconds between requests during `CONFIRM_S`: a restart in between makes a request fail."""
 MISSING = (40401, 40402, 40403)
 """Error codes for a subject, a version or a schema that doesn't exist."""
 
@@ -92,7 +92,7 @@ _REFUSALS: dict[int, tuple[type[SchemaRegistryError], str]] = {
     409: (IncompatibleSchemaError, "Change the schema, or the subject's compatibility level."),
     422: (InvalidSchemaError, "Check the schema's text, type and references."),
 }
-"""Error classes and cures by HTTP status; the cure of 404 depends on the request."""
+"""Error classes and advice by HTTP status; the advice for 404 depends on the request."""
 _NOT_YET = "Delete it without permanent=True first."
 _NO_OWN = "The registry's default applies to this subject."
 _BY_CODE: dict[int, tuple[type[SchemaRegistryError], str]] = {
@@ -111,7 +111,7 @@ _BY_CODE: dict[int, tuple[type[SchemaRegistryError], str]] = {
     ),
     42206: (SchemaRegistryError, "Delete the schemas that reference it first."),
 }
-"""Classes and cures by error code, where the HTTP status doesn't determine them."""
+"""Error classes and advice by error code, if the HTTP status doesn't determine them."""
 
 
 class SchemaRegistryClient:
@@ -142,12 +142,12 @@ class SchemaRegistryClient:
     1
     """
 
-    _of = "nothing"  # until the settings are checked: a traceback may show a client before
+    _of = "nothing"  # for tracebacks that show a client before its settings are checked
 
     @private
     def __init__(self, config: Mapping[str, Any]) -> None:
         """Check the settings without connecting. Raises `ConfigurationError`."""
-        config = with_secrets(config)  # first: the rest may raise
+        config = with_secrets(config)  # first: tracebacks of later errors may show `config`
         settings = registry_settings(config)
         numbers = settings.numbers
         self._settings, self._of = settings, ",".join(settings.urls)
@@ -233,8 +233,8 @@ class SchemaRegistryClient:
 
     def get_latest_version(self, subject_name: str) -> RegisteredSchema:
         """Return a subject's latest version, cached for `cache.latest.ttl.sec`."""
-        # A response that a thread has just fetched for an event loop counts there, whatever the
-        # setting.
+        # An event loop accepts a response that a thread has just fetched for it, even if the
+        # setting is 0.
         least = IN_LOOP if NO_WAITING.get() else 0.0
 
         def fetch() -> tuple[float, RegisteredSchema]:
@@ -254,7 +254,7 @@ class SchemaRegistryClient:
         known = self._cache.versions
         return known.once((name, number), lambda: self._version(name, number))
 
-    # All else is asked each time
+    # Responses to these calls aren't cached
 
     def get_subjects(self) -> list[str]:
         """Return all subjects."""
@@ -289,7 +289,7 @@ class SchemaRegistryClient:
         return compatibility(self, subject_name, schema, version)[0]
 
     def clear_caches(self) -> None:
-        """Forget all responses: of this client, and of serializers and deserializers that use it.
+        """Clear the caches of this client, and of serializers and deserializers that use it.
 
         Call it after the registry was recreated, or after schemas were deleted permanently.
         """
@@ -315,7 +315,7 @@ class SchemaRegistryClient:
         found = _object(self._ask("PUT", _config(subject_name), {"compatibility": level.upper()}))
         return str(found.get("compatibility") or found.get("compatibilityLevel"))
 
-    # Asking
+    # Requests
 
     @property
     def _cache(self) -> SchemaCache:
@@ -328,11 +328,11 @@ class SchemaRegistryClient:
         return _schema_in(self._confirmed("GET", path, everywhere=True))
 
     def _formatted(self, path: str, asked: str) -> Schema:
-        """Return a schema in a format; unchanged if the registry rejects the format."""
+        """Return a schema in the requested format, or as it is if the registry rejects that."""
         try:
             return self._schema(asked)
         except SchemaRegistryError as error:
-            if error.status not in (400, 422):  # the answer is kept: it must not be a proxy's
+            if error.status not in (400, 422):  # others may come from a proxy: don't cache a schema
                 raise
             return self._schema(path)
 
@@ -344,11 +344,11 @@ class SchemaRegistryClient:
     def _confirmed(
         self, method: str, path: str, body: object = None, *, everywhere: bool = False
     ) -> Any:
-        """Return the answer to a look-up; request a missing schema again.
+        """Return the answer to a look-up; repeat the request if the schema is missing.
 
-        It is requested until each server has answered for `CONFIRM_S` seconds without a failure or
-        gap. With `everywhere`, each server has to confirm that the schema is missing; the error
-        then blames the record.
+        The request is repeated until each server has answered for `CONFIRM_S` seconds without a
+        failure or gap. With `everywhere`, each server has to confirm that the schema is missing;
+        the error then blames the record.
         """
         with share_deadline():
             deadline = self._servers.deadline()
@@ -403,14 +403,14 @@ def compatibility(
 
 
 def cache_of(registry: SchemaRegistryClient) -> SchemaCache:
-    """Return the cache of a client; another one after `clear_caches`, and in a forked child."""
+    """Return the cache of a client; it is new after `clear_caches`, and in a forked child."""
     return registry._cache  # noqa: SLF001 - not a method, which users would see
 
 
 def _is_final(answer: RestAnswer) -> bool:
-    """Return whether an answer is a registry's; a proxy's isn't, and another server may be asked.
+    """Return whether an answer comes from a registry; if not, another server may be asked.
 
-    A registry has error codes of five digits for missing objects, and JSON in all other answers.
+    Unlike a proxy, a registry sends five-digit error codes for missing objects, and JSON results.
     """
     if answer.status == 200:
         return answer.body is not None
@@ -464,14 +464,14 @@ def _strange(what: str) -> SchemaRegistryError:
 
 
 def _object(found: Any) -> dict[str, Any]:
-    """Return a response that must be a JSON object: the server may be anything."""
+    """Return a response; raise `SchemaRegistryError` if it isn't a JSON object."""
     if not isinstance(found, dict):
         raise _strange("isn't a JSON object")
     return found
 
 
 def _list(found: Any, kind: type[T]) -> list[T]:
-    """Return a response that must be a list of this type; true and false aren't numbers."""
+    """Return a response; raise `SchemaRegistryError` if it isn't a list of this exact type."""
     if not isinstance(found, list) or not all(type(one) is kind for one in found):
         raise _strange(f"isn't a JSON list of {'strings' if kind is str else 'numbers'}")
     return found
@@ -517,13 +517,13 @@ def _registered(answer: Any, schema: Schema, subject: str) -> RegisteredSchema:
     if not isinstance(named, str):
         raise _strange("has an invalid subject")
     rules = _rule_set(found)
-    if rules != schema.rule_set and "ruleSet" in found:  # responses to look-ups have them, too
+    if rules != schema.rule_set and "ruleSet" in found:  # look-ups return rules, too
         schema = replace(schema, rule_set=rules)
     return RegisteredSchema(number, named, version, schema, guid)
 
 
 def _refusal(question: str, answer: RestAnswer) -> SchemaRegistryError:
-    """Return the error for a response that isn't a result."""
+    """Return the error for an unsuccessful response."""
     code = answer.body.get("error_code") if isinstance(answer.body, dict) else None
     what = f"{answer.place} answered {question} with HTTP {answer.status}"
     said = _said(answer)
@@ -552,7 +552,7 @@ def _refusal(question: str, answer: RestAnswer) -> SchemaRegistryError:
 
 
 def _not_found(question: str, place: str) -> str:
-    """Return the cure for a missing schema, version or subject."""
+    """Return the advice for a missing schema, version or subject."""
     method, _, path = question.partition(" ")
     if path.startswith("/schemas/"):
         return (
@@ -576,7 +576,7 @@ def apicurio(url: str) -> str:
 
 
 def _said(answer: RestAnswer) -> str:
-    """Return the server's own words, in the fields where registries and proxies have them."""
+    """Return the server's error message, from the fields that registries and proxies use."""
     if not isinstance(answer.body, dict):
         return answer.words
     texts = (answer.body.get(name) for name in ("message", "detail", "title", "error"))

@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from odradek.serialization.registry.client import SchemaRegistryClient
 
 MOST_REFERENCES = 500
-"""Schemas that one schema needs, itself not counted."""
+"""Maximum number of schemas that a schema references, directly and indirectly."""
 
 
 def referred(
     schema: Schema, registry: SchemaRegistryClient
 ) -> list[tuple[SchemaReference, RegisteredSchema]]:
-    """Return all schemas that a schema references, by reference; dependencies come first.
+    """Return all schemas that a schema references, with the references; dependencies come first.
 
-    All look-ups together have the time limit of one. Raises `SchemaRegistryError`, and
+    All look-ups together share the time limit of one call. Raises `SchemaRegistryError`, and
     `InvalidSchemaError` for more than `MOST_REFERENCES`.
     """
     with share_deadline():

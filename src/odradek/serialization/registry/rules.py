@@ -1,8 +1,8 @@
-"""Reject schemas whose data rules would have to be executed, because no executor exists here.
+"""Reject schemas with data rules, which Odradek can't execute.
 
 In: schemas with their rule sets (Confluent's data contracts). Out: `InvalidSchemaError` if a rule
-applies to the operation. Must not: execute a rule, or ignore one: without its rule a field that has
-to be encrypted would be sent as it is.
+applies to the operation. Must not: execute a rule, or ignore one: a field that has to be encrypted
+would be sent unencrypted.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def check_rules(schema: Schema, mode: str) -> None:
             None,
             "Use a client with data rules for this schema, or disable the rule in the registry.",
         )
-        refused.blames_record = False  # all records of the schema fail, and skipping loses them
+        refused.blames_record = False  # don't skip: all records of the schema would be lost
         raise refused
 
 
@@ -56,13 +56,13 @@ def _applies(rule_set: str, mode: str) -> str | None:
         ("migrationRules",) if mode in (UPGRADE, DOWNGRADE) else ("domainRules", "encodingRules")
     )
     for rule in _rules(found, names):
-        # A rule without a mode or of an unknown one may be for any operation.
+        # A rule without a known mode may apply to any operation.
         known = rule.get("mode") in (*_BOTH, *_BOTH.values())
         if rule.get("disabled") is True or (known and rule["mode"] not in modes):
             continue
         failure = str(rule.get("onFailure") or "").split(",")
         action = failure[-1 if mode in (READ, DOWNGRADE) else 0]
-        if action != "NONE":  # the rule's author accepts values without it
+        if action != "NONE":  # NONE: a failure of the rule is ignored
             return f"{rule.get('name')!r} of type {rule.get('type')}"
     return None
 

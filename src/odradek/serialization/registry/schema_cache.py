@@ -1,9 +1,9 @@
 """Cache a registry's responses, with a bounded size and one request at a time for each key.
 
 In: keys, and functions that request them. Out: responses. Threads that request different keys don't
-wait for each other; threads that request the same key wait for one request and share its response,
-an error too. Must not: cache an error, except for a moment for the event loop that a thread
-requested it for.
+wait for each other; threads that request the same key wait for one request and share its response
+or error. Must not: cache an error, except for a few seconds if it blames the record or was fetched
+for an event loop.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class Lookups(Generic[K, T]):
         self._known: OrderedDict[K, T] = OrderedDict()
         self._asked: dict[K, _Asked] = {}
         self._refused: dict[K, tuple[float, SchemaRegistryError]] = {}
-        """Error of a request for an event loop, or that blames the record, and the time until which
-        it counts."""
+        """By key: an error that blames the record or was fetched for an event loop, and the time
+        until which it is raised."""
         self._clock = SystemClock()
 
     def find(self, key: K) -> T | None:
@@ -79,7 +79,7 @@ class Lookups(Generic[K, T]):
                 del self._known[key]
 
     def forget_errors(self) -> None:
-        """Request missing schemas again."""
+        """Forget cached errors, so that missing schemas are requested again."""
         self._refused.clear()
 
     def once(self, key: K, fetch: Callable[[], T], good: Callable[[T], bool] = _any) -> T:
@@ -125,7 +125,7 @@ class Lookups(Generic[K, T]):
             return found
 
     def _for_a_loop(self, key: K, fetch: Callable[[], T], good: Callable[[T], bool]) -> None:
-        """Ask in a thread; a refusal is raised where the schema was needed, for its record."""
+        """Fetch in a thread; keep an error for the event loop, unless the request is retriable."""
         try:
             self.once(key, fetch, good)
         except SchemaRegistryError as error:
@@ -136,7 +136,7 @@ class Lookups(Generic[K, T]):
     def _refuse(self, key: K, error: SchemaRegistryError) -> None:
         now = self._clock.now()
         for old in [one for one, (until, _) in list(self._refused.items()) if until <= now]:
-            self._refused.pop(old, None)  # its call was cancelled
+            self._refused.pop(old, None)  # it is outdated, or its call was cancelled
         self._refused[key] = (now + IN_LOOP, error)
 
 
@@ -152,7 +152,7 @@ class SchemaCache:
         """Schemas by id and by GUID."""
         self.registered: Lookups[Asked, RegisteredSchema] = Lookups(most)
         self.looked_up: Lookups[Asked, RegisteredSchema] = Lookups(most)
-        """Registered schemas with their versions, which registering doesn't return."""
+        """Registered schemas with versions, which responses to registrations may lack."""
         self.versions: Lookups[tuple[str, int], RegisteredSchema] = Lookups(most)
         self.latest: Lookups[str, tuple[float, RegisteredSchema]] = Lookups(most)
         """Latest versions by subject, with their expiry time."""
@@ -160,7 +160,7 @@ class SchemaCache:
         """Whether the client has dropped this cache, so that serializers must clear theirs."""
 
     def end(self) -> None:
-        """Let serializers and deserializers clear what they have cached of these responses."""
+        """Make serializers and deserializers clear their own caches of these responses."""
         self.over = True
 
     def added(self, subject: str) -> None:
@@ -171,16 +171,16 @@ class SchemaCache:
 
 
 class Kept(Generic[K, T]):
-    """A dict of a serializer or deserializer, until the client drops its cache."""
+    """A dict of a serializer or deserializer; emptied when the client drops its cache."""
 
     def __init__(self, cache: Callable[[], SchemaCache]) -> None:
         self._cache = cache
         self._held: tuple[SchemaCache, dict[K, T]] = cache(), {}
 
     def known(self) -> dict[K, T]:
-        """Return what is kept.
+        """Return the dict.
 
-        Call it before the request of what is added to it: a response that was requested before
+        Call this before requesting a response to add to it: a response that was requested before
         `clear_caches` must not be kept after it.
         """
         cache, known = self._held

@@ -1,6 +1,6 @@
-"""Schemas in a registry.
+"""Schemas in a registry, and references between them.
 
-In: texts. Out: values. Must not: parse a schema's text; the formats do.
+In: texts. Out: immutable values. Must not: parse a schema's text; the serializers do that.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ NUMBERS = {
     "cache.latest.ttl.sec": 300.0,
     "cache.capacity": 1_000.0,
 }
-"""Numeric settings with their defaults; timeouts are shorter than Kafka's: records wait."""
+"""Numeric settings and defaults; timeouts are shorter than Kafka's, because records wait."""
 
 
 @dataclass(frozen=True)
@@ -72,10 +72,10 @@ class RegistrySettings:
 
 
 def _returned(function: Callable[[], object]) -> str:
-    """Return the token of the program's function. Raises `NoCredentialsError`."""
+    """Call the program's function and return its token. Raises `NoCredentialsError`."""
     try:
         found = function()
-    except Exception as error:  # of the program's, for example of an identity provider
+    except Exception as error:  # any error of the program, for example of an identity provider
         raise NoCredentialsError(
             f"the function bearer.auth.token raised {type(error).__name__}"
         ) from error
@@ -84,7 +84,7 @@ def _returned(function: Callable[[], object]) -> str:
         if _fits_header(found.strip()):
             return found
         wrong = _UNFIT
-    del found  # tracebacks refer to this frame, also where the error is another one's context
+    del found  # keep the invalid token out of tracebacks that show local variables
     raise NoCredentialsError(f"the function bearer.auth.token returned {wrong}")
 
 
@@ -111,7 +111,7 @@ def with_secrets(given: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 NAMES = (*TEXTS, *SECRETS, *SOURCES, *NUMBERS)
-"""All settings, as they are called everywhere."""
+"""Names of all settings, without synonyms."""
 
 
 def registry_settings(given: Mapping[str, Any]) -> RegistrySettings:
@@ -155,7 +155,7 @@ def registry_settings(given: Mapping[str, Any]) -> RegistrySettings:
 
 
 def _urls(text: str) -> tuple[str, ...]:
-    """Return each URL; the operator of this process must allow all of them (R-IN-2)."""
+    """Return the URLs. Raises an error unless this process may connect to all of them (R-IN-2)."""
     found = [one.strip() for one in text.split(",") if one.strip()]
     if not found:
         raise ConfigurationError(

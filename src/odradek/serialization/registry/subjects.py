@@ -1,7 +1,7 @@
-"""Under which subject a schema is registered.
+"""Strategies for the subject under which a schema is registered.
 
-In: a context and the name of a record. Out: a subject. They can be called as confluent-kafka's.
-Must not: ask a registry.
+In: a context and the name of a record. Out: a subject. The functions have the same parameters as
+confluent-kafka's. Must not: send requests to a registry.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ STRATEGIES: dict[str, SubjectNameStrategy] = {
 
 
 def strategy(option: str, given: object) -> SubjectNameStrategy:
-    """Return a strategy: a given function, or one by confluent-kafka's or Java's name.
+    """Return the given function, or the strategy with this name in confluent-kafka or Java.
 
     Names are looked up in a table, never imported (R-IN-2).
     """
@@ -70,7 +70,7 @@ def strategy(option: str, given: object) -> SubjectNameStrategy:
 
 
 def _context(context: SerializationContext | None) -> SerializationContext:
-    # confluent-kafka's has both, too.
+    # confluent-kafka's contexts have both attributes, too.
     if not all(isinstance(getattr(context, name, None), str) for name in ("topic", "field")):
         lacks = " without topic or field" if hasattr(context, "topic") else ""
         raise SerializationError(
