@@ -4,7 +4,7 @@ In: a random schedule of a group of members, its seed. Out: the same schedule, o
 members are mostly cooperative and their topics are recreated with fewer partitions several times,
 and get partitions again soon after, while members are stopped, leave, die or rejoin: a leader has
 to notice each added partition, also if its number was assigned in an earlier incarnation of the
-topic (R-GR-2). A separate generator draws them, so that the rest of a schedule doesn't depend on
+topic. A separate generator draws them, so that the rest of a schedule doesn't depend on
 it. Must not: run anything.
 """
 
