@@ -20,7 +20,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -358,7 +358,8 @@ class GroupUnderTest:
         if left and not self.failures:
             self.failures.append(
                 f"{self.kind}: topic {self.incarnation}: {len(left)} of {self.plan.records} "
-                f"records were handed to no member within {HANDED_OUT_WITHIN:.0f} s: {left[:10]}"
+                f"records were handed to no member within {HANDED_OUT_WITHIN:.0f} s: {left[:10]}; "
+                f"{self.described(left)}"
             )
         if last:
             return
@@ -404,6 +405,27 @@ class GroupUnderTest:
         handed = self.handed()
         wanted = (f"{self.kind}/{self.incarnation}/{n}" for n in range(self.plan.records))
         return [value for value in wanted if not handed[value]]
+
+    def described(self, left: Collection[str]) -> str:
+        """Return where these values are, the committed offsets, and the owners of partitions."""
+        places = {write.value: (write.partition.partition, write.offset) for _, write in self.sent}
+        unread: dict[int, list[int | None]] = {}
+        for value in left:
+            if value in places:
+                partition, offset = places[value]
+                unread.setdefault(partition, []).append(offset)
+        try:
+            asked = self._admin.describe_consumer_groups([self.group], request_timeout=30)
+            group: Any = asked[self.group].result(40)
+            owners = {
+                member.client_id: sorted(p.partition for p in member.assignment.topic_partitions)
+                for member in group.members
+            }
+            state = f"{group.state.name}, members own {owners}"
+        except (confluent_kafka.KafkaException, TimeoutError) as error:
+            state = f"can't be described: {error}"
+        committed = self._seen.get(self.incarnation, {})
+        return f"offsets left by partition {unread}, committed {committed}, group {state}"
 
     # The observer
 

@@ -1,4 +1,4 @@
-"""A cluster in memory behind the protocol that `odradek.spark` uses, and a simulated clock.
+"""An in-memory cluster for the protocol that `odradek.spark` uses, and a simulated clock.
 
 It replaces the *client*, not a broker: the client's network behaviour is tested elsewhere. Tests
 set offsets, topic ids, outages and lost records.

@@ -24,6 +24,8 @@ from tests.soak.soak import PROXIED, Plan, required
 from tests.soak.troubles import MORE_TROUBLES, STARTED_WITHIN, TROUBLES, Troubles
 
 from odradek.common.events import KINDS
+from odradek.common.types import TopicPartition
+from odradek.simulation.checkers.history import Write
 from odradek.testing import ClusterStartError, LocalCluster
 
 HOUR = 3600.0
@@ -285,6 +287,25 @@ def test_a_request_for_a_topic_without_an_answer_is_repeated() -> None:
 
     group._again(act, done)
     assert not answers
+
+
+def test_unread_records_are_described_with_the_owners_and_committed_offsets() -> None:
+    """Without them, the cause of a partition that no member reads can't be found later."""
+    group = GroupUnderTest.__new__(GroupUnderTest)
+    group.group, group.incarnation, group._seen = "g", 2, {2: {0: 7}}
+    place = TopicPartition("topic-eager#3", 4)
+    group.sent = [(2, Write(place, "eager/2/9", 5)), (2, Write(place, "eager/2/8", 4))]
+    assignment = SimpleNamespace(topic_partitions=[SimpleNamespace(partition=n) for n in (1, 0)])
+    member = SimpleNamespace(client_id="eager-auto", assignment=assignment)
+    described = SimpleNamespace(state=SimpleNamespace(name="STABLE"), members=[member])
+    admin = SimpleNamespace(
+        describe_consumer_groups=lambda *_, **__: {"g": SimpleNamespace(result=lambda _: described)}
+    )
+    group._admin = admin  # type: ignore[assignment]
+    assert group.described(["eager/2/9"]) == (
+        "offsets left by partition {4: [5]}, committed {0: 7}, group STABLE, "
+        "members own {'eager-auto': [0, 1]}"
+    )
 
 
 def test_objects_are_counted_while_other_threads_construct_tuples() -> None:
