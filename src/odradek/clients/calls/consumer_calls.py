@@ -266,13 +266,6 @@ class ConsumerCalls(GroupCalls):
         flow, traces = self._reading(self.seconds(timeout), take, of, more), self.engine.traces
         return flow if traces is None else traces.received(flow, self.engine.delivery.note_into)
 
-    def _entered(self, now: float, of: Selector | None, more: bool) -> bool:
-        """Note that the caller waits for records; return whether to wake the host."""
-        group = self.engine.group
-        if group is None:
-            return False
-        return group.entered(now, () if more else None if of is None else of())
-
     def _come(self, now: float, deadline: float, of: Selector | None) -> CallerFlow[bool]:
         """Wait for records or errors; return whether there are any."""
         if self.closed or self.host.torn:
@@ -302,7 +295,7 @@ class ConsumerCalls(GroupCalls):
         try:
             delivery.take_back()
             due = now - engine.now >= IDLE_AFTER_STEP_S
-            if self._entered(now, of, more):
+            if group is not None and group.entered(now, () if more else of and of()):
                 host.wake()
                 due = True
             if ready := delivery.ready(None if of is None else of()):
@@ -341,7 +334,7 @@ class ConsumerCalls(GroupCalls):
                 if found:
                     break
                 # Only markers or aborted transactions: note them as processed.
-                if self._entered(now, of, more):
+                if group is not None and group.entered(now, () if more else of and of()):
                     host.wake()
                 ready = delivery.ready(None if of is None else of())
         except BaseException as error:

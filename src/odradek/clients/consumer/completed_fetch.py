@@ -159,7 +159,10 @@ class CompletedFetch:
                 return EMPTY
             self.row += columns.count
             position = decoded.next_offset_after(self.row)
-            state.pass_over(position, self._epoch_at(position))
+            epochs = self._epochs  # usually one: no call then
+            state.pass_over(
+                position, epochs[0][1] if len(epochs) == 1 else self._epoch_at(position)
+            )
         if decoded.finished and self.row >= decoded.columns.count:  # free the buffers
             self.exhausted, self._records, self._decoded = True, memoryview(b""), None
         return columns
