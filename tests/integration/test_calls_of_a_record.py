@@ -26,9 +26,9 @@ from odradek.testing import FakeCluster
 MOST = {
     "await send_and_wait()": 231,
     "send().result()": 213,
-    "poll() of a buffered record": 194,
-    "poll() that waits for a record": 234,
-    "poll() that waits for a record, soon after another": 190,
+    "poll() of a buffered record": 192,
+    "poll() that waits for a record": 232,
+    "poll() that waits for a record, soon after another": 188,
     "poll_arrow() of a buffered batch": 185,
     "poll(5, 1) while more of its batch waits": 52,
     "a record from send_and_wait() to a task that polls": 499,

@@ -308,7 +308,7 @@ if sys.version_info < (3, 14):
     FEW_NEED.add("ast")  # `typing` needs `ast` for named tuples from 3.14 on
 else:
     FEW_NEED -= {"dataclasses", "dis", "inspect"}  # `logging` imports these to colour tracebacks
-MOST_COMPILED, MOST_MODULES = (250, 232) if sys.version_info < (3, 14) else (265, 247)
+MOST_COMPILED, MOST_MODULES = (250, 231) if sys.version_info < (3, 14) else (265, 246)
 """Compiled texts of named tuples: one for each field, and one more.
 
 From 3.14 on the colours of tracebacks add 15 texts and as many modules.

@@ -211,7 +211,7 @@ def updated(
     """Return the snapshot after a response to a request for `asked` topics (None: all topics).
 
     Other topics are kept, or only the topics in `keep` if it is given. A leader epoch never
-    decreases (MD-17), unless `lower_epochs` accepts it for a topic without an id. If the topic id
+    decreases (MD-17), unless `LowerEpochs` accepts it for a topic without an id. If the topic id
     changes, or if a topic without an id was missing in between, epochs start again (MD-16). The
     newest epochs are in `epochs`, outside the snapshot, so that they survive a rebootstrap
     (R-RB-4). `ready` contains topics that were compared already, `left` the other ones. Brokers

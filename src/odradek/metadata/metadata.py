@@ -30,9 +30,8 @@ from odradek.metadata.cluster import (
     updated,
     with_leader,
 )
-from odradek.metadata.lower_epochs import LowerEpochs
 from odradek.metadata.partitions import no_epoch_is_lower
-from odradek.metadata.reported_epochs import ReportedEpochs
+from odradek.metadata.reported_epochs import LowerEpochs, ReportedEpochs
 from odradek.metadata.response_comparison import ResponseComparison
 from odradek.metadata.topic_ids import TopicIds
 from odradek.network.flow import Signal

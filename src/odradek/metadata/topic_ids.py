@@ -28,7 +28,7 @@ from collections.abc import Collection, Container, Mapping
 from odradek.common.errors.topics import topic_id_text
 from odradek.common.types import Address
 from odradek.metadata.cluster import NO_ID, Cluster, Epochs, known_id
-from odradek.metadata.lower_epochs import ANSWERS, SECONDS
+from odradek.metadata.reported_epochs import ANSWERS, SECONDS
 from odradek.metadata.response_comparison import ResponseComparison
 from odradek.protocol.messages.metadata import MetadataResponse
 

@@ -47,6 +47,7 @@ from odradek.common.errors import (
     AuthorizationError,
     ClientClosedError,
     IllegalStateError,
+    KafkaError,
     KafkaTimeoutError,
     WakeupError,
     first_use,
@@ -58,6 +59,7 @@ from odradek.network.host import Host
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from odradek.clients.consumer.group.consumer_group import ConsumerGroup
     from odradek.clients.workers.work_totals import WorkTotals
     from odradek.record.columns import Layout
 
@@ -266,21 +268,24 @@ class ConsumerCalls(GroupCalls):
         flow, traces = self._reading(self.seconds(timeout), take, of, more), self.engine.traces
         return flow if traces is None else traces.received(flow, self.engine.delivery.note_into)
 
-    def _come(self, now: float, deadline: float, of: Selector | None) -> CallerFlow[bool]:
-        """Wait for records or errors; return whether there are any."""
-        if self.closed or self.host.torn:
-            self.check_open()
-        wanted = partial(self.engine.data, of=of)
-        try:
-            return (yield from self.by(max(now, deadline), wanted, "records"))
-        except KafkaTimeoutError:
-            if self.engine.unavailable_until() <= (yield START):
-                raise
-            return False  # the host was late: a poll without records is no error
-        except (IllegalStateError, ClientClosedError):
-            if self.closing:  # another caller closes the consumer
-                raise ClientClosedError(f"this {self.kind} is closed") from None
-            raise
+    def _call_back(self, group: ConsumerGroup, now: float, more: bool) -> CallerFlow[bool]:
+        """Run the group's pending callbacks; return whether the caller may get records now."""
+        wake = self.host.wake
+        if not more:
+            yield from group.run_callbacks(now, wake)
+            return True
+        yield from group.tell_of_commits(wake)
+        return not group.needs_poll
+
+    def _check_wait(self, error: KafkaError, now: float) -> None:
+        """Raise the error of a wait for records, unless only the host was late."""
+        if isinstance(error, KafkaTimeoutError):
+            if self.engine.unavailable_until() <= now:
+                raise error
+        elif self.closing:  # another caller closes the consumer
+            raise ClientClosedError(f"this {self.kind} is closed") from None
+        else:
+            raise error
 
     def _reading(
         self, seconds: float, take: Take[T], of: Selector | None, more: bool
@@ -309,17 +314,20 @@ class ConsumerCalls(GroupCalls):
                     reader.woken = False
                     raise WakeupError("wakeup() was called")
                 if group is not None and group.calls:
-                    if more:
-                        yield from group.tell_of_commits(host.wake)
-                        if group.needs_poll:
-                            found = None
-                            break
-                    else:
-                        yield from group.run_callbacks(now, host.wake)
+                    if not (yield from self._call_back(group, now, more)):
+                        found = None
+                        break
                     now = yield START
                     ready = delivery.ready(None if of is None else of())
                 if not ready:
-                    came = yield from self._come(now, deadline, of)
+                    if self.closed or host.torn:
+                        self.check_open()
+                    try:
+                        wanted = partial(engine.data, of=of)
+                        came = yield from self.by(max(now, deadline), wanted, "records")
+                    except (KafkaTimeoutError, IllegalStateError, ClientClosedError) as error:
+                        self._check_wait(error, (yield START))
+                        came = False
                     now = yield START
                     if not came:
                         found = None

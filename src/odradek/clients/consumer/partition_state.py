@@ -32,7 +32,7 @@ A second request costs more than extra records.
 
 
 Place = tuple[int, int]
-"""An offset, and the leader epoch of the record before it (-1 if unknown)."""
+"""An offset, and the leader epoch to validate it with (-1: unknown)."""
 
 
 class OpenFetch(Protocol):
@@ -100,7 +100,7 @@ class PartitionState:
         self.fetch_offset: int | None = None
         """Offset to fetch next; None until the buffered records are returned."""
         self.fetch_epoch = -1
-        """Leader epoch of the record before `fetch_offset`, -1 if unknown."""
+        """Leader epoch to validate `fetch_offset` with, -1 if unknown."""
         self.checked_under = -1
         """Epoch of the newest leader whose log is known to contain what was fetched (KIP-320)."""
         self.confirmed = False
@@ -216,7 +216,7 @@ class PartitionState:
     ) -> None:
         """Note fetched batches up to `next_offset`; None if only decoding shows their end.
 
-        `epoch`: the leader epoch of the last record, if known.
+        `epoch`: the leader epoch of the last batch, if known.
         """
         self.served, self.offset_bytes = served, bytes_each
         self.fetch_offset = next_offset
@@ -316,7 +316,7 @@ class PartitionState:
         self.oversized = oversized
 
     def fetch_from(self, offset: int | None, epoch: int | None = None) -> None:
-        """Set the offset to fetch next (None: don't fetch) and the epoch of the record before."""
+        """Set the offset to fetch next (None: don't fetch) and the epoch to validate it with."""
         self.fetch_offset = offset
         if epoch is not None:
             self.fetch_epoch = epoch

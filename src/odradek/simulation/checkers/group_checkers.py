@@ -23,6 +23,7 @@ from odradek.simulation.coordinators.classic_members import ClassicState
 from odradek.simulation.coordinators.committed_offsets import Committed
 from odradek.simulation.coordinators.consumer_protocol_group import ConsumerProtocolGroup
 from odradek.simulation.coordinators.group_coordinator import GROUP_TOPIC, GroupShard
+from odradek.simulation.logs.partition_log import PartitionLog
 from odradek.simulation.logs.topics import NO_LEADER, SimulatedTopic
 
 RENEWED_WITHIN = 120.0
@@ -155,11 +156,15 @@ class GroupLedger:
 
     def start(self, place: TopicPartition) -> int:
         """Return the offset of the first record; earlier ones were deleted (DeleteRecords)."""
+        log = self._log(place)
+        return 0 if log is None else log.after_markers(log.start_offset)
+
+    def _log(self, place: TopicPartition) -> PartitionLog | None:
+        """Return the log of a partition in one incarnation of its topic."""
         topic = self.lives(place.topic.partition("#")[0]).get(place.topic)
         if topic is None or place.partition >= len(topic.partitions):
-            return 0
-        log = topic.partitions[place.partition].log
-        return log.after_markers(log.start_offset)
+            return None
+        return topic.partitions[place.partition].log
 
     def place(self, partition: TopicPartition, value: bytes | None = None) -> TopicPartition:
         """Return the partition in the incarnation that contains a value, or in the current one."""
@@ -171,10 +176,8 @@ class GroupLedger:
         return self._after_markers(place, self.ends.get(place, 0))
 
     def _after_markers(self, place: TopicPartition, offset: int) -> int:
-        topic = self.lives(place.topic.partition("#")[0]).get(place.topic)
-        if topic is None or place.partition >= len(topic.partitions):
-            return offset
-        return topic.partitions[place.partition].log.after_markers(offset)
+        log = self._log(place)
+        return offset if log is None else log.after_markers(offset)
 
     # Callbacks of members
 
@@ -480,13 +483,10 @@ class GroupLedger:
 
     def _check_epoch(self, partition: TopicPartition, committed: Committed) -> None:
         """Check that a committed leader epoch doesn't make the offset look lost (KIP-320)."""
-        topic = self.cluster.topics.get(partition.topic)
-        if topic is None or partition.partition >= len(topic.partitions):
+        log = self._log(self.place(partition))
+        if log is None or disturbed(self.cluster, *partition):
             return
-        log = topic.partitions[partition.partition].log
-        if not log.ends_before(committed.leader_epoch, committed.offset):
-            return
-        if not disturbed(self.cluster, *partition):
+        if log.ends_before(committed.leader_epoch, committed.offset):
             self.violations.append(
                 Violation(
                     f"{self.now}: {committed.offset} of {partition} was committed with the leader "

@@ -30,6 +30,7 @@ from odradek.simulation.checkers.invariants import (
     RecordsOnce,
     Violation,
 )
+from odradek.simulation.logs.partition_log import PartitionLog
 from odradek.simulation.runs.caller import InVirtualTime
 from odradek.simulation.runs.workload import TOPIC, Driver
 
@@ -314,11 +315,10 @@ class ConsumerDriver(ReadingDriver):
 
     def _check_epoch(self, partition: TopicPartition, position: int, epoch: int) -> None:
         """Check that the position's leader epoch doesn't make it look lost (KIP-320)."""
-        topic = self._home.topics.get(partition.topic)
-        if topic is None or partition.partition >= len(topic.partitions):
+        log = self._log(partition)
+        if log is None or self._disturbed(partition):
             return
-        log = topic.partitions[partition.partition].log
-        if log.ends_before(epoch, position) and not self._disturbed(partition):
+        if log.ends_before(epoch, position):
             raise Violation(
                 f"{self.world.now}: {self.name} is at {position} of {partition}, with the leader "
                 f"epoch {epoch}, which ends before"
@@ -331,12 +331,17 @@ class ConsumerDriver(ReadingDriver):
         known = [c for c in (*self.stage.left, self.stage.cluster) if c.cluster_id == mine]
         return known[-1] if known else self.cluster
 
-    def _hidden(self, partition: TopicPartition) -> set[int]:
+    def _log(self, partition: TopicPartition) -> PartitionLog | None:
+        """Return the log of a partition in the client's cluster, if it exists."""
         topic = self._home.topics.get(partition.topic)
         if topic is None or partition.partition >= len(topic.partitions):
-            return set()
+            return None
+        return topic.partitions[partition.partition].log
+
+    def _hidden(self, partition: TopicPartition) -> set[int]:
+        log = self._log(partition)
         committed = self.engine.config["isolation.level"] == "read_committed"
-        return topic.partitions[partition.partition].log.hidden(read_committed=committed)
+        return set() if log is None else log.hidden(read_committed=committed)
 
     def _disturbed(self, partition: TopicPartition) -> bool:
         if self.kept_of not in (None, self._home):
@@ -344,10 +349,8 @@ class ConsumerDriver(ReadingDriver):
         return any(disturbed(c, *partition) for c in (*self.stage.left, self.stage.cluster))
 
     def _start(self, partition: TopicPartition) -> int:
-        topic = self._home.topics.get(partition.topic)
-        if topic is None or partition.partition >= len(topic.partitions):
-            return 0
-        return topic.partitions[partition.partition].log.start_offset
+        log = self._log(partition)
+        return 0 if log is None else log.start_offset
 
     def probe(self) -> None:
         """Poll until the ends of all partitions are reached.
