@@ -36,6 +36,8 @@ logger = logging.getLogger("odradek.metadata")
 
 OLDER_IDS = 8
 """Number of ids of deleted topics that are remembered for one name."""
+FORMER = 20
+"""Number of brokers that have left the cluster and are remembered."""
 ALWAYS: tuple[float, int | None] = (float("-inf"), None)
 
 
@@ -61,6 +63,13 @@ class IdHistory:
         self.older[topic_id] = None
         while len(self.older) > OLDER_IDS:
             del self.older[next(iter(self.older))]
+
+    def forget_others(self, brokers: Collection[int]) -> None:
+        """Forget brokers outside the cluster, if there are many."""
+        if max(len(self.others), len(self.confirmed)) > FORMER + len(brokers):
+            there = {*brokers}
+            self.others = {b: named for b, named in self.others.items() if b in there}
+            self.confirmed.intersection_update(brokers)
 
     def hear(self, now: float) -> None:
         """Count a response while the ids of the brokers differ."""
@@ -165,6 +174,9 @@ class TopicIds:
             self._since.clear()
         if broker is not None and (first or sent_at is not None):
             self._asked[broker] = now if sent_at is None else sent_at
+        if len(self._asked) > FORMER + len(ids):  # an endpoint may have another id each time
+            listed = {*ids}
+            self._asked = {b: sent for b, sent in self._asked.items() if b in listed}
         self._choose_next(brokers, at)
         return refused
 
@@ -186,6 +198,7 @@ class TopicIds:
         if broker is not None:
             history.others[broker] = topic_id
             history.confirmed.discard(broker)
+            history.forget_others(brokers)
         if history.is_outvoted(brokers, now, by=topic_id):
             logger.warning(
                 "topic %s: after %.0f s most brokers still report the topic id %s: it is accepted",

@@ -7,6 +7,7 @@ from tests.unit.metadata.metadata_responses import GONE, ID, OTHER, Known, answe
 
 from odradek.common.types import Address
 from odradek.metadata.cluster import NO_ID
+from odradek.metadata.topic_ids import FORMER
 
 B1, B2, B3, FRONT = (Address(name, 9092) for name in ("b1", "b2", "b3", "front"))
 NEWER = b"n" * 16
@@ -164,3 +165,12 @@ def test_unused_topics_are_forgotten() -> None:
     metadata.refresh(2.0, answer(brokers=(1, 2, 3)), B1)
     assert not metadata.ids.undecided
     assert not metadata.ids._histories
+
+
+def test_brokers_with_another_id_each_time_are_not_remembered_for_ever() -> None:
+    metadata = Named()
+    for now in range(1, 200):
+        metadata.brokers = (now, now + 1, now + 2)
+        metadata.respond(float(now), Address(f"b{now}", 9092), OTHER if now % 2 else ID)
+    kept = metadata.ids._histories["t"]
+    assert max(len(metadata.ids._asked), len(kept.others), len(kept.confirmed)) <= 3 + FORMER + 1
