@@ -259,6 +259,10 @@ class Producer(RecordSending[RecordFuture, K_contra, V_contra], Transactional):
         """Raise an exception of a callback from the program's next call (R-HO-5)."""
         self._host.surface(error)
 
+    def _defer(self, action: Callable[[], None]) -> None:
+        """Run an action on the I/O thread."""
+        self._host.defer(action)
+
     def _await_outcome(self, find: Callable[[], Found], timeout: float | None) -> None:
         """Wait for the outcome that `find` looks up, or raise `KafkaTimeoutError`."""
         self._run(self._calls.outcome(find, timeout))

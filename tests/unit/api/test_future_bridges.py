@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures as cf
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 from typing import Any
 
@@ -16,7 +16,8 @@ from tests.unit.runtime.test_fork import in_child
 
 from odradek.api.base import on_host
 from odradek.api.producer import Producer
-from odradek.clients.producer.batch import BatchOutcome, ProducerBatch
+from odradek.clients.calls.record_sending import DeliveryCallback
+from odradek.clients.producer.batch import BatchOutcome, ProducerBatch, RecordMetadata
 from odradek.common.errors import (
     ClientClosedError,
     ClientForkedError,
@@ -25,7 +26,7 @@ from odradek.common.errors import (
 )
 from odradek.common.types import TopicPartition
 from odradek.record import BatchBuilder
-from odradek.runtime.hosts.record_future import RecordFuture
+from odradek.runtime.hosts.record_future import RecordFuture, report_to
 from odradek.simulation import SimulatedCluster, World
 
 P0 = TopicPartition("t", 0)
@@ -48,6 +49,9 @@ class FutureOwner:
 
     def _surface(self, error: BaseException) -> None:
         raise error
+
+    def _defer(self, action: Callable[[], None]) -> None:
+        action()
 
 
 def new_batch(producer: Any = None, records: int = 1) -> tuple[ProducerBatch, list[RecordFuture]]:
@@ -261,3 +265,25 @@ def test_waiting_in_a_delivery_callback_raises(producer: Producer) -> None:
     producer.send("t", b"x", on_delivery=waits).result(PATIENCE)
     producer.flush(PATIENCE)
     assert "can't wait for a result" in str(raised.get(timeout=PATIENCE))
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_on_delivery_takes_the_lock_that_the_sender_holds(closed: bool) -> None:
+    told: SimpleQueue[tuple[str, int]] = SimpleQueue()
+    lock = threading.Lock()
+
+    def acknowledged_first(future: RecordFuture, on_delivery: DeliveryCallback) -> None:
+        future.result(PATIENCE)
+        if closed:
+            made.close(PATIENCE)
+        report_to(future, on_delivery)
+
+    def on_delivery(_: object, record: RecordMetadata) -> None:
+        if closed or lock.acquire(timeout=PATIENCE):
+            told.put((threading.current_thread().name, record.offset))
+
+    with one_broker() as (_, servers), Producer(bootstrap_servers=servers) as made:
+        vars(made)["_report_to"] = acknowledged_first
+        with lock:
+            made.send("t", b"x", on_delivery=on_delivery)
+        assert told.get(timeout=PATIENCE) == ("MainThread" if closed else "odradek-io", 0)

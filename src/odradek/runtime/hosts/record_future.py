@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
+from threading import get_ident
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 from odradek.clients.calls.producer_calls import Found
@@ -33,6 +35,9 @@ class SendingClient(Protocol):
 
     def _surface(self, error: BaseException) -> None:
         """Let the program's next or waiting call raise a callback's error (R-HO-5)."""
+
+    def _defer(self, action: Callable[[], None]) -> None:
+        """Run an action on the producer's I/O thread."""
 
     def _await_outcome(self, find: Callable[[], Found], timeout: float | None) -> None:
         """Wait for the outcome that `find` returns; raise `KafkaTimeoutError` on a timeout."""
@@ -241,8 +246,25 @@ class ManyFuture(RowsFuture):
 
 
 def report_to(future: RecordFuture, on_delivery: DeliveryCallback) -> None:
-    """Pass a record's outcome to `on_delivery` of `send`."""
-    future.add_done_callback(lambda _: on_delivery(*future._told()))
+    """Pass a record's outcome to `on_delivery` of `send`, always on the producer's I/O thread.
+
+    The outcome may be known before the callback is registered. The callback isn't called in this
+    thread then, because the program may hold a lock that the callback takes.
+    """
+    producer = future._producer
+    registering = get_ident()
+
+    def tell(_: RecordFuture) -> None:
+        on_delivery(*future._told())
+
+    def tell_or_defer(_: RecordFuture) -> None:
+        if registering == get_ident():
+            producer._defer(partial(called, tell, future, producer))
+        else:
+            on_delivery(*future._told())
+
+    future.add_done_callback(tell_or_defer)
+    registering = 0
 
 
 def called(callback: Callable[[F], object], future: F, producer: SendingClient) -> None:

@@ -189,6 +189,15 @@ class SelectorHost(EngineHost):
         self._deferred.append(action)
         self._wake_up.wake()
 
+    def run_deferred(self) -> None:
+        """Run the deferred actions; several threads may do so after the end."""
+        while self._deferred:
+            try:
+                action = self._deferred.popleft()
+            except IndexError:  # another thread runs it
+                return
+            action()
+
     def close(self, deadline: float) -> None:
         """Carry out the engine's last effects, write queued bytes, close everything.
 
@@ -320,8 +329,7 @@ class SelectorHost(EngineHost):
         self._quiet = not (effects or self._deferred)
         while effects:
             self._carry_out(effects.popleft())
-        while self._deferred:
-            self._deferred.popleft()()
+        self.run_deferred()
         if self._raised and self.surfacing:
             self._safe(self._raise)
         return wanted

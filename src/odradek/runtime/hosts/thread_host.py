@@ -211,10 +211,13 @@ class ThreadHost:
         self._inner.nudge()
 
     def defer(self, action: Callable[[], None]) -> None:
-        """Run an action in the thread, between two steps."""
+        """Run an action in the thread between two steps, or here if the thread has ended."""
         self._check()
         self._inner.defer(action)
-        self.wake()
+        if self._ended:
+            self._inner.run_deferred()
+        else:
+            self.wake()
 
     def close(self, deadline: float) -> None:
         """End the thread after it wrote the queued bytes; wait for it until the deadline.
@@ -314,6 +317,7 @@ class ThreadHost:
             self._ended = True
             for waiter in list(self._waiters):
                 waiter.wake()
+            self._inner.run_deferred()  # what was added before `_ended` was set
             io_log.leave()
 
     def _run_after_end(self, completion: Completion[Any]) -> bool:
