@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures as cf
 import threading
+import time
 from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 from typing import Any
@@ -287,3 +288,21 @@ def test_on_delivery_takes_the_lock_that_the_sender_holds(closed: bool) -> None:
         with lock:
             made.send("t", b"x", on_delivery=on_delivery)
         assert told.get(timeout=PATIENCE) == ("MainThread" if closed else "odradek-io", 0)
+
+
+def test_flush_returns_after_a_callback_that_was_registered_late(producer: Producer) -> None:
+    told: list[int] = []
+
+    def acknowledged_first(future: RecordFuture, on_delivery: DeliveryCallback) -> None:
+        future.result(PATIENCE)
+        report_to(future, on_delivery)
+
+    def on_delivery(_: object, record: RecordMetadata) -> None:
+        time.sleep(0.02)
+        told.append(record.offset)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(vars(producer), "_report_to", acknowledged_first)
+        sent = [producer.send("t", b"x", on_delivery=on_delivery) for _ in range(3)]
+        producer.flush(PATIENCE)
+        assert told == [future.result(0).offset for future in sent]
