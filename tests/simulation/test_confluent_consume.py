@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, Never
 
 import pytest
 from tests.simulation.test_wake_ups_confluent import in_virtual_time
 
 from odradek import TopicPartition
 from odradek.compat import confluent_kafka as confluent
-from odradek.compat.confluent_kafka import callback_queue
+from odradek.compat.confluent_kafka import callback_queue, consumer_core
 from odradek.compat.confluent_kafka.aio import AIOConsumer
 from odradek.simulation.coordinators.committed_offsets import Committed, StoredGroupOffsets
 from odradek.testing import KafkaSimulation
@@ -135,4 +135,55 @@ def test_messages_of_an_interrupted_consume_are_returned_again_and_not_committed
         consumer.consume(100, 60.0)
     assert [offset for _, offset in commits if offset] == []
     assert values(consumer.consume(10, WAIT)) == list(range(10))
+    consumer.close()
+
+
+class RaisesOnce:
+    """A callback whose first call raises."""
+
+    raised = False
+
+    def __call__(self, *_: object) -> None:
+        if not self.raised:
+            self.raised = True
+            raise ZeroDivisionError
+
+
+def errors(messages: list[confluent.Message]) -> list[tuple[int, int | None, int | None]]:
+    return sorted(
+        (e.code(), m.partition(), m.offset()) for m in messages if (e := m.error()) is not None
+    )
+
+
+@PROTOCOLS
+def test_errors_that_an_interrupted_consume_gathered_are_returned_again(
+    simulation: KafkaSimulation, protocol: str
+) -> None:
+    more = {"enable.partition.eof": True, "stats_cb": RaisesOnce(), "statistics.interval.ms": 7000}
+    consumer = confluent.Consumer(settings(simulation, protocol, **more))
+    consumer.subscribe(["t", "missing"])
+    with pytest.raises(ZeroDivisionError):
+        consumer.consume(100, WAIT)
+    found = consumer.consume(100, 5.0)
+    assert values(found) == list(range(10))
+    ends, missing = confluent.KafkaError._PARTITION_EOF, confluent.KafkaError.UNKNOWN_TOPIC_OR_PART
+    assert errors(found) == [(ends, 0, 5), (ends, 1, 5), (missing, 0, None)]
+    consumer.close()
+
+
+@PROTOCOLS
+def test_ctrl_c_while_messages_are_created_loses_none(
+    simulation: KafkaSimulation, protocol: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consumer = confluent.Consumer(settings(simulation, protocol))
+    consumer.subscribe(["t"])
+
+    def interrupted(_: object) -> Never:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(consumer_core, "messages_of", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            consumer.consume(100, WAIT)
+    assert values(consumer.consume(100, 5.0)) == list(range(10))
     consumer.close()

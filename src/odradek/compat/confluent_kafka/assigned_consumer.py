@@ -7,6 +7,7 @@ threads or for event loops (`flows`). Must not: return messages; `consumer_core`
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
@@ -67,6 +68,8 @@ class AssignedConsumer:
         self._commit_at = 0.0
         self._missed: set[str] = set()
         """Missing topics that were reported to the program."""
+        self._again: deque[Message] = deque()
+        """Errors that an interrupted `consume` didn't return."""
         self._has_something = False
         """Whether there is a subscription or an assigned partition."""
         self._closed = False

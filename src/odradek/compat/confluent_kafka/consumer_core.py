@@ -15,6 +15,7 @@ from weakref import ref
 import odradek
 from odradek.common.errors.topics import TopicRecreatedError
 from odradek.common.secret import private
+from odradek.compat.buffered_records import Runs
 from odradek.compat.clock import monotonic
 from odradek.compat.confluent_kafka.assigned_consumer import AssignedConsumer
 from odradek.compat.confluent_kafka.cluster_metadata import ClusterMetadata
@@ -122,44 +123,49 @@ class ConsumerCore(AssignedConsumer):
         deadline = self._now() + checked_seconds(timeout)
         self._open()
         found: list[Message] = []
-        ends: list[tuple[Any, ...]] = []
+        taken: Runs = []
         try:
             while len(found) < num_messages:
-                more = yield from self._next(deadline, num_messages - len(found), ends)
+                more = yield from self._next(deadline, num_messages - len(found), taken)
                 if not more:
                     break
                 found = found + more if found else more
-        except BaseException:  # cancelled, or a callback raised: these were not returned
-            self._give_back(found)
+        except BaseException:  # cancelled, interrupted, or a callback raised
+            self._give_back(found, taken)
             raise
-        for record in ends:
-            self._books.handed_out(record)
+        for run in taken:
+            self._books.handed_out(run[-1])
         return found
 
-    def _give_back(self, messages: list[Message]) -> None:
-        """Seek back to these messages, which the program didn't get."""
-        first: dict[odradek.TopicPartition, Message] = {}
+    def _give_back(self, messages: list[Message], taken: Runs) -> None:
+        """Return these messages again, and the records of these runs, in the next calls."""
         for message in messages:
-            if message.error() is None:
-                topic, number, *_ = message._record
-                first.setdefault(odradek.TopicPartition(topic, number), message)
+            error = message.error()
+            if error is not None and error.code() == KafkaError._PARTITION_EOF:
+                self._forget_ends((message.topic() or "", message.partition() or 0))
+            elif error is not None:
+                self._again.append(message)
+        first: dict[odradek.TopicPartition, Any] = {}
+        for run in taken:
+            first.setdefault(odradek.TopicPartition(*run[0][:2]), run[0])
         for place in first.keys() & self._consumer.assigned():
-            record = first[place]._record
+            record = first[place]
             with suppress(odradek.IllegalStateError, TopicRecreatedError):  # lost meanwhile
                 self._consumer.seek(place, odradek.OffsetAndMetadata(record[2], "", record[8]))
 
-    def _next(self, deadline: float, most: int, ends: list[tuple[Any, ...]]) -> Flow[list[Message]]:
+    def _next(self, deadline: float, most: int, taken: Runs) -> Flow[list[Message]]:
         """Return at least one message and at most `most`; none after the deadline.
 
-        `ends` contains the last record of each run that the program hasn't received yet. With any,
-        none are returned either once a rebalance waits until the program has processed them.
+        `taken` contains the runs that the program hasn't received yet. With any, none are returned
+        either once a rebalance waits until the program has processed them.
         """
-        while not (ends and self._consumer.needs_poll()):
+        while not (taken and self._consumer.needs_poll()):
             self._queue.serve(0)
             due = self._due()
             if due:
                 yield from self._commit_later(due)
-            told = self._too_late() or (yield from self._end())
+            told = self._again.popleft() if self._again else self._too_late()
+            told = told or (yield from self._end())
             if told is not None:
                 return [told]
             left = max(0.0, deadline - self._now())
@@ -169,7 +175,7 @@ class ConsumerCore(AssignedConsumer):
                 yield self._idle(patience)
             else:
                 try:
-                    found = yield from self._some(patience, most, ends)
+                    found = yield from self._some(patience, most, taken)
                 except odradek.KafkaError as error:
                     message = self._told(error)
                     if message is not None:
@@ -185,16 +191,17 @@ class ConsumerCore(AssignedConsumer):
                 return []
         return []
 
-    def _some(self, patience: float, most: int, ends: list[tuple[Any, ...]]) -> Flow[list[Message]]:
-        """Return the next messages; add the last record of each run to `ends`.
+    def _some(self, patience: float, most: int, taken: Runs) -> Flow[list[Message]]:
+        """Return the next messages; add their runs to `taken`.
 
         A single one is taken from the fetched records, which avoids a flow of the engine for each.
         """
         consumer, books = self._open(), self._books
         found: list[Message] = []
-        if most > 1 or ends:
-            for run in (yield consumer.runs(patience, most, more=bool(ends))):
-                ends.append(run[-1])
+        if most > 1 or taken:
+            runs = yield consumer.runs(patience, most, more=bool(taken))
+            taken += runs  # before they are converted, which may be interrupted
+            for run in runs:
                 found += messages_of(run)
             return found
         message, tries = consumer.at_hand(), 2  # the first try may only yield to the event loop

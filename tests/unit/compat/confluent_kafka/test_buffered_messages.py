@@ -100,7 +100,6 @@ def test_messages_are_put_back_although_a_partition_is_gone(error: KafkaError) -
             raise error
 
     core: Any = SimpleNamespace(_consumer=Gone())
-    records = [(*place, 5, None, None, None, None, None, 1) for place in places]
-    messages: Any = [SimpleNamespace(error=lambda: None, _record=record) for record in records]
-    ConsumerCore._give_back(core, messages)
+    runs: Any = [[(*place, 5, None, None, None, None, None, 1)] for place in places]
+    ConsumerCore._give_back(core, [], runs)
     assert {*sought} == {*places}
