@@ -44,7 +44,7 @@ ALWAYS: tuple[float, int | None] = (float("-inf"), None)
 class IdHistory:
     """Ids of one topic besides the present one, and the brokers that named them."""
 
-    __slots__ = ("answers", "confirmed", "older", "others", "since", "told")
+    __slots__ = ("answers", "confirmed", "older", "others", "peers", "since", "told")
 
     def __init__(self) -> None:
         self.older: dict[bytes, None] = {}
@@ -56,6 +56,8 @@ class IdHistory:
         self.answers = 0
         self.confirmed: set[int] = set()
         """Brokers that have named the present id since then."""
+        self.peers: set[int] = set()
+        """Brokers in the response before then and in those since: a lagging broker may list few."""
         self.told = False
 
     def add_older(self, topic_id: bytes) -> None:
@@ -70,12 +72,15 @@ class IdHistory:
             there = {*brokers}
             self.others = {b: named for b, named in self.others.items() if b in there}
             self.confirmed.intersection_update(brokers)
+        if len(self.peers) > FORMER + len(brokers):
+            self.peers.intersection_update(brokers)
 
-    def hear(self, now: float) -> None:
-        """Count a response while the ids of the brokers differ."""
+    def hear(self, now: float, peers: Collection[int] = ()) -> None:
+        """Count a response while the ids of the brokers differ; `peers`: the brokers before it."""
         if self.since is None:
             self.since, self.answers, self.told = now, 0, False
             self.confirmed.clear()
+            self.peers = {*peers}
         self.answers += 1
 
     def is_outvoted(self, brokers: Collection[int], now: float, *, by: bytes) -> bool:
@@ -92,10 +97,10 @@ class IdHistory:
         mine = votes.pop(by, 0)
         return mine >= min(ANSWERS, len(brokers) // 2 + 1) and mine > max(votes.values(), default=0)
 
-    def is_unanimous(self, brokers: Collection[int], topic_id: bytes) -> bool:
+    def is_unanimous(self, topic_id: bytes) -> bool:
         """Return whether all brokers, at most `ANSWERS` of them, name another id."""
-        votes = sum(self.others.get(b) == topic_id for b in brokers)
-        return len(brokers) > 0 and not self.confirmed and votes >= min(ANSWERS, len(brokers))
+        votes = sum(self.others.get(b) == topic_id for b in self.peers)
+        return len(self.peers) > 0 and not self.confirmed and votes >= min(ANSWERS, len(self.peers))
 
 
 class TopicIds:
@@ -113,6 +118,8 @@ class TopicIds:
         self._histories: dict[str, IdHistory] = {}
         self.undecided: dict[str, None] = {}
         """Topics of which brokers name different ids."""
+        self._listed: tuple[int, ...] = ()
+        """Brokers in the last response."""
         self._answered: dict[Address, None] = {}
         self._first: frozenset[Address] = frozenset()
 
@@ -174,9 +181,10 @@ class TopicIds:
             self._since.clear()
         if broker is not None and (first or sent_at is not None):
             self._asked[broker] = now if sent_at is None else sent_at
-        if len(self._asked) > FORMER + len(ids):  # an endpoint may have another id each time
-            listed = {*ids}
+        listed = {*self._listed, *ids}
+        if len(self._asked) > FORMER + len(listed):  # an endpoint may have another id each time
             self._asked = {b: sent for b, sent in self._asked.items() if b in listed}
+        self._listed = tuple(ids)
         self._choose_next(brokers, at)
         return refused
 
@@ -193,21 +201,22 @@ class TopicIds:
             return True  # the metadata of one broker never goes back
         if history is None:
             history = self._histories[name] = IdHistory()
-        history.hear(now)
+        history.hear(now, self._listed)
+        history.peers.update(brokers)
         self.undecided[name] = None
         if broker is not None:
             history.others[broker] = topic_id
             history.confirmed.discard(broker)
-            history.forget_others(brokers)
+        history.forget_others({*self._listed, *brokers})
         if history.is_outvoted(brokers, now, by=topic_id):
             logger.warning(
                 "topic %s: after %.0f s most brokers still report the topic id %s: it is accepted",
                 *(name, SECONDS, topic_id_text(topic_id)),
             )
             return True
-        if older or not history.is_unanimous(brokers, topic_id):
+        if older or not history.is_unanimous(topic_id):
             return False
-        return not any(self._has_named(name, b) for b in brokers)
+        return not any(self._has_named(name, b) for b in history.peers)
 
     def _accept(
         self, name: str, topic_id: bytes, former: bytes, broker: int | None, now: float

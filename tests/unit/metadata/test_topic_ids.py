@@ -173,4 +173,35 @@ def test_brokers_with_another_id_each_time_are_not_remembered_for_ever() -> None
         metadata.brokers = (now, now + 1, now + 2)
         metadata.respond(float(now), Address(f"b{now}", 9092), OTHER if now % 2 else ID)
     kept = metadata.ids._histories["t"]
-    assert max(len(metadata.ids._asked), len(kept.others), len(kept.confirmed)) <= 3 + FORMER + 1
+    sizes = [len(each) for each in (metadata.ids._asked, kept.others, kept.confirmed, kept.peers)]
+    assert max(sizes) <= 4 + FORMER + 1
+
+
+def test_a_response_that_lists_few_brokers_does_not_remove_the_evidence_of_others() -> None:
+    metadata, brokers = Named(), tuple(range(1, 41))
+    places = {broker: Address(f"b{broker}", 9092) for broker in brokers}
+    metadata.brokers = brokers
+    for broker, at in places.items():
+        metadata.respond(broker / 100, at, ID)
+    metadata.brokers = (1, 2, 3)
+    metadata.respond(1.0, B1, ID)
+    metadata.brokers = brokers
+    assert metadata.respond(2.0, places[30], OTHER) == OTHER
+
+
+def test_a_lagging_broker_that_lists_only_itself_does_not_decide_alone() -> None:
+    """It was cut off before the other brokers were added or had started."""
+    metadata = Named(B2, OTHER)
+    metadata.brokers = (1,)
+    assert metadata.respond(1.0, B1, ID) == OTHER
+    assert metadata.respond(2.0, B1, ID) == OTHER
+    metadata.brokers = (1, 2, 3)
+    assert metadata.respond(3.0, B2, OTHER) == OTHER
+    assert metadata.respond(3.1, B3, OTHER) == OTHER
+
+
+def test_the_last_broker_left_decides_after_ten_seconds() -> None:
+    metadata = Named(B2, OTHER)
+    metadata.brokers = (1,)
+    found = [metadata.respond(float(now), B1, ID) for now in range(1, 13)]
+    assert found == [OTHER] * 10 + [ID] * 2
