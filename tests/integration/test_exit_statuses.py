@@ -96,7 +96,7 @@ def test_sigterm_exits_with_0(mute: socket.socket, words: str) -> None:
     assert ended(mute, f"{words} --topic t --bootstrap-server {{}}", signal.SIGTERM) == 0
 
 
-def test_ctrl_c_in_a_simulation() -> None:
+def test_ctrl_c_during_a_simulation_exits_with_130() -> None:
     with subprocess.Popen(
         [COMMAND, "simulate", "fleet", "--policy", "constant", "--clients", "300"],
         stderr=subprocess.PIPE,

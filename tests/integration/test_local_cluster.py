@@ -59,7 +59,7 @@ def test_the_front_door_forwards_to_the_brokers(mortal_cluster: LocalCluster) ->
     assert "Kafka Server started" in mortal_cluster.logs(2)
 
 
-def test_a_failing_tool_reports_the_reason(mortal_cluster: LocalCluster) -> None:
+def test_a_failing_kafka_tool_raises_with_the_reason(mortal_cluster: LocalCluster) -> None:
     servers = mortal_cluster.bootstrap_servers
     with pytest.raises(ToolError, match="Topic 'nix' does not exist"):
         mortal_cluster.run_tool(
@@ -114,7 +114,7 @@ def fake_processes(tmp_path: Path) -> Iterator[tuple[BrokerSet, Callable[[], Non
     keeper.close()
 
 
-def test_pause_returns_when_the_broker_is_stopped(
+def test_pause_returns_once_the_broker_process_is_stopped(
     fake_processes: tuple[BrokerSet, Callable[[], None]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     brokers, _ = fake_processes
@@ -133,7 +133,7 @@ def test_pause_returns_when_the_broker_is_stopped(
     brokers.resume(broker)
 
 
-def test_resuming_a_paused_broker_that_has_ended(
+def test_resume_accepts_a_paused_broker_whose_process_has_ended(
     fake_processes: tuple[BrokerSet, Callable[[], None]],
 ) -> None:
     brokers, end = fake_processes
@@ -146,7 +146,7 @@ def test_resuming_a_paused_broker_that_has_ended(
         brokers.resume(broker)  # this time it is the caller's error
 
 
-def test_stopping_a_paused_broker_that_ends_meanwhile(
+def test_stop_accepts_a_paused_broker_whose_process_ends_meanwhile(
     fake_processes: tuple[BrokerSet, Callable[[], None]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     brokers, end = fake_processes
@@ -207,7 +207,9 @@ def test_a_graceful_move_keeps_data(lone_cluster: LocalCluster, topic: str) -> N
 
 
 @pytest.mark.long  # shorter: spark/test_outages.py (a foreign cluster)
-def test_a_different_cluster_at_the_same_addresses(lone_cluster: LocalCluster, topic: str) -> None:
+def test_a_different_cluster_replaces_the_brokers_and_is_undone(
+    lone_cluster: LocalCluster, topic: str
+) -> None:
     lone_cluster.create_topic(topic)
     write(lone_cluster, topic)
     own_id, addresses = lone_cluster.cluster_id, lone_cluster.broker_addresses
@@ -236,7 +238,9 @@ def test_a_broker_that_cannot_start_shows_the_end_of_its_log() -> None:
 
 
 @pytest.mark.long
-def test_an_older_release_and_a_kept_data_directory(tmp_path: Path, topic: str) -> None:
+def test_a_kept_data_directory_is_reused_and_old_records_are_kept(
+    tmp_path: Path, topic: str
+) -> None:
     folder = tmp_path / "kept"
     looks = {"log.initial.task.delay.ms": "200", "log.retention.check.interval.ms": "200"}
     with LocalCluster(brokers=1, version="4.1", directory=folder, config=looks) as cluster:

@@ -99,7 +99,7 @@ def traffic(
 
 
 @pytest.mark.long  # shorter: the test below, simulation/test_misrouted_connections.py
-def test_a_brokers_address_leads_to_the_wrong_cluster_and_back(
+def test_clients_recover_after_a_brokers_address_led_to_the_wrong_cluster(
     mortal_cluster: LocalCluster, foreign: LocalCluster, topic: str
 ) -> None:
     with traffic(mortal_cluster, topic, foreign) as flow:
@@ -121,7 +121,7 @@ def test_a_brokers_address_leads_to_the_wrong_cluster_and_back(
     assert {partition: len(rows) for partition, rows in ours.items()} == {0: 30, 1: 30, 2: 30}
 
 
-def test_the_bootstrap_address_leads_to_the_wrong_cluster_and_back(
+def test_clients_continue_if_the_bootstrap_address_leads_to_the_wrong_cluster(
     mortal_cluster: LocalCluster, foreign: LocalCluster, topic: str
 ) -> None:
     """Check that connected clients are undisturbed, and recover once the door leads back."""

@@ -117,7 +117,7 @@ def test_a_late_end_txn_ends_no_later_transaction(
 
 
 @pytest.mark.long  # shorter: the test above, simulation/test_late_transaction_offsets.py
-def test_late_offsets_of_a_transaction_replace_no_newer_ones(
+def test_late_offsets_of_a_transaction_do_not_replace_newer_ones(
     older: LocalCluster, name: str, late_producer: tuple[odradek.Producer, LateProxy]
 ) -> None:
     """Check R-TX-1 and R-TX-2: late offsets replace none of later transactions."""

@@ -14,7 +14,7 @@ CACHE = cache_directory()
 
 @pytest.mark.long  # shorter: unit/testing/test_plugin.py, with clusters that aren't real
 @pytest.mark.timeout(600)
-def test_the_examples_and_a_cluster_that_is_restored(
+def test_the_pages_examples_pass_and_brokers_are_restored_between_tests(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(CACHE.parent))

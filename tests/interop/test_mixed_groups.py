@@ -69,7 +69,9 @@ def test_with_librdkafka_and_java(
     story.check()
 
 
-def test_the_sticky_assignor_with_java(cluster: LocalCluster, jvm: Jvm, topic: str) -> None:
+def test_a_group_with_java_uses_the_sticky_assignor(
+    cluster: LocalCluster, jvm: Jvm, topic: str
+) -> None:
     """Test without librdkafka, which has no eager sticky assignor."""
     story = story_of(cluster, jvm, topic, "sticky")
     story.join("java1")

@@ -69,7 +69,9 @@ answers = st.one_of(
 
 
 @pytest.mark.parametrize("make", MECHANISMS, ids=["PLAIN", "SHA-256", "SHA-512", "OAUTHBEARER"])
-def test_any_challenges_of_a_broker(make: Callable[[], Mechanism]) -> None:
+def test_any_challenges_of_a_broker_end_authentication_without_leaking_secrets(
+    make: Callable[[], Mechanism],
+) -> None:
     @given(script=st.lists(answers, min_size=MOST, max_size=MOST), seed=st.integers(0, 99))
     @settings(max_examples=examples(60))
     def check(script: list[Callable[[bytes], bytes]], seed: int) -> None:

@@ -122,7 +122,7 @@ def test_a_producer_continues_after_an_interruption(servers: str, what: str, ins
             goes_on(producer, where)
 
 
-def test_a_record_of_an_unknown_partition_leaves_nothing_behind(servers: str) -> None:
+def test_an_interrupted_send_to_an_unknown_partition_leaves_no_record_behind(servers: str) -> None:
     def action() -> None:
         producer.send("t", b"early", partition=9)
 

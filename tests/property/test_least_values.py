@@ -152,7 +152,7 @@ def run(use: str, names: tuple[str, ...], *, disturbed: bool) -> int:
 
 
 @pytest.mark.parametrize("use", USES)
-def test_no_time_at_its_least_value_breaks_a_client(use: str) -> None:
+def test_a_client_works_with_any_one_duration_at_its_smallest_value(use: str) -> None:
     names = [name for name in NAMES if USES[use][0] in OPTIONS[name].clients]
     assert len(names) > 8
     if not WHOLE:  # each option in one of the uses of a kind of client
@@ -163,7 +163,7 @@ def test_no_time_at_its_least_value_breaks_a_client(use: str) -> None:
 
 
 @pytest.mark.parametrize("use", USES)
-def test_all_waits_of_a_retry_at_their_least_value(use: str) -> None:
+def test_a_client_works_with_all_retry_backoffs_at_their_smallest_value(use: str) -> None:
     names = tuple(n for n in AT_ONCE if USES[use][0] in OPTIONS[n].clients)
     for disturbed in (False, True):
         assert run(use, names, disturbed=disturbed) > 0

@@ -105,7 +105,9 @@ def in_group(simulation: KafkaSimulation) -> Consumer:
 
 
 @pytest.mark.parametrize(("scene", "most"), [(sending, 9), (in_transaction, 9), (in_group, 7)])
-def test_close_closes(scene: Callable[[KafkaSimulation], Any], most: int) -> None:
+def test_an_interrupted_close_closes_the_client_or_can_be_repeated(
+    scene: Callable[[KafkaSimulation], Any], most: int
+) -> None:
     """An interrupted close() closes, unless it hasn't begun; then a second call closes."""
     places, left_open = 0, []
     for client, where in each(lambda client: client.close(), scene):
@@ -265,7 +267,7 @@ def reading(simulation: KafkaSimulation) -> Consumer:
     return consumer
 
 
-def test_poll_loses_records_at_one_place_only() -> None:
+def test_an_interrupted_poll_can_lose_records_at_one_place_only() -> None:
     """The place is after the end of `handed_over`, before the caller has the list."""
     lost = []
     for consumer, where in each(lambda consumer: consumer.poll(1.0, 7), reading, 1):

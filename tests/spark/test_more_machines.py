@@ -211,7 +211,7 @@ def work(
 
 
 @pytest.mark.long
-def test_a_guides_program_on_executors_that_were_shipped_the_wheel(
+def test_the_guides_program_runs_on_executors_with_an_archived_environment(
     work: Work, shipped: Path, tmp_path: Path
 ) -> None:
     folder = tmp_path / "standalone"
@@ -234,7 +234,7 @@ def test_a_guides_program_on_executors_that_were_shipped_the_wheel(
 
 
 @pytest.mark.long
-def test_a_guides_program_through_spark_connect(work: Work, tmp_path: Path) -> None:
+def test_the_guides_program_runs_through_spark_connect(work: Work, tmp_path: Path) -> None:
     """Check that Connect's output is redacted as documented."""
     folder = tmp_path / "connect"
     folder.mkdir()
