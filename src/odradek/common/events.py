@@ -88,7 +88,7 @@ class EventLog:
         self._listeners: list[Listener] = []
         self.counts: dict[str, int] = {}
         self.surface: Callable[[BaseException], None] | None = None
-        """Function that receives listeners' exceptions that end the program, such as `SystemExit`."""
+        """Function that receives listeners' exceptions that end the program, like `SystemExit`."""
 
     def surfaces_by(self, surface: Callable[[BaseException], None]) -> None:
         """Set `surface`, the function that receives exceptions that end the program."""
