@@ -77,7 +77,7 @@ class ExponentialBackoff:
             value = top
         if jitter:
             value *= 1.0 - jitter + 2.0 * jitter * rng.random()
-            if value > maximum:  # possible because of rounding
+            if value > maximum:  # by rounding
                 value = maximum
         return value
 
