@@ -119,7 +119,7 @@ def many(items: Callable[[int], bytes], each: int) -> Callable[[int], bytes]:
 
 
 def blocks(item: bytes) -> Callable[[int], bytes]:
-    """Encode it in as many blocks as items."""
+    """Encode an array or a map with a block for each item."""
     return lambda size: (b"\2" + item) * (size // (1 + len(item))) + b"\0"
 
 

@@ -142,7 +142,7 @@ def test_other_topics_are_unchanged_when_one_changes() -> None:
 
 
 def test_a_leader_hint_during_the_reading_of_a_response_is_kept() -> None:
-    """Topics that were compared before the hint are compared again."""
+    """Check that topics that were compared before the hint are compared again."""
     metadata = Known()
     rows = alike([(1, 3)] * 3, 0, 2)
     said = answer(MetadataResponseTopic(0, "t", ID, False, rows))

@@ -248,7 +248,7 @@ def test_the_newer_of_two_claims_for_a_partition_counts(
     given = run("sticky", joined("sticky", wanted, {}, -1), topics)
     members = joined("sticky", wanted, given, 5)
     (assignor,) = find(["sticky"])
-    stale = min(members)  # it missed a rebalance, and claims all partitions
+    stale = min(members)  # missed a rebalance, and claims all partitions
     everything = {TopicPartition(t, n) for t, count in topics.items() for n in range(count)}
     others = {p for m, partitions in given.items() if m != stale for p in partitions}
     results = []
@@ -264,7 +264,7 @@ def test_the_newer_of_two_claims_for_a_partition_counts(
 def test_a_partition_is_not_assigned_against_a_claim_of_the_same_generation(
     data: st.DataObject,
 ) -> None:
-    """A member that missed rebalances names partitions that others own by now."""
+    """Let a member that missed rebalances claim partitions that other members own now."""
     topics = data.draw(counts)
     partitions = st.builds(TopicPartition, st.sampled_from(sorted(topics)), st.integers(0, 2))
     members = {

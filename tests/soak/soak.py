@@ -108,7 +108,7 @@ class Plan:
     disorder: float = 25.0
     """Seconds, on average, until a member of a chain leaves or is replaced."""
     reader_disorder: float = 25.0
-    """The same for the groups that only read."""
+    """Seconds, on average, until a member of a group that only reads leaves."""
     troubles: tuple[str, ...] = (*TROUBLES, *MORE_TROUBLES)
     """The kinds of faults. All of them occur, in a random order, before one is repeated."""
     rounds: int | None = None

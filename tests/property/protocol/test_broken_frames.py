@@ -169,7 +169,7 @@ def test_hostile_lengths_allocate_nothing() -> None:
 
 
 def test_an_undecodable_frame_is_released_immediately() -> None:
-    """A frame may have many megabytes, so it must not wait for the garbage collector."""
+    """Release its memory without the garbage collector: a frame may have many megabytes."""
     refused = 0
     gc.collect()
     gc.disable()

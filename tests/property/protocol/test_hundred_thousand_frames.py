@@ -151,7 +151,7 @@ class Breaking(SimulatedHost):
 
 
 class Wire(World):
-    """The world of the specification's cases, with such a host."""
+    """World of the cases in tests/spec, whose host breaks many responses."""
 
     host: Breaking
 
