@@ -290,7 +290,7 @@ def test_no_process_outlives_the_process_that_started_it(number: signal.Signals)
     assert not Path(told["directory"]).exists()
 
 
-def test_brokers_die_with_their_keeper(
+def test_brokers_end_if_their_keeper_process_is_killed(
     fake_processes: tuple[BrokerSet, Callable[[], None]],
 ) -> None:
     brokers, _ = fake_processes

@@ -89,7 +89,7 @@ def end(producer: odradek.Producer, *, commit: bool) -> None:
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_a_late_end_txn_ends_no_later_transaction(
+def test_a_late_end_txn_does_not_end_a_later_transaction(
     older: LocalCluster, name: str, late_producer: tuple[odradek.Producer, LateProxy], commit: bool
 ) -> None:
     """Check R-TX-1: a late duplicate of an answered EndTxn ends no later one (KAFKA-17754)."""

@@ -71,7 +71,7 @@ def java_lines(cluster: LocalCluster, topic: str, count: int) -> list[str]:
     return sorted(printed.splitlines())
 
 
-def test_kafkas_console_consumer_reads_all_of_it(cluster: LocalCluster, topic: str) -> None:
+def test_kafkas_console_consumer_reads_all_records(cluster: LocalCluster, topic: str) -> None:
     """Use one partition for each codec and level, because starting Java takes a second."""
     ways = [*((codec, None) for codec in CODECS), *LEVELS]
     cluster.create_topic(topic, partitions=len(ways))

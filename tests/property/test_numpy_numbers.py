@@ -65,7 +65,7 @@ def partition(number: Any) -> Any:
 
 
 def up(number: Any, by: int) -> Any:
-    """Return a number of partitions above the current one."""
+    """Return the number increased by `by`, as a topic's partitions can only be added."""
     return number + by if type(number) in WHOLE else number
 
 

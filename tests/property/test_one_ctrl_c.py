@@ -1,7 +1,7 @@
 """R-HO-1: one Ctrl-C at any place of a call where CPython looks for signals, in the simulation.
 
-Only code that runs in the caller is interrupted: facades, their calls, callbacks. For other code,
-and each bytecode: `test_interruptions`.
+Only code that runs in the caller is interrupted: facades, their calls, callbacks.
+`test_interruptions` interrupts the other code too, and at each bytecode.
 """
 
 from __future__ import annotations
@@ -169,7 +169,9 @@ class Interrupting:
 
 
 @pytest.mark.parametrize("second", some(range(0, 24, 6), 2))
-def test_a_block_begins_after_one_whose_end_was_interrupted_twice(second: int) -> None:
+def test_a_transaction_can_begin_after_the_end_of_another_was_interrupted_twice(
+    second: int,
+) -> None:
     """Interrupt the first call at each place, and the call that waits for its end at `second`."""
     twice = 0
     for first in range(0, 200, STEP):
@@ -229,7 +231,9 @@ def after_an_interrupted_block(places: dict[str, list[int]], end: bool) -> tuple
 
 @pytest.mark.parametrize("call", ["begin_transaction", "abort_transaction"])
 @pytest.mark.parametrize("end", [False, True])
-def test_a_block_begins_after_one_that_could_not_end_its_transaction(call: str, end: bool) -> None:
+def test_a_transaction_can_begin_after_a_block_that_could_not_end_its_own(
+    call: str, end: bool
+) -> None:
     """Interrupt the call at each place; with `end` also the call that ends the transaction."""
     for place in range(0, 200, STEP):
         interrupted, found = after_an_interrupted_block({call: [place]}, end)
@@ -239,8 +243,8 @@ def test_a_block_begins_after_one_that_could_not_end_its_transaction(call: str, 
     assert place > 20 or end
 
 
-def test_a_block_ends_no_transaction_that_another_one_began() -> None:
-    """Check that an interrupted block doesn't end the transaction of a later block."""
+def test_a_block_rejected_by_an_open_transaction_does_not_end_it() -> None:
+    """Try to enter a block while a transaction is open: that transaction can still commit."""
     with KafkaSimulation(seed=3) as simulation:
         simulation.create_topic("t", partitions=1)
         producer = simulation.producer({"transactional.id": "x"})

@@ -74,7 +74,9 @@ def packed(response: MetadataResponse) -> PackedMetadataResponse:
 
 
 @given(st.lists(STEP, max_size=12), st.booleans())
-def test_the_state_equals_that_from_plain_responses(steps: list[Any], looks: bool) -> None:
+def test_packed_and_plain_responses_result_in_the_same_metadata(
+    steps: list[Any], looks: bool
+) -> None:
     plain, ours = Known(), Known()
     now = 0.0
     for what, *details in steps:

@@ -266,7 +266,9 @@ def names(text: str, error: str) -> bool:
 
 
 @pytest.mark.parametrize("line", VERBS)
-def test_a_refused_request_is_reported(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_response_to_a_command_is_reported(
+    line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     scene = Scene(monkeypatch)
     done = scene.run(line)
     assert done.exit_code == 0, done.output
@@ -319,7 +321,9 @@ def test_an_error_of_one_broker_is_avoided_or_reported(
     assert refused
 
 
-def test_a_silent_broker_delays_no_groups_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_broker_does_not_delay_groups_of_other_coordinators(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Check that only a group's coordinator is asked for the group."""
     seen = 0
     for broker in (1, 2, 3):
@@ -342,7 +346,7 @@ def test_a_silent_broker_delays_no_groups_of_others(monkeypatch: pytest.MonkeyPa
         ("transactions list", "transactions", "transactional_id"),
     ],
 )
-def test_a_silent_broker_is_named_beside_the_results_of_others(
+def test_a_silent_broker_is_reported_with_the_results_of_other_brokers(
     line: str, thing: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     every = {one[name] for one in json.loads(run(line, monkeypatch)[0].stdout)[thing]}

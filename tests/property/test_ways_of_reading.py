@@ -64,7 +64,7 @@ def write(
 
 
 def read(consumer: Consumer, way: str) -> list[Row]:
-    """Read once in one way."""
+    """Call the reading method that `way` names once, and return its rows."""
     if way.startswith("poll_"):
         batch = consumer.poll_arrow(timeout=0.5)
         return [] if batch is None else _rows(batch)
