@@ -78,7 +78,7 @@ def sized(data: bytes) -> bytes:
 
 
 def avro(kind: Any, payload: Callable[[int], bytes]) -> dict[str, Case]:
-    """Decode an object, one whose reader omits the field, and columns of one and many rows."""
+    """Return cases: objects, objects of a reader without the field, columns of one or many rows."""
     registry = Registry(record(kind), "AVRO")
     without = json.dumps(record() | {"fields": [{"name": "g", "type": "int", "default": 1}]})
 

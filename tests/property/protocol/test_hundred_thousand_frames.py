@@ -183,7 +183,7 @@ def _quiet(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def live_a_little(world: World) -> None:
-    """Use this kind of client; typed errors are allowed."""
+    """Make the typical calls of this kind of client; they may fail with errors of the package."""
     engine, deadline = world.engine, world.now + 3.0
     if isinstance(engine, ProducerEngine):
         for partition in (0, 1):
