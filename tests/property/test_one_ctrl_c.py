@@ -47,7 +47,7 @@ def in_step(frame: FrameType | None) -> bool:
 
 
 class CtrlC(At):
-    """A Ctrl-C at the n-th of these places."""
+    """A Ctrl-C at the n-th place where CPython looks for signals."""
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> Callable[..., Any] | None:
         name = frame.f_code.co_filename.removeprefix(OURS)

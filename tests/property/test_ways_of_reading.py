@@ -108,7 +108,7 @@ def end_in_time(patch: pytest.MonkeyPatch) -> None:
     level=st.sampled_from(("read_committed", "read_uncommitted")),
     start=st.floats(0, 1),
 )
-def test_all_ways_return_the_same_records(
+def test_all_ways_of_reading_return_the_same_records(
     acts: list[tuple[str, int, bool]], ways: list[str], level: str, start: float
 ) -> None:
     world = World(seed=1)

@@ -198,7 +198,7 @@ class Companions:
         self.failures += differences(witness.rows(source), witness.rows(COPIED))
 
     def cover(self, coverage: Coverage, groups: GroupReport) -> None:
-        """Add the counts of faults and events."""
+        """Add the counts of faults and events to the coverage."""
         found: Mapping[str, int] = {
             "members stopped": groups.frozen,
             "topics recreated": groups.topics - len(self.groups),

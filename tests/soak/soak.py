@@ -102,7 +102,7 @@ class Plan:
     """Additional members of each chain and group that are tasks of an event loop. If it isn't 0, a
     producer in the event loop sends half of the records."""
     pause: float = 20.0
-    """Seconds of a SIGSTOP."""
+    """Duration of a SIGSTOP in seconds."""
     quiet: tuple[float, float] = (6.0, 15.0)
     """Seconds between two faults."""
     disorder: float = 25.0
