@@ -88,7 +88,7 @@ def test_topics_are_created_described_altered_emptied_and_deleted(
         "first": 0,
         "before": "the end",
     }
-    assert run(*words, *here)[0] == 2  # no terminal to ask for confirmation
+    assert run(*words, *here)[0] == 2  # without a terminal to confirm on
     found = as_json(*words, "--yes", *here)
     assert {(d["topic"], d["partition"], d["first_left"]) for d in found["deleted"]} == {
         *(("a", 0, 0), ("b", 0, 0), ("b", 1, 5)),

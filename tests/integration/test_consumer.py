@@ -131,7 +131,7 @@ def test_a_background_thread_fetches_while_the_caller_works(
 
 
 def test_a_closed_consumer_leaves_no_fetch_session(cluster: LocalCluster, topic: str) -> None:
-    """Check KIP-227 with a fetch in flight that the broker holds: later it returns error 70."""
+    """Close while the broker holds a fetch (KIP-227): using its session later returns error 70."""
     cluster.create_topic(topic, partitions=1)
     write_all(cluster.bootstrap_servers, topic, [Row(None, b"1")])
 

@@ -402,7 +402,7 @@ def test_a_group_without_committed_offsets_is_explained(fake: FakeCluster) -> No
 
 
 def test_a_group_without_a_coordinator_is_reported(fake: FakeCluster) -> None:
-    """Report it; with one broker, the default offsets.topic.replication.factor causes this."""
+    """Test the result of the default offsets.topic.replication.factor with only one broker."""
     fake.refuse("FindCoordinator", "COORDINATOR_NOT_AVAILABLE", times=None)
     status, found = doctor(fake.bootstrap_servers, "--group", "board", timeout=3.0)
     assert status == STATUSES[Trouble.GROUP] == 22

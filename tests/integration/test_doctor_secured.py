@@ -89,7 +89,7 @@ def strict(clusters: SharedClusters) -> LocalCluster:
     with Admin(running.inner_config()) as admin:
         admin.create_acls(rights, timeout=30)
         admin.create_topics([NewTopic(t, 3, BROKERS) for t in (MINE, SEEN, THEIRS)], timeout=30)
-    # This returns when every broker knows the topic, and therefore all that was created before.
+    # Returns once every broker knows this topic, and so the ACLs and topics created before it.
     running.create_topic("single", partitions=3, replication_factor=1)
     return running
 
@@ -374,7 +374,7 @@ def test_an_exceeded_request_quota_is_reported(strict: LocalCluster, settings: S
     assert "throttles this client" in first(found)["what"]
 
 
-@pytest.mark.long  # shorter: test_doctor_command.py (a partition without a leader, one of three)
+@pytest.mark.long  # short form: test_doctor_command.py (a partition without a leader, one of three)
 def test_a_killed_broker_and_its_partitions_are_reported(
     strict: LocalCluster, settings: Settings
 ) -> None:

@@ -1,4 +1,4 @@
-"""Check all commands: Ctrl-C exits with 130; SIGTERM ends `consume` and `produce` in order."""
+"""Check exit statuses: 130 after Ctrl-C; 0 if SIGTERM ends `consume` or `produce`."""
 
 from __future__ import annotations
 

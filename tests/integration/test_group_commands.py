@@ -298,7 +298,7 @@ def test_a_reset_changes_offsets_once_confirmed(
     assert code == 2
     assert "this would set 1 offset: idle flights-0 to 3" in err
     code, _, err = odr(*reset, "--topic", "flights", "--shift-by", "1", "--yes")
-    assert code == 1  # nothing is changed: flights-1 has no offset to shift
+    assert code == 1  # flights-1 has no offset to shift, so none changes
     assert admin.list_group_offsets(idle)[idle][FLIGHTS[0]].offset == 2
     code, out, _ = odr(*reset, *scope, "--shift-by", "1", "--yes")
     assert (code, out.split()[-4:]) == (0, [idle, "flights", "0", "3"])

@@ -275,7 +275,7 @@ def lone_cluster(clusters: SharedClusters) -> Iterator[LocalCluster]:
     clusters.put_right(running)
 
 
-@pytest.mark.long  # shorter: spark/test_outages.py, simulation/test_consumer.py, test_producer.py
+@pytest.mark.long  # short form: spark/test_outages.py, simulation/test_consumer.py
 def test_calls_time_out_without_brokers_and_raise_on_a_different_cluster(
     lone_cluster: LocalCluster, topic: str
 ) -> None:
@@ -327,7 +327,7 @@ def calls_without_brokers(cluster: LocalCluster, producer: Producer, topic: str)
     return future
 
 
-@pytest.mark.long  # shorter: simulation/test_truncation.py
+@pytest.mark.long  # short form: simulation/test_truncation.py
 def test_consumers_notice_records_that_an_unclean_election_removed(
     mortal_cluster: LocalCluster, topic: str
 ) -> None:

@@ -91,7 +91,7 @@ def test_a_batch_with_altered_responses_is_written_once(
     assert [int((r.value or b"")[:3]) for r in rows] == list(range(60))
 
 
-@pytest.mark.long  # shorter: simulation/test_written_once.py
+@pytest.mark.long  # short form: simulation/test_written_once.py
 def test_a_restarted_leader_knows_only_the_last_batch(
     mortal_cluster: LocalCluster, topic: str
 ) -> None:

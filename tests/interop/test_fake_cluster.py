@@ -90,7 +90,7 @@ def aiokafka_reads(fake: FakeCluster, topic: str, _: Any) -> list[bytes]:
 
 
 def java_reads(fake: FakeCluster, topic: str, tool: Any) -> list[bytes]:
-    """Read in a KIP-848 group; classic groups are in the test of three clients in a group."""
+    """Read in a KIP-848 group; the test of three clients in a group uses both protocols."""
     words = ["--topic", topic, "--from-beginning", "--max-messages", str(ROWS)]
     text = tool("consumer.ConsoleConsumer", *words, "--group", f"java-{topic}",
                 "--command-property", "group.protocol=consumer")  # fmt: skip

@@ -168,7 +168,7 @@ def test_spark_reads_the_columns_that_spark_wrote_with_a_registered_schema(
 def test_spark_rejects_a_protobuf_schema_without_a_descriptor(
     registry: LocalRegistry, client: SchemaRegistryClient
 ) -> None:
-    """Report it: unlike Confluent's, this registry has no base64 descriptor of it."""
+    """Check the error: unlike Confluent's, this registry has no base64 form of such a schema."""
     text = 'syntax = "proto3"; message Place { string code = 1; }'
     client.register_schema("text-value", Schema(text, "PROTOBUF"))
     said = {"valueFormat": "protobuf", "schemaRegistryUrl": registry.url, "subscribe": "text"}

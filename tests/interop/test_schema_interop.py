@@ -56,7 +56,9 @@ def test_each_library_reads_what_the_other_wrote(found: dict[str, Any], name: st
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_their_serializers_work_unchanged_in_our_clients(found: dict[str, Any], name: str) -> None:
+def test_confluent_kafkas_serializers_work_in_odradeks_clients(
+    found: dict[str, Any], name: str
+) -> None:
     sent, *came = found["clients"][name]
     assert len(came) == 3
     assert set(came) == {came[0]}

@@ -1,6 +1,6 @@
 """Calls of the asyncio clients are cancelled at each possible point.
 
-Before and after each event of the world, and between a result and the task that waits for it.
+The points are before and after each event, and between a result and the task that waits for it.
 Afterwards the client is usable, no record that wasn't returned is lost, and `close()` ends.
 """
 

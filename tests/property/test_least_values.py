@@ -1,6 +1,6 @@
 """Each option that is a time, at its least allowed value: slow or useless, but not broken.
 
-An engine that repeats a request at once, which can't succeed at once, never ends a step.
+An engine that immediately repeated a request that can't succeed yet would never end its step.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.simulation
 
 TRIED = (0, 1, 2, 10, 50, 100, 500, 1000, 5000, 10_000)
 AT_ONCE = ("retry.backoff.ms", "retry.backoff.max.ms", "default.api.timeout.ms", "max.block.ms")
-"""All set to 0 at once: without any of these waits the client must wait for something else."""
+"""Options that are set to 0 together: the client must still not repeat requests in a loop."""
 Use = Callable[[World, dict[str, Any]], Iterator[Callable[[], object]]]
 
 
@@ -171,7 +171,7 @@ def test_a_client_works_with_all_retry_backoffs_at_their_smallest_value(use: str
 
 @pytest.mark.parametrize("use", [u for u in USES if USES[u][0] == CONSUMER])
 def test_calls_without_time_do_not_prevent_records_from_being_read(use: str) -> None:
-    """`default.api.timeout.ms` applies to calls; internal requests have their own timeouts."""
+    """Set `default.api.timeout.ms` to 0: it limits calls, not the client's own requests."""
     world, _, servers = filled(6)
     read: list[bytes] = []
     config = {**servers, "default.api.timeout.ms": 0}

@@ -242,13 +242,13 @@ def test_partitions_move_to_their_racks_while_that_keeps_the_balance() -> None:
 
 @settings(max_examples=examples(60))
 @given(groups, counts)
-def test_the_newer_of_two_claims_for_a_partition_counts(
+def test_the_newer_of_two_claims_for_a_partition_is_used(
     wanted: dict[str, frozenset[str]], topics: dict[str, int]
 ) -> None:
     given = run("sticky", joined("sticky", wanted, {}, -1), topics)
     members = joined("sticky", wanted, given, 5)
     (assignor,) = find(["sticky"])
-    stale = min(members)  # it missed a rebalance, and claims all partitions
+    stale = min(members)  # missed a rebalance, and claims all partitions
     everything = {TopicPartition(t, n) for t, count in topics.items() for n in range(count)}
     others = {p for m, partitions in given.items() if m != stale for p in partitions}
     results = []
@@ -261,10 +261,10 @@ def test_the_newer_of_two_claims_for_a_partition_counts(
 
 @settings(max_examples=examples(300), deadline=None)
 @given(data=st.data())
-def test_a_partition_is_not_assigned_against_a_claim_of_the_same_generation(
+def test_no_partition_is_taken_from_a_claimant_of_the_same_generation(
     data: st.DataObject,
 ) -> None:
-    """A member that missed rebalances names partitions that others own by now."""
+    """Let a member that missed rebalances claim partitions that other members own now."""
     topics = data.draw(counts)
     partitions = st.builds(TopicPartition, st.sampled_from(sorted(topics)), st.integers(0, 2))
     members = {

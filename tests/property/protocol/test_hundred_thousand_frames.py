@@ -151,7 +151,7 @@ class Breaking(SimulatedHost):
 
 
 class Wire(World):
-    """The world of the specification's cases, with such a host."""
+    """World of the cases in tests/spec, whose host breaks many responses."""
 
     host: Breaking
 
@@ -183,7 +183,7 @@ def _quiet(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def live_a_little(world: World) -> None:
-    """Use this kind of client; typed errors are allowed."""
+    """Make the typical calls of this kind of client; they may fail with errors of the package."""
     engine, deadline = world.engine, world.now + 3.0
     if isinstance(engine, ProducerEngine):
         for partition in (0, 1):

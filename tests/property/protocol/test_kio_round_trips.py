@@ -309,7 +309,7 @@ def plain(value: Any) -> Any:
 
 
 def test_kio_has_every_message_except_the_listed_ones() -> None:
-    """Short runs only check that the listed messages are missing: importing all takes long."""
+    """Check in short runs only the listed messages: importing all of kio takes long."""
     missing = set()
     for message, version in ALL if PART == 1 else set(ALL) - set(PAIRS):
         try:

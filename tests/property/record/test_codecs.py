@@ -1,4 +1,4 @@
-"""Any bytes through each codec and back; broken streams raise a typed error or decode correctly."""
+"""Compress and decompress any bytes; broken streams raise a typed error or are decoded."""
 
 from __future__ import annotations
 

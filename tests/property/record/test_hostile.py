@@ -1,4 +1,4 @@
-"""Wrong bytes after a correct checksum: a typed error or a valid result, nothing else."""
+"""Decode invalid bytes with a correct checksum: a typed error or a valid result."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def test_the_native_decoder_equals_the_reference_in_consecutive_calls(chunk: int
 
 
 def test_the_native_decoder_equals_the_reference_for_record_sets_cut_anywhere() -> None:
-    """A buffer may end anywhere, also where its checksum is correct up to there."""
+    """Cut record sets at each byte, as they are, and with a checksum of the cut bytes."""
     for seed in make_seeds(5, 12):
         if len(seed.body) > 600:
             continue

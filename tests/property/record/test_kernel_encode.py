@@ -83,7 +83,7 @@ def test_the_native_encoder_equals_the_reference_for_cases_that_once_failed(
 
 
 def test_two_encoders_can_continue_the_same_batch_in_turn() -> None:
-    """The first encoder must be notified, or both would write to the same place."""
+    """Check that the first encoder stops: otherwise both would write to the same place."""
     columns = SentColumns(3, None)
     first, second = (kernel.ColumnEncoder(columns, 1, 1000) for _ in range(2))
     batch = kernel.BatchBuilder(1000, None)
@@ -98,7 +98,7 @@ def test_two_encoders_can_continue_the_same_batch_in_turn() -> None:
     assert places == [(3, 3), (0, 3)]
 
 
-def test_columns_and_batches_that_change_meanwhile() -> None:
+def test_columns_and_batches_may_change_while_they_are_encoded() -> None:
     assert sum(islice(races(kernel, 1), ROUNDS)) > 80 * ROUNDS
 
 

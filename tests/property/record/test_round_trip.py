@@ -153,7 +153,7 @@ def test_records_converted_to_arrow_and_back_are_equal(
 def test_a_batch_is_decoded_after_a_broker_set_its_offset_and_leader_epoch(
     batches: list[list[Row]], base: int
 ) -> None:
-    """Base offset and leader epoch aren't part of the checksum: brokers set them in place."""
+    """Change both fields in place, as brokers do: the checksum doesn't include them."""
     batch = bytearray(encode(batches[0], leader_epoch=1))
     struct.pack_into(">q", batch, 0, base)
     struct.pack_into(">i", batch, 12, 44)
