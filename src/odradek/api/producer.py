@@ -6,7 +6,6 @@ wire. Must not: decide anything; the engine and `clients/calls` do.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -262,17 +261,7 @@ class Producer(RecordSending[RecordFuture, K_contra, V_contra], Transactional):
 
     def _defer(self, action: Callable[[], None]) -> None:
         """Run an action on the I/O thread, before a later `flush()` returns."""
-        left = deque([action])
-
-        def run(_: float = 0.0) -> None:
-            try:
-                do = left.popleft()
-            except IndexError:  # it has run already
-                return
-            do()
-
-        self._engine.post(run)  # before the flows of later calls
-        self._host.defer(run)  # also if the engine takes no further step
+        self._calls.defer(action)
 
     def _await_outcome(self, find: Callable[[], Found], timeout: float | None) -> None:
         """Wait for the outcome that `find` looks up, or raise `KafkaTimeoutError`."""

@@ -7,6 +7,7 @@ memory, or a record without metadata, with a caller that was interrupted (R-HO-1
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable
 from contextlib import suppress
 from functools import partial
@@ -427,6 +428,20 @@ class ProducerCalls(TransactionCalls):
         error = self.engine.no_outcome(of, now)
         error.add_note("The producer still sends the records, unless it is closed first.")
         return error
+
+    def defer(self, action: Callable[[], None]) -> None:
+        """Run an action once in the engine's thread, before a later `flush()` returns."""
+        left = deque([action])
+
+        def run(_: float = 0.0) -> None:
+            try:
+                do = left.popleft()
+            except IndexError:  # it has run already
+                return
+            do()
+
+        self.engine.post(run)  # before the flows of later calls
+        self.host.defer(run)  # also if the engine takes no further step
 
     def watched(self) -> float:
         """Return the default timeout in seconds, for a caller that waits with its own means."""
