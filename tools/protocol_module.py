@@ -162,8 +162,9 @@ class Module:
         for outer in [message.top, *message.top.nested()]:
             for item in outer.fields:
                 if item.struct is struct:
-                    return f"What `{outer.python}.{attribute(item)}` holds."
-        return f"{message.top.name.removesuffix(message.kind.title())}'s {message.kind}."
+                    part = "Element" if item.array else "Value"
+                    return f"{part} of `{outer.python}.{attribute(item)}`."
+        return f"{message.top.name.removesuffix(message.kind.title())} {message.kind}."
 
     @staticmethod
     def _version_comment(item: Field, struct: Struct, message: Message) -> str:

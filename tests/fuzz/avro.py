@@ -73,12 +73,12 @@ class Case(NamedTuple):
     """A column, and the schemas of its rows."""
 
     written: list[Any]
-    """By their ids, from 1."""
+    """Schemas of the writers; their ids count from 1."""
     wanted: Any
-    """The reader's; None where there is one writer only."""
+    """Schema of the reader; None if there is only one writer's schema."""
     rows: list[bytes | None]
     cuts: list[int]
-    """Where chunks begin."""
+    """Row numbers at which the chunks of the column begin."""
 
 
 class Answers(SchemaRegistryClient):

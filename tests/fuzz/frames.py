@@ -380,7 +380,7 @@ class Frames:
         return _FRONT.pack(offset, length, epoch, magic, crc) + covered
 
     def _nothing(self, seed: Seed | None, body: bytearray, checked: list[int]) -> None:
-        """Leave it valid."""
+        """Leave the batch valid."""
 
     def _hostile(self, spot: Spot, seed: Seed) -> bytes | bytearray:
         """Write some hostile bytes in place of a number."""

@@ -89,7 +89,7 @@ class OldMessages:
             return bytes(self._message(offset, magic, valid)), offset + 1
         count = (1, 2, 3, 5)[pick(4)]
         broken = count if valid or pick(3) == 0 else pick(count)
-        # Relative in format 1, from 0 or with gaps; the last one counts.
+        # Inner offsets of format 1 are relative; the wrapper's offset is that of the last message.
         first = offset if magic == 0 or pick(8) == 0 else (0, 0, 3)[pick(3)]
         inner, at = bytearray(), first
         for i in range(count):

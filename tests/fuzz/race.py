@@ -161,7 +161,7 @@ def race(kernel: Any, rng: random.Random) -> int:
     ready.wait(10)
     try:
         rows = once(kernel, encoder, batches)
-        for _ in range(20 if few else 0):  # it ends quickly, so the time window is short
+        for _ in range(20 if few else 0):  # few rows end quickly, so repeat them
             for place in range(PARTITIONS):
                 encoder.use(place, kernel.BatchBuilder(1 << 20, None))
             append_all(kernel, encoder, batches)

@@ -30,7 +30,7 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> sanitized.Build:
     return made
 
 
-def test_all_targets(build: sanitized.Build, tmp_path: Path) -> None:
+def test_no_fuzz_target_fails_under_sanitizers(build: sanitized.Build, tmp_path: Path) -> None:
     arguments = ("--seconds", str(SECONDS), "--nice", str(NICE), "--seed", SEED)
     running = [sanitized.Process(build, target, tmp_path, *arguments) for target in TARGETS]
     told = [one.wait(SLOWEST * SECONDS + PATIENCE) for one in running]

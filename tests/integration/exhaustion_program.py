@@ -27,7 +27,7 @@ EVENTS = {
     "socket.getaddrinfo": errno.EMFILE, "_thread.start_new_thread": errno.EAGAIN,
 }  # fmt: skip
 OURS = "loopback server"
-"""Name of the cluster's thread, whose requests never fail."""
+"""Name of the thread of the simulated cluster, whose requests never fail."""
 
 
 class Exhaustion:

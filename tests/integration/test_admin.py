@@ -45,7 +45,7 @@ def test_topics_are_created_described_and_deleted(cluster: LocalCluster, topic: 
         assert len(default[f"{topic}-default"].partitions) >= 1
 
 
-def test_the_cluster_is_described(cluster: LocalCluster) -> None:
+def test_describe_cluster_returns_id_brokers_and_controller(cluster: LocalCluster) -> None:
     with Admin({"bootstrap.servers": cluster.bootstrap_servers}) as admin:
         found = admin.describe_cluster(timeout=60)
     assert found.cluster_id == cluster.cluster_id

@@ -82,7 +82,9 @@ def test_topics_are_created_described_and_extended(
     until(lambda: topic not in admin.list_topics())
 
 
-def test_records_and_offsets(cluster: LocalCluster, admin: o.Admin, topic: str) -> None:
+def test_list_offsets_finds_offsets_and_delete_records_removes_records(
+    cluster: LocalCluster, admin: o.Admin, topic: str
+) -> None:
     cluster.create_topic(topic, 2)
     at, other = o.TopicPartition(topic, 0), o.TopicPartition(topic, 1)
     begin = int(time.time() * 1000) - 1000
@@ -239,7 +241,9 @@ def test_groups_are_described_and_their_offsets_altered(
     assert not {busy, idle} & {g.group_id for g in admin.list_groups()}
 
 
-def test_share_groups(cluster: LocalCluster, admin: o.Admin, topic: str) -> None:
+def test_share_groups_are_listed_described_altered_and_deleted(
+    cluster: LocalCluster, admin: o.Admin, topic: str
+) -> None:
     cluster.create_topic(topic, 2)
     write(cluster, topic, 5)
     at, group = o.TopicPartition(topic, 0), f"{topic}-share"
@@ -268,7 +272,9 @@ def test_share_groups(cluster: LocalCluster, admin: o.Admin, topic: str) -> None
 # The cluster
 
 
-def test_the_cluster(cluster: LocalCluster, admin: o.Admin) -> None:
+def test_cluster_features_and_quorum_are_described_and_rejected_changes_raise(
+    cluster: LocalCluster, admin: o.Admin
+) -> None:
     found = admin.describe_cluster(authorized_operations=True, include_fenced_brokers=True)
     assert [(b.id, b.fenced) for b in found.brokers] == [(0, False), (1, False), (2, False)]
     assert "ALTER" in (found.authorized_operations or ())
@@ -300,7 +306,9 @@ def test_the_cluster(cluster: LocalCluster, admin: o.Admin) -> None:
         admin.remove_raft_voter(77, directory)
 
 
-def test_replicas(cluster: LocalCluster, admin: o.Admin, topic: str) -> None:
+def test_replicas_are_described_and_reassigned_and_leaders_elected(
+    cluster: LocalCluster, admin: o.Admin, topic: str
+) -> None:
     (made,) = admin.create_topics(
         [o.NewTopic(topic, replica_assignment={0: [0, 1], 1: [1, 2]})]
     ).values()
@@ -414,7 +422,9 @@ def test_abort_transaction_ends_a_hanging_transaction(
 # Quotas
 
 
-def test_quotas(cluster: LocalCluster, admin: o.Admin, topic: str) -> None:
+def test_quotas_are_altered_and_described(
+    cluster: LocalCluster, admin: o.Admin, topic: str
+) -> None:
     user, client = o.admin.ClientQuotaEntity(user=topic), o.admin.ClientQuotaEntity(client_id=topic)
     both = o.admin.ClientQuotaEntity(user=topic, client_id=o.admin.ClientQuotaEntity.DEFAULT)
     address = o.admin.ClientQuotaEntity(ip="127.0.0.77")

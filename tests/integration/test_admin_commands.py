@@ -49,7 +49,9 @@ def test_every_subcommand_works(fake: FakeCluster, here: Here) -> None:
         walk(name, 1, "/simulated/d2", *here, prepare=prepare)
 
 
-def test_topics_are_described_changed_and_emptied(fake: FakeCluster, here: Here) -> None:
+def test_topics_are_created_described_altered_emptied_and_deleted(
+    fake: FakeCluster, here: Here
+) -> None:
     assert as_json("topics", "create", "a", "--partitions", "2", "--dry-run", *here) == {
         "dry_run": True,
         "would_create": ["a"],
@@ -86,7 +88,7 @@ def test_topics_are_described_changed_and_emptied(fake: FakeCluster, here: Here)
         "first": 0,
         "before": "the end",
     }
-    assert run(*words, *here)[0] == 2  # no terminal to ask for confirmation
+    assert run(*words, *here)[0] == 2  # without a terminal to confirm on
     found = as_json(*words, "--yes", *here)
     assert {(d["topic"], d["partition"], d["first_left"]) for d in found["deleted"]} == {
         *(("a", 0, 0), ("b", 0, 0), ("b", 1, 5)),
@@ -152,7 +154,7 @@ def test_preferred_leaders_are_elected_after_a_restart() -> None:
         assert run(*words)[1] == "No partition needed an election.\n"
 
 
-def test_configs_by_kind(here: Here) -> None:
+def test_configs_of_topics_brokers_and_groups_are_altered_and_described(here: Here) -> None:
     assert run("configs", "describe", "topic", "flights", *here)[1] == "Nothing is set.\n"
     changed = as_json("configs", "alter", "topic", "flights", "--set", "retention.ms=9", *here)
     assert changed["altered"] == [{"type": "TOPIC", "name": "flights"}]
@@ -168,7 +170,9 @@ def test_configs_by_kind(here: Here) -> None:
     assert run("configs", "describe", "topic", "flights", *here)[1] == "Nothing is set.\n"
 
 
-def test_logdirs_and_cluster_commands(fake: FakeCluster, here: Here) -> None:
+def test_logdirs_and_cluster_commands_print_the_clusters_state(
+    fake: FakeCluster, here: Here
+) -> None:
     dirs = as_json("logdirs", "describe", "--topic", "flights", *here)["log_dirs"]
     assert [(d["broker"], d["path"], len(d["replicas"])) for d in dirs[:2]] == [
         (1, "/simulated/d1", 2),
@@ -230,7 +234,9 @@ def test_commands_work_after_brokers_move() -> None:
 
 
 @pytest.mark.slow
-def test_a_prompt_on_a_terminal_and_bash_completion(fake: FakeCluster, here: Here) -> None:
+def test_delete_asks_on_a_terminal_and_bash_completes_topic_names(
+    fake: FakeCluster, here: Here
+) -> None:
     """Run the program itself: a prompt on a terminal, and bash's completion."""
     command = str(Path(sys.executable).parent / "odradek")
     run("topics", "create", "asked", *here)

@@ -40,7 +40,9 @@ def until(condition: Callable[[], object]) -> None:
         time.sleep(0.1)
 
 
-def test_acls(guarded: LocalCluster, admin: o.Admin, topic: str) -> None:
+def test_acls_are_created_described_and_deleted(
+    guarded: LocalCluster, admin: o.Admin, topic: str
+) -> None:
     read = o.admin.AclBinding("TOPIC", topic, "User:bob", "READ")
     prefix = o.admin.AclBinding(
         "TOPIC", topic[:3], "User:dave", "WRITE", "DENY", "PREFIXED", "10.0.0.1"
@@ -95,7 +97,9 @@ def test_an_authorization_error_names_operation_and_resource(
         assert topic not in bob.list_topics()
 
 
-def test_passwords(guarded: LocalCluster, admin: o.Admin, topic: str) -> None:
+def test_scram_passwords_are_created_described_used_and_deleted(
+    guarded: LocalCluster, admin: o.Admin, topic: str
+) -> None:
     mechanism, password = "SCRAM-SHA-256", f"secret of {topic}"
     admin.alter_user_scram_credentials(
         [
@@ -125,7 +129,9 @@ def test_passwords(guarded: LocalCluster, admin: o.Admin, topic: str) -> None:
     admin.alter_user_scram_credentials([o.admin.UserScramCredentialDeletion(topic, mechanism)])
 
 
-def test_tokens(guarded: LocalCluster, admin: o.Admin) -> None:
+def test_delegation_tokens_are_created_used_renewed_and_expired(
+    guarded: LocalCluster, admin: o.Admin
+) -> None:
     with o.Admin(guarded.client_config("bob"), default_api_timeout_ms=30_000) as bob:
         token = bob.create_delegation_token("User:carol", max_lifetime=3600)
         assert (token.owner, token.requester) == ("User:bob", "User:bob")
@@ -157,8 +163,8 @@ def test_tokens(guarded: LocalCluster, admin: o.Admin) -> None:
         admin.expire_delegation_token(for_carol.hmac)
 
 
-@pytest.mark.long  # shorter: test_admin_commands, test_hostile_commands, test_missing_permissions
-def test_every_subcommand_on_a_secured_cluster(
+@pytest.mark.long  # short form: test_admin_commands.py, test_hostile_commands.py
+def test_every_subcommand_works_on_a_secured_cluster(
     guarded: LocalCluster,
     admin: o.Admin,
     topic: str,

@@ -71,7 +71,7 @@ def test_each_thread_gets_its_own_answers(settings: dict[str, str]) -> None:
 
 
 @pytest.mark.usefixtures("slow")
-def test_a_second_thread_is_rejected_with_a_hint_at_background(
+def test_a_concurrent_call_raises_with_a_hint_at_background_true(
     cluster: FakeCluster, settings: dict[str, str]
 ) -> None:
     under_way = until_sent(cluster)
@@ -104,7 +104,7 @@ def test_close_ends_pending_calls(
 
 @pytest.mark.usefixtures("slow")
 @pytest.mark.parametrize("background", [False, True])
-def test_a_fork_during_a_call(
+def test_a_fork_during_a_call_breaks_only_the_childs_copy_of_the_client(
     cluster: FakeCluster, settings: dict[str, str], background: bool
 ) -> None:
     under_way = until_sent(cluster)
@@ -125,7 +125,7 @@ def test_a_fork_during_a_call(
 
 
 @pytest.mark.usefixtures("slow")
-def test_tasks_that_are_cancelled_or_whose_client_is_closed(
+def test_cancelling_a_task_ends_only_its_own_call_and_close_ends_pending_ones(
     cluster: FakeCluster, settings: dict[str, str]
 ) -> None:
     async def scene() -> list[object]:

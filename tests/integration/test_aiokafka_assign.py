@@ -1,4 +1,4 @@
-"""Test aiokafka's `assign()` right after `unsubscribe()`, neither awaited, with our module."""
+"""Test `assign()` directly after `unsubscribe()` with odradek.compat.aiokafka."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def _asked(servers: str) -> None:
         assert await consumer.seek_to_end(HERE)
         assert await consumer.position(HERE) == 10
         await read_and_assigned()
-        await consumer.commit()  # no record of this assignment was returned yet
+        await consumer.commit()  # commits no position: no record was returned yet
         assert await consumer.committed(HERE) in (None, 0)
         await read_and_assigned()
         assert await consumer.seek_to_beginning()

@@ -98,7 +98,9 @@ async def values(consumer: AsyncConsumer, count: int) -> list[bytes | None]:
 # Records
 
 
-def test_records_batches_groups_and_arrow(fake: FakeCluster, run: Run[None]) -> None:
+def test_arrow_rows_are_sent_and_read_as_records_and_batches_in_a_group(
+    fake: FakeCluster, run: Run[None]
+) -> None:
     told: list[tuple[str, list[TopicPartition]]] = []
 
     async def assigned(consumer: AsyncConsumer, partitions: list[TopicPartition]) -> None:
@@ -319,7 +321,7 @@ def test_a_cancelled_poll_loses_nothing(fake: FakeCluster, run: Run[None]) -> No
     run(program())
 
 
-def test_calls_keep_their_deadline(run: Run[None]) -> None:
+def test_calls_without_a_broker_end_at_their_timeout(run: Run[None]) -> None:
     async def program() -> None:
         settings = {"bootstrap.servers": "127.0.0.1:9"}
         begun = time.monotonic()
@@ -346,7 +348,7 @@ class TimersFirst(asyncio.SelectorEventLoop):
             super()._process_events(event_list)  # type: ignore[misc]
 
 
-def test_a_received_answer_is_read_although_the_loop_was_blocked_too_long(
+def test_a_received_response_is_used_after_the_loop_was_blocked_past_the_timeout(
     fake: FakeCluster,
 ) -> None:
     """Block the loop past the caller's deadline, but not past the engine's."""
@@ -417,7 +419,9 @@ def test_a_second_close_waits_for_the_first(fake: FakeCluster, run: Run[None]) -
     run(program())
 
 
-def test_a_full_buffer_blocks_callers_in_order(fake: FakeCluster, run: Run[None]) -> None:
+def test_callers_that_wait_for_buffer_memory_all_send_each_record_once(
+    fake: FakeCluster, run: Run[None]
+) -> None:
     async def program() -> None:
         settings = {"buffer_memory": 1 << 16, "batch_size": 1 << 12, "linger_ms": 0}
         async with producer(fake, **settings) as sending:
@@ -434,7 +438,9 @@ def test_a_full_buffer_blocks_callers_in_order(fake: FakeCluster, run: Run[None]
     run(program())
 
 
-def test_a_thousand_callers_and_ten_clients(fake: FakeCluster, run: Run[None]) -> None:
+def test_a_thousand_tasks_send_through_ten_clients_in_one_loop(
+    fake: FakeCluster, run: Run[None]
+) -> None:
     async def program() -> None:
         async with contextlib.AsyncExitStack() as stack:
             clients = [await stack.enter_async_context(producer(fake)) for _ in range(10)]
@@ -466,7 +472,7 @@ def test_each_event_loop_needs_its_own_client(fake: FakeCluster, run: Run[None])
     run(other_loop())
 
 
-def test_a_client_of_another_loop_raises(fake: FakeCluster, run: Run[Any]) -> None:
+def test_using_a_client_in_another_event_loop_raises(fake: FakeCluster, run: Run[Any]) -> None:
     async def left_open() -> AsyncAdmin:
         admin = AsyncAdmin({"bootstrap.servers": fake.bootstrap_servers})
         await admin.list_topics()
@@ -536,7 +542,7 @@ def test_close_after_the_loop_has_ended_reports_lost_records(
     assert isinstance(delivery.exception(), ClientClosedError)
 
 
-def test_a_send_in_an_overdue_loop_still_converts_the_record(
+def test_aioproducer_reports_the_value_of_each_record_if_the_loop_is_overdue(
     fake: FakeCluster, run: Run[None]
 ) -> None:
     async def program() -> None:
@@ -565,7 +571,9 @@ def test_a_subclass_can_override_send(fake: FakeCluster, run: Run[None]) -> None
     run(program())
 
 
-def test_the_loop_ends_during_calls(fake: FakeCluster, run: Run[None]) -> None:
+def test_a_loop_that_ends_during_a_read_closes_the_consumer_without_errors(
+    fake: FakeCluster, run: Run[None]
+) -> None:
     async def program() -> None:
         consumer = AsyncConsumer(config(fake), group_id="g")
         await consumer.subscribe(["arrivals"])
@@ -581,7 +589,9 @@ def test_the_loop_ends_during_calls(fake: FakeCluster, run: Run[None]) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
-def test_one_warning_about_an_unclosed_client(fake: FakeCluster, run: Run[None]) -> None:
+def test_an_unclosed_producer_warns_once_and_still_sends_its_records(
+    fake: FakeCluster, run: Run[None]
+) -> None:
     async def program() -> None:
         sending = producer(fake, linger_ms=200)
         await sending.send_and_wait("flights", b"0")
@@ -626,7 +636,7 @@ for way in ("collected", "loop ended", "process ended"):
 """
 
 
-def test_one_warning_about_each_unclosed_client_however_it_ends(fake: FakeCluster) -> None:
+def test_each_unclosed_client_warns_once_however_it_ends(fake: FakeCluster) -> None:
     """Check that nothing else is reported, for example none of the client's sockets."""
     command = [sys.executable, "-W", "always::ResourceWarning", "-c", FORGOTTEN]
     done = subprocess.run(
@@ -662,7 +672,7 @@ asyncio.run(main())
 """
 
 
-def test_a_program_that_ends_reports_lost_records(fake: FakeCluster) -> None:
+def test_a_program_that_ends_with_an_open_producer_reports_lost_records(fake: FakeCluster) -> None:
     command = [sys.executable, "-W", "always", "-c", LEFT_OPEN, fake.bootstrap_servers]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True)
     assert (
@@ -690,7 +700,7 @@ def test_calls_in_a_forked_child_raise(fake: FakeCluster, run: Run[None]) -> Non
     run(program())
 
 
-def test_a_callback_cannot_be_a_coroutine(fake: FakeCluster) -> None:
+def test_a_coroutine_function_as_on_delivery_raises(fake: FakeCluster) -> None:
     async def program() -> None:
         async def told(*_: object) -> None:
             pass
@@ -732,7 +742,7 @@ CLASSES = [getattr(odradek, n) for n in ("AsyncAdmin", "AsyncConsumer", "AsyncPr
 
 
 @pytest.mark.parametrize("cls", [*CLASSES, odradek.DeliveryFuture])
-def test_docstring_examples_print_what_they_show(fake: FakeCluster, cls: type) -> None:
+def test_docstring_examples_print_the_output_that_they_show(fake: FakeCluster, cls: type) -> None:
     (example,) = doctest.DocTestFinder(recurse=False).find(cls, cls.__name__)
     (*_, wanted) = (e.want for e in example.examples)
     source = "".join(e.source for e in example.examples)

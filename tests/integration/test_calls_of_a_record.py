@@ -132,7 +132,7 @@ def nothing() -> None:
     """Do nothing before an attempt."""
 
 
-def test_calls_to_send_a_record_and_wait_for_it(servers: str, count: Count) -> None:
+def test_sending_a_record_and_waiting_takes_few_python_calls(servers: str, count: Count) -> None:
     with Producer({"bootstrap.servers": servers, "linger.ms": 0}) as producer:
         for _ in range(FIRST):
             producer.send("t", b"-").result()
@@ -143,7 +143,7 @@ def test_calls_to_send_a_record_and_wait_for_it(servers: str, count: Count) -> N
         assert count.calls <= MOST["a second of a producer that idles"]
 
 
-def test_calls_to_read_a_record(cluster: FakeCluster, count: Count) -> None:
+def test_reading_a_new_record_takes_few_python_calls(cluster: FakeCluster, count: Count) -> None:
     servers = cluster.bootstrap_servers
     settings = {"bootstrap.servers": servers, "auto.offset.reset": "latest"}
     threading.setprofile(None)  # the producer's thread isn't counted
@@ -196,7 +196,7 @@ def test_calls_to_read_a_record(cluster: FakeCluster, count: Count) -> None:
             tries.append((fetches, count.calls, most))
 
 
-def test_calls_to_read_a_buffered_record(servers: str, count: Count) -> None:
+def test_reading_a_buffered_record_takes_few_python_calls(servers: str, count: Count) -> None:
     """Read buffered records: the sockets are only checked once per millisecond."""
     with (
         Producer({"bootstrap.servers": servers}) as producer,
@@ -217,7 +217,9 @@ def test_calls_to_read_a_buffered_record(servers: str, count: Count) -> None:
         checked("poll(5, 1) while more of its batch waits", min(found))
 
 
-def test_calls_for_a_record_in_an_event_loop(servers: str, count: Count) -> None:
+def test_sending_and_reading_in_an_event_loop_takes_few_python_calls(
+    servers: str, count: Count
+) -> None:
     async def main() -> None:
         settings = {"bootstrap.servers": servers}
         async with (
@@ -248,7 +250,7 @@ def test_calls_for_a_record_in_an_event_loop(servers: str, count: Count) -> None
     asyncio.run(main())
 
 
-def test_a_thousand_callers_each_wait_for_the_loop_once(servers: str) -> None:
+def test_a_thousand_tasks_that_send_at_once_are_all_acknowledged(servers: str) -> None:
     """Check that tasks that wait for their turn in the event loop don't delay each other."""
 
     async def main() -> int:

@@ -49,7 +49,7 @@ def start(*words: str) -> dict[str, Any]:
     return told
 
 
-def test_start_status_stop(odradek: Odradek) -> None:
+def test_a_cluster_is_started_reported_by_status_and_stopped(odradek: Odradek) -> None:
     """Start a cluster as a separate process; a secured one writes client settings for its users."""
     assert odradek("cluster", "status").exit_code == 1
     try:
@@ -76,8 +76,8 @@ def test_start_status_stop(odradek: Odradek) -> None:
     )
 
 
-@pytest.mark.long  # shorter: the test above, the one below, and interop/test_local_registry.py
-def test_with_a_schema_registry(odradek: Odradek) -> None:
+@pytest.mark.long  # short form: the test above, the one below, and interop/test_local_registry.py
+def test_start_with_registry_opens_a_schema_registry_and_stop_closes_it(odradek: Odradek) -> None:
     try:
         told = start("--registry")
         host, port = told["bootstrap_servers"].split(":")
@@ -138,7 +138,7 @@ def test_contradictory_security_options_are_rejected(odradek: Odradek) -> None:
     assert (refused.exit_code, "--acls needs --security SASL_SSL" in refused.stderr) == (2, True)
 
 
-def test_with_acls_the_first_user_is_a_super_user(
+def test_start_with_acls_makes_the_first_user_a_super_user(
     odradek: Odradek, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Make the first user a super user, because otherwise no command could create an ACL."""

@@ -38,7 +38,9 @@ def said(program: Program, library: str, cluster: FakeCluster) -> list[str]:
 
 @pytest.mark.filterwarnings("default")  # aiokafka's own warnings
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
-def test_a_program_observes_the_same(program: Program, cluster: FakeCluster) -> None:
+def test_a_program_observes_the_same_with_aiokafka_and_with_odradek(
+    program: Program, cluster: FakeCluster
+) -> None:
     theirs = said(program, THEIRS, cluster)
     assert theirs
     assert said(program, OURS, cluster) == theirs

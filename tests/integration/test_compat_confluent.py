@@ -258,8 +258,10 @@ def test_an_asyncio_copy_recovers_from_two_moves(
     compare(all_of(mortal_cluster, target))
 
 
-@pytest.mark.long  # shorter: the test below, test_confluent_programs.py
-def test_administration_on_real_brokers(mortal_cluster: LocalCluster, topic: str) -> None:
+@pytest.mark.long  # short form: the test below, test_confluent_programs.py
+def test_admin_calls_work_on_real_brokers_before_and_after_a_move(
+    mortal_cluster: LocalCluster, topic: str
+) -> None:
     heard: list[KafkaError] = []
     config = {"bootstrap.servers": mortal_cluster.bootstrap_servers, "error_cb": heard.append}
     with AdminClient(config, logger=logging.getLogger("administration")) as admin:

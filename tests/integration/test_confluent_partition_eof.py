@@ -43,7 +43,9 @@ def to_the_end(consumer: Consumer) -> tuple[list[int | None], int | None]:
     raise AssertionError(f"no end after {found}")
 
 
-def test_after_a_seek_an_earlier_end_is_not_reported(cluster: FakeCluster) -> None:
+def test_a_seek_discards_an_end_of_partition_that_was_not_yet_reported(
+    cluster: FakeCluster,
+) -> None:
     write(cluster, 5)
     consumer = Consumer(
         {

@@ -39,7 +39,9 @@ ALL = (*PROGRAMS, *CONSUMER_PROGRAMS, *ADMIN_PROGRAMS)
 
 
 @pytest.mark.parametrize("program", ALL, ids=lambda program: program.__name__)
-def test_programs_observe_the_same(program: Program) -> None:
+def test_a_program_observes_the_same_with_confluent_kafka_and_with_odradek(
+    program: Program,
+) -> None:
     mine = observed(program, ours)
     theirs = observed(program, confluent_kafka)
     assert mine
@@ -56,7 +58,7 @@ def observed_in_a_loop(program: AioProgram, library: Any) -> list[tuple[Any, ...
 
 
 @pytest.mark.parametrize("program", AIO_PROGRAMS, ids=lambda program: program.__name__)
-def test_asyncio_programs_observe_the_same(program: AioProgram) -> None:
+def test_an_asyncio_program_observes_the_same_with_both_libraries(program: AioProgram) -> None:
     mine = observed_in_a_loop(program, ours)
     theirs = observed_in_a_loop(program, confluent_kafka)
     assert mine
@@ -104,7 +106,7 @@ def test_a_callback_that_raises_during_consume_loses_no_message() -> None:
         consumer.close()
 
 
-def test_futures_complete_with_delivery_report_only_error() -> None:
+def test_aio_futures_complete_if_delivery_report_only_error_is_set() -> None:
     with FakeCluster(brokers=1, topics=TOPICS) as cluster:
         told: list[Any] = []
 

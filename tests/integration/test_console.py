@@ -101,7 +101,7 @@ def test_consume_and_produce_end_after_a_signal(cluster: LocalCluster, topic: st
         assert cast("IO[bytes]", reader.stderr).read() == b"Processed a total of 3 messages\n"
 
 
-def test_produce_reads_from_a_terminal(cluster: LocalCluster, topic: str) -> None:
+def test_produce_sends_lines_typed_on_a_terminal(cluster: LocalCluster, topic: str) -> None:
     cluster.create_topic(topic, 1)
     keyboard, terminal = pty.openpty()
     with start(cluster, "produce", "--topic", topic, stdin=terminal) as process:
@@ -117,7 +117,7 @@ def test_produce_reads_from_a_terminal(cluster: LocalCluster, topic: str) -> Non
     assert (status, text) == (0, "typed\n")
 
 
-def test_a_topic_that_is_not_there(cluster: LocalCluster) -> None:
+def test_consume_and_produce_report_a_missing_topic(cluster: LocalCluster) -> None:
     status, out, err = run(cluster, "consume", "--topic", "nix", "--timeout-ms", "2000")
     assert (status, out) == (1, "")
     made = "Create it with: odradek topics create nix --bootstrap-server "
@@ -178,7 +178,7 @@ def test_commands_with_a_paused_broker(
         assert time.monotonic() < deadline, "broker 1 is back and isn't seen"
 
 
-def test_versions_as_json(cluster: LocalCluster) -> None:
+def test_broker_api_versions_prints_json(cluster: LocalCluster) -> None:
     status, out, err = run(cluster, "broker-api-versions", "--json")
     assert (status, err) == (0, "")
     brokers = json.loads(out)["brokers"]

@@ -27,7 +27,9 @@ def consumer(cluster: LocalCluster, **config: Any) -> Consumer:
     return Consumer(bootstrap_servers=cluster.bootstrap_servers, **config)
 
 
-def test_offsets_and_times(cluster: LocalCluster, topic: str) -> None:
+def test_offset_queries_seek_and_an_out_of_range_position_work(
+    cluster: LocalCluster, topic: str
+) -> None:
     cluster.create_topic(topic, partitions=2)
     rows = [Row(None, b"%d" % n, (), 1_700_000_000_000 + 1000 * n) for n in range(50)]
     write_all(cluster.bootstrap_servers, topic, rows, [0])
@@ -129,7 +131,7 @@ def test_a_background_thread_fetches_while_the_caller_works(
 
 
 def test_a_closed_consumer_leaves_no_fetch_session(cluster: LocalCluster, topic: str) -> None:
-    """Check KIP-227 with a fetch in flight that the broker holds: later it returns error 70."""
+    """Close while the broker holds a fetch (KIP-227): using its session later returns error 70."""
     cluster.create_topic(topic, partitions=1)
     write_all(cluster.bootstrap_servers, topic, [Row(None, b"1")])
 

@@ -98,7 +98,7 @@ def source(fakes: tuple[FakeCluster, FakeCluster], topic: str) -> str:
 
 
 @pytest.mark.parametrize("way", [(), ("--at-least-once",)], ids=["exactly", "at least"])
-def test_a_copy_within_a_cluster(
+def test_repeated_copies_within_a_cluster_copy_only_new_records(
     fakes: tuple[FakeCluster, FakeCluster], source: str, way: tuple[str, ...]
 ) -> None:
     one, _ = fakes
@@ -117,7 +117,9 @@ def test_a_copy_within_a_cluster(
     assert offsets[TopicPartition(source, 0)].offset == COUNT
 
 
-def test_a_copy_to_another_cluster(fakes: tuple[FakeCluster, FakeCluster], source: str) -> None:
+def test_a_copy_to_another_cluster_starts_and_ends_at_the_given_offsets(
+    fakes: tuple[FakeCluster, FakeCluster], source: str
+) -> None:
     one, other = fakes
     way = (source, source, "--create", "--to-bootstrap-server", other.bootstrap_servers)
     part = told(one, *way, "--offset", "10", "--until", "-20")
@@ -358,7 +360,7 @@ def test_a_fenced_copy_names_the_other_copy(
             writer.commit({0: 2})
 
 
-def test_ctrl_c_during_an_outage_reports_how_long_closing_takes(topic: str) -> None:
+def test_ctrl_c_during_an_outage_reports_how_long_closing_may_take(topic: str) -> None:
     with FakeCluster(1, topics=[f"{topic}:2", f"{topic}-copy:2"]) as one:
         fill(one, topic)
         words = [topic, f"{topic}-copy", "--bootstrap-server", one.bootstrap_servers, "--follow"]
@@ -389,7 +391,7 @@ def test_ctrl_c_during_an_outage_reports_how_long_closing_takes(topic: str) -> N
     assert json.loads(out)["group"].endswith(f".{topic}-copy")
 
 
-def test_the_progress_line_of_a_copy() -> None:
+def test_the_progress_line_shows_rate_lag_time_left_and_problem() -> None:
     books = CopyBooks({0: 40, 1: 100}, records=0)
     report = CopyReport(books, {0: 100, 1: 100}, lambda: "no broker\x1b answers", quiet=True)
     began = report._began
@@ -400,7 +402,7 @@ def test_the_progress_line_of_a_copy() -> None:
     assert [size(n) for n in (1, 1000, 10**9)] == ["1 B", "1.0 kB", "1.0 GB"]
 
 
-@pytest.mark.long  # shorter: test_another_copy_fences_the_first
+@pytest.mark.long  # short form: test_another_copy_fences_the_first
 def test_a_kill_loses_and_duplicates_no_record(cluster: LocalCluster, topic: str) -> None:
     """Kill the copy within a step, while records keep arriving."""
     target = f"{topic}-copy"

@@ -66,7 +66,7 @@ def test_an_error_in_the_loop_is_reported(cluster: FakeCluster) -> None:
     assert isinstance(sending.error, json.JSONDecodeError)
 
 
-def test_a_loop_thread_that_is_never_started_closes() -> None:
+def test_leaving_the_block_of_a_loop_thread_that_never_started_works() -> None:
     class Thread(LoopThread):
         async def main(self) -> None:
             raise AssertionError

@@ -222,7 +222,7 @@ def test_a_timeout_that_is_too_short_is_reported(fake: FakeCluster) -> None:
     assert "didn't answer before the timeout" in first(found)["what"]
 
 
-def test_the_address_that_got_further_is_reported_first(unused_address: str) -> None:
+def test_the_address_whose_check_got_further_is_reported_first(unused_address: str) -> None:
     with listening(answer(b"HTTP/1.1 400 Bad Request\r\n\r\n")) as address:
         status, found = doctor(f"{unused_address},{address}", timeout=6.0)
     assert status == STATUSES[Trouble.PROTOCOL]
@@ -354,7 +354,7 @@ def test_a_missing_topic_is_reported_with_similar_names(fake: FakeCluster) -> No
     assert "odradek topics create Flihgts" in first(found)["cure"]
 
 
-def test_a_partition_without_a_leader(fake: FakeCluster) -> None:
+def test_a_partition_without_a_leader_is_reported(fake: FakeCluster) -> None:
     fake.create_topic("single", partitions=3, replication_factor=1)
     fake.kill(fake.leader("single", 1))
     deadline = time.monotonic() + 30
@@ -370,7 +370,7 @@ def test_a_partition_without_a_leader(fake: FakeCluster) -> None:
     assert "under-replicated" in kinds
 
 
-def test_a_group_that_has_read_nothing_yet(fake: FakeCluster) -> None:
+def test_a_group_without_committed_offsets_is_explained(fake: FakeCluster) -> None:
     """Explain auto.offset.reset to a user whose consumer returns no records."""
     with Producer({"bootstrap.servers": fake.bootstrap_servers}) as producer:
         for _ in range(SENT):
@@ -402,7 +402,7 @@ def test_a_group_that_has_read_nothing_yet(fake: FakeCluster) -> None:
 
 
 def test_a_group_without_a_coordinator_is_reported(fake: FakeCluster) -> None:
-    """Report it; with one broker, the default offsets.topic.replication.factor causes this."""
+    """Test the result of the default offsets.topic.replication.factor with only one broker."""
     fake.refuse("FindCoordinator", "COORDINATOR_NOT_AVAILABLE", times=None)
     status, found = doctor(fake.bootstrap_servers, "--group", "board", timeout=3.0)
     assert status == STATUSES[Trouble.GROUP] == 22
@@ -410,7 +410,7 @@ def test_a_group_without_a_coordinator_is_reported(fake: FakeCluster) -> None:
     assert "offsets.topic.replication.factor" in first(found)["cure"]
 
 
-def test_a_throttled_client(fake: FakeCluster) -> None:
+def test_throttling_by_the_brokers_is_reported(fake: FakeCluster) -> None:
     def slow(broker: SimulatedBroker) -> None:
         broker.throttle = 0.4
 
@@ -423,7 +423,7 @@ def test_a_throttled_client(fake: FakeCluster) -> None:
 # docs/doctor.md
 
 
-def test_every_example_of_the_page_is_tested() -> None:
+def test_every_example_and_exit_status_of_the_page_is_tested() -> None:
     assert sorted(example_names()) == sorted((*LOOPBACK, *SECURED))
     assert len(example_names()) == 10
     page = PAGE.read_text()
@@ -431,7 +431,9 @@ def test_every_example_of_the_page_is_tested() -> None:
         assert f"| {status} | `{kind}` |" in page
 
 
-def test_the_page(fake: FakeCluster, unused_address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_shows_the_output_of_the_doctor(
+    fake: FakeCluster, unused_address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Check each example of the page that needs no security."""
     check_example("refused", [unused_address], {unused_address.rpartition(":")[2]: "9092"})
     start, port = fake.bootstrap_servers, fake.bootstrap_servers.rpartition(":")[2]
@@ -473,7 +475,7 @@ def test_the_option_bootstrap_server_is_accepted_as_in_kafkas_tools(fake: FakeCl
         assert "--bootstrap-server" in done.stderr
 
 
-def test_ctrl_c() -> None:
+def test_ctrl_c_exits_with_130_and_without_traceback() -> None:
     dialled = threading.Event()
     with (
         listening(lambda _: dialled.set()) as address,

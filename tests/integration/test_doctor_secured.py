@@ -34,7 +34,7 @@ from odradek.testing.brokers.shared_clusters import SharedClusters
 
 USERS = {"alice": "alice-secret-17", "bob": "bob-secret-23"}
 BROKERS = 3 if WHOLE else 1
-"""Only `test_a_broker_that_is_gone`, which is marked `long`, needs three brokers."""
+"""Only `test_a_killed_broker_and_its_partitions_are_reported` (marked `long`) needs three."""
 OPTIONS = {
     "brokers": BROKERS,
     "security": "SASL_SSL",
@@ -89,7 +89,7 @@ def strict(clusters: SharedClusters) -> LocalCluster:
     with Admin(running.inner_config()) as admin:
         admin.create_acls(rights, timeout=30)
         admin.create_topics([NewTopic(t, 3, BROKERS) for t in (MINE, SEEN, THEIRS)], timeout=30)
-    # This returns when every broker knows the topic, and therefore all that was created before.
+    # Returns once every broker knows this topic, and so the ACLs and topics created before it.
     running.create_topic("single", partitions=3, replication_factor=1)
     return running
 
@@ -113,7 +113,9 @@ def settings(strict: LocalCluster, tmp_path: Path) -> Callable[..., list[str]]:
 Settings = Callable[..., list[str]]
 
 
-def test_no_problem_with_full_permissions(strict: LocalCluster, settings: Settings) -> None:
+def test_no_problem_is_reported_with_full_permissions(
+    strict: LocalCluster, settings: Settings
+) -> None:
     status, found = doctor(
         strict.bootstrap_servers, "--topic", MINE, "--group", "board", *settings()
     )
@@ -141,7 +143,7 @@ def test_no_problem_with_full_permissions(strict: LocalCluster, settings: Settin
     ],
     ids=["password", "mechanism", "no SASL", "no TLS", "no trust"],
 )  # fmt: skip
-def test_wrong_security_settings(
+def test_wrong_security_settings_are_reported_with_a_remedy(
     strict: LocalCluster,
     settings: Settings,
     changes: dict[str, str | None],
@@ -170,7 +172,9 @@ def test_tls_to_a_plaintext_port_is_reported(strict: LocalCluster, settings: Set
     assert "plaintext" in first(found)["what"]
 
 
-def test_a_certificate_for_another_name(strict: LocalCluster, settings: Settings) -> None:
+def test_a_certificate_for_another_name_is_reported(
+    strict: LocalCluster, settings: Settings
+) -> None:
     door = FrontDoor("127.0.0.77")
     door.start()
     try:
@@ -220,7 +224,9 @@ def test_an_expired_certificate_is_reported(strict: LocalCluster, settings: Sett
     assert "Renew the broker's certificate" in first(found)["cure"]
 
 
-def test_a_certificate_that_ends_soon(strict: LocalCluster, settings: Settings) -> None:
+def test_the_end_of_a_valid_certificate_is_read_from_the_broker(
+    strict: LocalCluster, settings: Settings
+) -> None:
     with certificate(strict, -3, 3.5) as address:
         file = Path(settings()[1])
         config = Config(ADMIN, {**read_client_file(file, ADMIN), "bootstrap.servers": address})
@@ -254,7 +260,9 @@ def test_missing_permissions_for_groups_are_reported(
         assert f"isn't authorized for {right} on group '{group}'" in first(found)["what"]
 
 
-def test_lag(strict: LocalCluster, settings: Settings) -> None:
+def test_the_lag_of_a_group_without_members_is_reported(
+    strict: LocalCluster, settings: Settings
+) -> None:
     config = strict.client_config("alice")
     with Producer(config) as producer:
         for n in range(60):
@@ -316,7 +324,9 @@ def test_brokers_auto_create_topics_if_the_client_allows_it(
     assert (sent in there, read in there) == (allowed, allowed)
 
 
-def test_the_page(strict: LocalCluster, settings: Settings) -> None:
+def test_the_page_shows_the_output_for_secured_brokers(
+    strict: LocalCluster, settings: Settings
+) -> None:
     """Check the examples of docs/doctor.md that need a real broker."""
     start = strict.bootstrap_servers
 
@@ -336,7 +346,9 @@ def set_quota(strict: LocalCluster, entity: ClientQuotaEntity, **quotas: float |
         admin.alter_client_quotas({entity: quotas}, timeout=30)
 
 
-def test_a_quota_that_is_not_used_up(strict: LocalCluster, settings: Settings) -> None:
+def test_a_quota_that_does_not_throttle_is_noted_without_a_problem(
+    strict: LocalCluster, settings: Settings
+) -> None:
     for rate, said in (
         (1048576, ["There is a quota for user 'alice': consumer_byte_rate 1048576."]),
         (None, []),
@@ -362,8 +374,10 @@ def test_an_exceeded_request_quota_is_reported(strict: LocalCluster, settings: S
     assert "throttles this client" in first(found)["what"]
 
 
-@pytest.mark.long  # shorter: test_doctor_command.py (a partition without a leader, one of three)
-def test_a_broker_that_is_gone(strict: LocalCluster, settings: Settings) -> None:
+@pytest.mark.long  # short form: test_doctor_command.py (a partition without a leader, one of three)
+def test_a_killed_broker_and_its_partitions_are_reported(
+    strict: LocalCluster, settings: Settings
+) -> None:
     """Kill a broker: its address fails, then its partitions have no leader or fewer replicas."""
     with Admin(strict.inner_config()) as admin:
         leaders = [p.leader for p in admin.describe_topics("single")["single"].partitions]

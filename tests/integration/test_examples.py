@@ -41,7 +41,7 @@ def printed(fake: FakeCluster, example: str, program: str, **more: str) -> str:
 @pytest.mark.parametrize(
     ("example", "program"), [("polars", "delays.py"), ("duckdb", "flights.py")]
 )
-def test_a_topic_is_read_into_a_frame_and_written_from_one(example: str, program: str) -> None:
+def test_the_data_frame_examples_read_flights_and_write_delays(example: str, program: str) -> None:
     with FakeCluster(brokers=1, topics={f"{example}-flights": 2, f"{example}-delays": 1}) as fake:
         assert printed(fake, example, program) == shown(example)
         values = [row[4] or b"" for row in fake.records(f"{example}-delays")]
@@ -49,14 +49,14 @@ def test_a_topic_is_read_into_a_frame_and_written_from_one(example: str, program
     assert b'"airline":"AA","flights":2,"mean":8.0}' in values[0]
 
 
-def test_the_compose_example() -> None:
+def test_the_compose_example_prints_what_its_readme_shows() -> None:
     with FakeCluster(brokers=3) as fake:
         assert printed(fake, "compose", "clock.py", TICKS="3") == shown("compose")
         assert sum(len(fake.records("clock", n)) for n in range(3)) == 3
 
 
 @pytest.mark.parametrize("example", ["msk", "event_hubs"])
-def test_a_cloud_vendors_example_writes_and_reads_records(
+def test_a_cloud_vendors_example_prints_what_its_readme_shows(
     example: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with FakeCluster(brokers=1, topics={"orders": 2}) as fake:

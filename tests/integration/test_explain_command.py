@@ -227,7 +227,7 @@ def test_explain_reports_a_name_that_does_not_resolve(monkeypatch: pytest.Monkey
     assert "the name doesn't resolve on this machine" in picture["diagnosis"]
 
 
-def test_brokers_that_advertise_unused_addresses(server: LoopbackServer) -> None:
+def test_explain_reports_brokers_that_advertise_unused_addresses(server: LoopbackServer) -> None:
     cluster = cluster_on(server)
     dead = [server.call(server.new_address) for _ in cluster.brokers]
 
@@ -244,7 +244,9 @@ def test_brokers_that_advertise_unused_addresses(server: LoopbackServer) -> None
     assert str(dead[0]) in picture["diagnosis"]
 
 
-def test_explain_of_a_cluster_with_another_id(server: LoopbackServer, tmp_path: Path) -> None:
+def test_explain_reports_a_cluster_with_an_unexpected_id(
+    server: LoopbackServer, tmp_path: Path
+) -> None:
     cluster = cluster_on(server)
     file = tmp_path / "client.properties"
     file.write_text("# ours\ncluster.id.expected = the-one-we-want\nclient.id=mine\n")
@@ -261,7 +263,7 @@ def test_explain_of_a_cluster_with_another_id(server: LoopbackServer, tmp_path: 
     assert status == 0
 
 
-def test_the_text_output(unused_address: str) -> None:
+def test_the_text_output_describes_an_unreachable_cluster(unused_address: str) -> None:
     done = CliRunner().invoke(
         build("explain"), ["explain", unused_address, "--timeout=0.5"], env={"COLUMNS": "200"}
     )
@@ -293,24 +295,24 @@ def test_the_text_output(unused_address: str) -> None:
     ],
     ids=" ".join,
 )
-def test_invalid_command_lines(words: list[str]) -> None:
+def test_invalid_command_lines_exit_with_2(words: list[str]) -> None:
     assert CliRunner().invoke(build("explain"), ["explain", *words]).exit_code == 2
 
 
-def test_a_number_without_option_gets_a_hint() -> None:
+def test_a_number_without_an_option_is_explained_by_a_hint() -> None:
     done = CliRunner().invoke(build("explain"), ["explain", "h:1", "2"])
     assert (
         "SECONDS (2) is the interval of --watch; to limit the time, use --timeout 2" in done.stderr
     )
 
 
-def test_bootstrap_server_as_in_kafkas_tools(unused_address: str) -> None:
+def test_explain_accepts_bootstrap_server_as_kafkas_tools_do(unused_address: str) -> None:
     status, picture = explain("--bootstrap-server", unused_address)
     assert status == 1
     assert the_address(picture)["address"] == unused_address
 
 
-def test_watch_reports_an_outage_and_its_end(server: LoopbackServer) -> None:
+def test_explain_watch_reports_an_outage_and_its_end(server: LoopbackServer) -> None:
     cluster = cluster_on(server)
     with subprocess.Popen(
         [COMMAND, "explain", cluster.bootstrap_servers, "--watch", "0.1", "--json"],

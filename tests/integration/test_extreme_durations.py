@@ -70,13 +70,15 @@ def send_and_read(cluster: FakeCluster, given: dict[str, int]) -> None:
         assert records[0].value == b"x"
 
 
-def test_durations_are_found() -> None:
+def test_duration_options_are_found_in_the_option_tables() -> None:
     assert len(DURATIONS) >= 30
     assert len(CASES) >= 100
 
 
 @pytest.mark.parametrize("value", [2**31 - 1, 2**31, 2**63 - 1])
-def test_all_durations_large_at_the_same_time(cluster: FakeCluster, value: int) -> None:
+def test_a_client_works_with_all_durations_at_large_values(
+    cluster: FakeCluster, value: int
+) -> None:
     given = {o.name: value for o in DURATIONS if allowed(o, value) and o.name != FIRST_JITTER}
     given.pop("fetch.max.wait.ms", None)  # must be less than request.timeout.ms
     given.pop("linger.ms", None)  # the sum of both must be less than delivery.timeout.ms
@@ -86,7 +88,9 @@ def test_all_durations_large_at_the_same_time(cluster: FakeCluster, value: int) 
 
 
 @pytest.mark.parametrize(("name", "value"), some(CASES, 60))
-def test_one_duration_at_a_time(cluster: FakeCluster, name: str, value: int) -> None:
+def test_a_client_works_with_one_duration_at_an_extreme_value(
+    cluster: FakeCluster, name: str, value: int
+) -> None:
     try:
         send_and_read(cluster, {**ALWAYS_SET, name: value})
     except ConfigurationError:

@@ -95,13 +95,13 @@ def test_the_process_runs_until_a_signal(number: signal.Signals, status: int) ->
         ("--topics a", 2, "--topics needs --simulated"),
     ],
 )
-def test_invalid_command_lines(words: str, status: int, said: str) -> None:
+def test_invalid_command_lines_exit_with_2_and_a_reason(words: str, status: int, said: str) -> None:
     code, out, err = run("cluster", "start", *words.split())
     assert (code, out) == (status, "")
     assert said in err
 
 
-def test_a_port_in_use() -> None:
+def test_a_port_in_use_is_reported() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = str(other.getsockname()[1])
         code, out, err = run("cluster", "start", "--simulated", "--port", port)

@@ -95,7 +95,9 @@ def busy(cluster: FakeCluster) -> Iterator[str]:
         yield group
 
 
-def test_a_group_with_a_member(odr: Command, busy: str) -> None:
+def test_a_group_with_a_member_is_described_but_not_reset_or_deleted(
+    odr: Command, busy: str
+) -> None:
     code, out, _ = odr("groups", "list", "--state", "stable")
     assert code == 0
     assert busy in [line.split()[0] for line in out.splitlines()[1:]]
@@ -124,7 +126,7 @@ def test_a_group_with_a_member(odr: Command, busy: str) -> None:
     assert (code, found["members"]) == (0, ["worker-1"])
 
 
-def test_lag_of_groups(odr: Command, idle: str) -> None:
+def test_the_lag_of_groups_is_printed_and_a_missing_group_reported(odr: Command, idle: str) -> None:
     code, out, err = odr("groups", "lag", idle, "gone")
     assert code == 1
     assert "GroupIdNotFoundError" in err
@@ -296,7 +298,7 @@ def test_a_reset_changes_offsets_once_confirmed(
     assert code == 2
     assert "this would set 1 offset: idle flights-0 to 3" in err
     code, _, err = odr(*reset, "--topic", "flights", "--shift-by", "1", "--yes")
-    assert code == 1  # nothing is changed: flights-1 has no offset to shift
+    assert code == 1  # flights-1 has no offset to shift, so none changes
     assert admin.list_group_offsets(idle)[idle][FLIGHTS[0]].offset == 2
     code, out, _ = odr(*reset, *scope, "--shift-by", "1", "--yes")
     assert (code, out.split()[-4:]) == (0, [idle, "flights", "0", "3"])
@@ -318,7 +320,7 @@ def test_a_reset_changes_offsets_once_confirmed(
     assert list(admin.list_group_offsets(idle)[idle]) == FLIGHTS[:1]
 
 
-def test_csv_plans_of_groups_with_unusual_names(
+def test_csv_plans_can_be_reimported_for_groups_with_unusual_names(
     odr: Command, admin: odradek.Admin, tmp_path: Path
 ) -> None:
     odd = ["two\nlines", 'a "word", and more', "plain"]
@@ -360,7 +362,9 @@ def test_csv_plans_of_groups_with_unusual_names(
         ("--from-file", "nowhere.csv"),
     ],
 )
-def test_invalid_arguments_of_reset_offsets(odr: Command, words: tuple[str, ...]) -> None:
+def test_invalid_arguments_of_reset_offsets_exit_with_2(
+    odr: Command, words: tuple[str, ...]
+) -> None:
     code, _, err = odr("groups", "reset-offsets", "g", *words, "--yes")
     assert code == 2
     assert err.startswith("odradek groups reset-offsets: ")
@@ -373,7 +377,7 @@ def test_groups_are_deleted(odr: Command, idle: str) -> None:
     assert (code, found["deleted"], list(found["failed"])) == (1, [idle], ["gone"])
 
 
-def test_offsets(odr: Command) -> None:
+def test_offsets_are_listed_by_time(odr: Command) -> None:
     code, found = odr.json("offsets", "list", "flights")
     assert (code, [one["offset"] for one in found["offsets"]]) == (0, [5, 5])
     for time_, offset in (("earliest", 0), ("2001-01-01T00:00:00", 0), ("2099-01-01", None)):
@@ -387,7 +391,7 @@ def test_offsets(odr: Command) -> None:
     assert odr("offsets", "list", "flights", "--time", "soon")[0] == 2
 
 
-def test_acls(odr: Command) -> None:
+def test_acls_are_created_listed_and_deleted(odr: Command) -> None:
     whose = ("--allow-principal", "User:alice", "--topic", "flights")
     code, found = odr.json("acls", "create", *whose, "--operation", "read", "--dry-run")
     assert (code, len(found["would_create"])) == (0, 1)
@@ -423,7 +427,9 @@ def test_acls_created_after_the_prompt_are_kept(
     admin.delete_acls([odradek.admin.AclBindingFilter()])
 
 
-def test_users(odr: Command, tmp_path: Path) -> None:
+def test_users_are_created_altered_listed_and_deleted_without_printing_passwords(
+    odr: Command, tmp_path: Path
+) -> None:
     word = tmp_path / "word"
     word.write_text("planted-word\n")
     words = ("--password-file", str(word))
@@ -448,7 +454,7 @@ def test_users(odr: Command, tmp_path: Path) -> None:
     assert odr("users", "describe", "alice")[0] == 1
 
 
-def test_quotas(odr: Command) -> None:
+def test_quotas_are_altered_listed_and_described(odr: Command) -> None:
     alter = ("quotas", "alter", "--user", "alice", "--client-defaults")
     assert odr(*alter, "--set", "producer_byte_rate=1e6", "--dry-run")[0] == 0
     assert odr.json("quotas", "list") == (0, {"quotas": [], "failed": {}})
@@ -541,7 +547,7 @@ def test_lag_is_served_until_sigterm(odr: Command, idle: str) -> None:
     assert "idle" in out, "the last look"
 
 
-def test_invalid_arguments_of_lag(odr: Command, idle: str) -> None:
+def test_invalid_arguments_of_lag_exit_with_2(odr: Command, idle: str) -> None:
     for words, why in (
         ((idle, "--include", "x"), "group ids or --include"),
         (("--include", "("), "is not a valid regular expression"),

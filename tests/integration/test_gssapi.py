@@ -78,7 +78,7 @@ def settings(cluster: LocalCluster, **more: Any) -> dict[str, Any]:
     }
 
 
-def test_records_with_a_keytab(cluster: LocalCluster, realm: Realm) -> None:
+def test_records_are_sent_and_read_with_a_keytab(cluster: LocalCluster, realm: Realm) -> None:
     """Log in with Java's settings and with librdkafka's; no kinit is needed."""
     keytab = realm.keytab("alice")
     jaas = (

@@ -71,7 +71,7 @@ def test_invalid_arguments_print_json_and_exit_with_2(line: str) -> None:
 
 
 @pytest.mark.parametrize("name", [HUGE, "2147483648"])
-def test_a_broker_name_that_is_no_valid_id(fake: FakeCluster, name: str) -> None:
+def test_a_broker_name_that_is_no_valid_id_is_reported(fake: FakeCluster, name: str) -> None:
     for words in (("describe",), ("alter", "--set", "a=b")):
         found = as_json("configs", words[0], "broker", name, *words[1:], *at(fake), status=1)
         assert found["error"]["error"] == "ConfigurationError"
@@ -245,7 +245,7 @@ def test_a_typo_in_a_profile_is_reported_with_its_line(
     assert "fetch.min.bites" in out or "request.timout.ms" in out
 
 
-def test_a_copy_between_two_profiles(
+def test_copy_reads_source_and_destination_from_two_profiles(
     fake: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with FakeCluster(1, cluster_id="another") as other, Producer(
@@ -265,7 +265,9 @@ def test_a_copy_between_two_profiles(
         assert [row[4] for row in other.records("counts") if row[4]] == [b"one"]
 
 
-def test_in_one_cluster_the_sources_options_apply_to_the_destination(fake: FakeCluster) -> None:
+def test_copy_in_one_cluster_uses_the_sources_options_for_the_destination(
+    fake: FakeCluster,
+) -> None:
     words = ["copy", "counts", "counts-copy", "--create", "--bootstrap-server"]
     wrong = ["--from-command-property", "compression.type=none-such"]  # only producers have it
     code, _, err = run(*words, fake.bootstrap_servers, *wrong)
@@ -282,7 +284,7 @@ def start_offsets(fake: FakeCluster, group: str) -> dict[int, int]:
     return {at.partition: known.start_offset for at, known in found.items()}
 
 
-def test_reset_offsets_of_a_share_group(fake: FakeCluster) -> None:
+def test_a_share_groups_offsets_are_reset_and_deleted(fake: FakeCluster) -> None:
     with Admin({"bootstrap.servers": fake.bootstrap_servers}) as admin:
         with Producer({"bootstrap.servers": fake.bootstrap_servers}) as producer:
             producer.send("flights", value=b"one", partition=0).result(60)
@@ -301,7 +303,9 @@ def test_reset_offsets_of_a_share_group(fake: FakeCluster) -> None:
         assert admin.list_group_offsets("shares") == {"shares": {}}
 
 
-def test_offsets_that_were_not_set_are_not_in_the_json_output(fake: FakeCluster) -> None:
+def test_offsets_that_could_not_be_reset_are_listed_as_failed_in_the_json_output(
+    fake: FakeCluster,
+) -> None:
     fake.refuse("OffsetCommit", "GROUP_AUTHORIZATION_FAILED", 1)
     words = ("groups", "reset-offsets", "a", "b", "c", "d", "--topic", "counts", "--to-earliest")
     found = as_json(*words, "--yes", *at(fake), status=1)

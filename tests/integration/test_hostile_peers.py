@@ -154,7 +154,9 @@ def serving(listener: socket.socket, peer: Peer) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_connection_attempt_ends_with_the_error(listener: socket.socket, name: str) -> None:
+def test_the_connection_attempt_ends_in_time_with_the_expected_error(
+    listener: socket.socket, name: str
+) -> None:
     peer, kind = CASES[name]
     serving(listener, peer)
     settings = {

@@ -37,7 +37,7 @@ def brokers() -> Iterator[LocalCluster]:
             yield running
 
 
-def test_the_doctor_and_a_name_with_only_an_ipv6_address(
+def test_the_doctor_accepts_ipv6_and_a_name_with_only_an_ipv6_address_works(
     brokers: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (server,) = brokers.broker_addresses
@@ -63,7 +63,7 @@ def test_the_doctor_and_a_name_with_only_an_ipv6_address(
     assert asyncio.run(send()) == 0
 
 
-def test_every_client_by_ipv6_address(brokers: LocalCluster, topic: str) -> None:
+def test_every_client_connects_to_an_ipv6_address(brokers: LocalCluster, topic: str) -> None:
     brokers.create_topic(topic)
     (server,) = brokers.broker_addresses
     assert server.startswith("[::1]:")

@@ -59,7 +59,7 @@ def test_the_front_door_forwards_to_the_brokers(mortal_cluster: LocalCluster) ->
     assert "Kafka Server started" in mortal_cluster.logs(2)
 
 
-def test_a_failing_tool_reports_the_reason(mortal_cluster: LocalCluster) -> None:
+def test_a_failing_kafka_tool_raises_with_the_reason(mortal_cluster: LocalCluster) -> None:
     servers = mortal_cluster.bootstrap_servers
     with pytest.raises(ToolError, match="Topic 'nix' does not exist"):
         mortal_cluster.run_tool(
@@ -70,7 +70,7 @@ def test_a_failing_tool_reports_the_reason(mortal_cluster: LocalCluster) -> None
         mortal_cluster.create_topic("too-many-copies", replication_factor=9)
 
 
-@pytest.mark.long  # shorter: test_outages.py (a leader is killed and comes back)
+@pytest.mark.long  # short form: test_outages.py (a leader is killed and comes back)
 def test_a_killed_broker_can_be_started_again(mortal_cluster: LocalCluster) -> None:
     mortal_cluster.kill(1)
     assert mortal_cluster.running == (0, 2)
@@ -114,7 +114,7 @@ def fake_processes(tmp_path: Path) -> Iterator[tuple[BrokerSet, Callable[[], Non
     keeper.close()
 
 
-def test_pause_returns_when_the_broker_is_stopped(
+def test_pause_returns_once_the_broker_process_is_stopped(
     fake_processes: tuple[BrokerSet, Callable[[], None]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     brokers, _ = fake_processes
@@ -133,7 +133,7 @@ def test_pause_returns_when_the_broker_is_stopped(
     brokers.resume(broker)
 
 
-def test_resuming_a_paused_broker_that_has_ended(
+def test_resume_accepts_a_paused_broker_whose_process_has_ended(
     fake_processes: tuple[BrokerSet, Callable[[], None]],
 ) -> None:
     brokers, end = fake_processes
@@ -146,7 +146,7 @@ def test_resuming_a_paused_broker_that_has_ended(
         brokers.resume(broker)  # this time it is the caller's error
 
 
-def test_stopping_a_paused_broker_that_ends_meanwhile(
+def test_stop_accepts_a_paused_broker_whose_process_ends_meanwhile(
     fake_processes: tuple[BrokerSet, Callable[[], None]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     brokers, end = fake_processes
@@ -169,7 +169,7 @@ def lone_cluster(clusters: SharedClusters) -> LocalCluster:
     return clusters.shared({"brokers": 1})
 
 
-@pytest.mark.long  # shorter: test_outages.py (the whole cluster moves away)
+@pytest.mark.long  # short form: test_outages.py (the whole cluster moves away)
 def test_move_keeps_data_and_id_and_changes_the_address(
     lone_cluster: LocalCluster, topic: str
 ) -> None:
@@ -196,7 +196,7 @@ def test_move_keeps_data_and_id_and_changes_the_address(
     assert told[-2:] == [("cluster_up", None), ("moved", None)]
 
 
-@pytest.mark.long  # shorter: test_compat_confluent.py (a graceful move)
+@pytest.mark.long  # short form: test_compat_confluent.py (a graceful move)
 def test_a_graceful_move_keeps_data(lone_cluster: LocalCluster, topic: str) -> None:
     lone_cluster.create_topic(topic)
     write(lone_cluster, topic)
@@ -206,8 +206,10 @@ def test_a_graceful_move_keeps_data(lone_cluster: LocalCluster, topic: str) -> N
     assert events(lone_cluster, since)[-1] == ("moved", None)
 
 
-@pytest.mark.long  # shorter: spark/test_outages.py (a foreign cluster)
-def test_a_different_cluster_at_the_same_addresses(lone_cluster: LocalCluster, topic: str) -> None:
+@pytest.mark.long  # short form: spark/test_outages.py (a foreign cluster)
+def test_a_different_cluster_replaces_the_brokers_and_is_undone(
+    lone_cluster: LocalCluster, topic: str
+) -> None:
     lone_cluster.create_topic(topic)
     write(lone_cluster, topic)
     own_id, addresses = lone_cluster.cluster_id, lone_cluster.broker_addresses
@@ -236,7 +238,9 @@ def test_a_broker_that_cannot_start_shows_the_end_of_its_log() -> None:
 
 
 @pytest.mark.long
-def test_an_older_release_and_a_kept_data_directory(tmp_path: Path, topic: str) -> None:
+def test_a_kept_data_directory_is_reused_and_old_records_are_kept(
+    tmp_path: Path, topic: str
+) -> None:
     folder = tmp_path / "kept"
     looks = {"log.initial.task.delay.ms": "200", "log.retention.check.interval.ms": "200"}
     with LocalCluster(brokers=1, version="4.1", directory=folder, config=looks) as cluster:
@@ -286,7 +290,7 @@ def test_no_process_outlives_the_process_that_started_it(number: signal.Signals)
     assert not Path(told["directory"]).exists()
 
 
-def test_brokers_die_with_their_keeper(
+def test_brokers_end_if_their_keeper_process_is_killed(
     fake_processes: tuple[BrokerSet, Callable[[], None]],
 ) -> None:
     brokers, _ = fake_processes

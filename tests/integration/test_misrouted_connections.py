@@ -98,8 +98,8 @@ def traffic(
         assert read_all(foreign.librdkafka_config(), topic, 3) == {0: [], 1: [], 2: []}
 
 
-@pytest.mark.long  # shorter: the test below, simulation/test_misrouted_connections.py
-def test_a_brokers_address_leads_to_the_wrong_cluster_and_back(
+@pytest.mark.long  # short form: the test below, simulation/test_misrouted_connections.py
+def test_clients_recover_after_a_brokers_address_led_to_the_wrong_cluster(
     mortal_cluster: LocalCluster, foreign: LocalCluster, topic: str
 ) -> None:
     with traffic(mortal_cluster, topic, foreign) as flow:
@@ -121,7 +121,7 @@ def test_a_brokers_address_leads_to_the_wrong_cluster_and_back(
     assert {partition: len(rows) for partition, rows in ours.items()} == {0: 30, 1: 30, 2: 30}
 
 
-def test_the_bootstrap_address_leads_to_the_wrong_cluster_and_back(
+def test_clients_continue_if_the_bootstrap_address_leads_to_the_wrong_cluster(
     mortal_cluster: LocalCluster, foreign: LocalCluster, topic: str
 ) -> None:
     """Check that connected clients are undisturbed, and recover once the door leads back."""
@@ -139,7 +139,7 @@ def test_the_bootstrap_address_leads_to_the_wrong_cluster_and_back(
         flow.read(list(range(90)))
 
 
-@pytest.mark.long  # shorter: simulation/test_misrouted_connections.py
+@pytest.mark.long  # short form: simulation/test_misrouted_connections.py
 def test_clients_recover_after_brokers_swap_addresses(
     mortal_cluster: LocalCluster, topic: str
 ) -> None:

@@ -59,7 +59,7 @@ def refused(error: KafkaError, kind: type[AuthorizationError], right: str, on: s
     assert re.search(rf"{who} needs {right} on {re.escape(on)}: add an ACL", str(error))
 
 
-def test_errors_of_a_producer_without_permission(guarded: LocalCluster) -> None:
+def test_a_producer_reports_missing_permissions_by_topic(guarded: LocalCluster) -> None:
     with Producer(guarded.client_config("bob")) as producer:
         good = [producer.send(MINE, b"1")]
         with pytest.raises(TopicAuthorizationError) as unknown:
@@ -75,7 +75,7 @@ def test_errors_of_a_producer_without_permission(guarded: LocalCluster) -> None:
         assert producer.send(MINE, b"3").result(timeout=60).offset >= 2
 
 
-def test_an_idempotent_producer_without_write_permission(guarded: LocalCluster) -> None:
+def test_an_idempotent_producer_reports_the_missing_write_permission(guarded: LocalCluster) -> None:
     config = {**guarded.client_config("carol"), "enable.idempotence": True}
     with Producer(config) as producer, pytest.raises(ClusterAuthorizationError) as caught:
         producer.send(SEEN, b"no").result(timeout=60)
@@ -84,7 +84,9 @@ def test_an_idempotent_producer_without_write_permission(guarded: LocalCluster) 
     assert str(caught.value).count("needs WRITE") == 1
 
 
-def test_a_transactional_producer(guarded: LocalCluster) -> None:
+def test_a_transactional_producer_reports_the_missing_write_permission(
+    guarded: LocalCluster,
+) -> None:
     config = {**guarded.client_config("bob"), "transactional.id": "bobs-id"}
     with Producer(config) as producer, pytest.raises(TransactionalIdAuthorizationError) as caught:
         producer.init_transactions(timeout=60)
@@ -92,7 +94,9 @@ def test_a_transactional_producer(guarded: LocalCluster) -> None:
     refused(caught.value, TransactionalIdAuthorizationError, "WRITE", on)
 
 
-def test_errors_of_a_consumer_without_permission(guarded: LocalCluster) -> None:
+def test_a_consumer_reports_missing_permissions_and_reads_permitted_topics(
+    guarded: LocalCluster,
+) -> None:
     with Producer(guarded.client_config("bob")) as producer:
         producer.send(MINE, b"more").result(timeout=60)
     config = {**guarded.client_config("bob"), "auto.offset.reset": "earliest"}
@@ -113,7 +117,7 @@ def test_errors_of_a_consumer_without_permission(guarded: LocalCluster) -> None:
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 @pytest.mark.parametrize("group", ["foreign", "known"])
-def test_errors_of_a_group_member_without_permission(
+def test_a_group_member_reports_the_missing_read_permission(
     guarded: LocalCluster, group: str, protocol: str
 ) -> None:
     config = {**guarded.client_config("bob"), "group.id": group, "group.protocol": protocol}
@@ -124,7 +128,7 @@ def test_errors_of_a_group_member_without_permission(
         refused(caught.value, GroupAuthorizationError, "READ", f"group {group!r}")
 
 
-def test_a_group_with_an_unauthorized_topic(guarded: LocalCluster) -> None:
+def test_a_classic_group_reads_permitted_topics_and_reports_others(guarded: LocalCluster) -> None:
     """Check that the permitted topic is read and committed."""
     with Producer(guarded.client_config("bob")) as producer:
         producer.send(MINE, b"for the group").result(timeout=60)
@@ -144,7 +148,7 @@ def test_a_group_with_an_unauthorized_topic(guarded: LocalCluster) -> None:
         consumer.commit(timeout=60)
 
 
-def test_a_kip_848_group_with_an_unauthorized_topic(guarded: LocalCluster) -> None:
+def test_a_kip_848_group_with_an_unauthorized_topic_reads_nothing(guarded: LocalCluster) -> None:
     """Check that a KIP-848 broker rejects the whole subscription, as docs/security.md says."""
     config = {**guarded.client_config("bob"), "group.id": "bobs", "group.protocol": "consumer"}
     with Consumer({**config, "auto.offset.reset": "earliest"}) as consumer:
@@ -177,7 +181,7 @@ def test_lost_records_whose_futures_are_not_checked_are_logged(
     assert "User 'bob' needs WRITE" in told[0]
 
 
-def test_errors_of_an_admin_client_without_permission(guarded: LocalCluster) -> None:
+def test_an_admin_client_reports_missing_permissions_by_topic(guarded: LocalCluster) -> None:
     with Admin(guarded.client_config("bob")) as admin:
         with pytest.raises(TopicAuthorizationError) as caught:
             admin.create_topics([NewTopic("new", 1, 1)], timeout=60)

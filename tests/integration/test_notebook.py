@@ -50,7 +50,7 @@ for cell in json.loads(sys.argv[1]):
 """
 
 
-def test_the_cells_show_tables(tmp_path: Path) -> None:
+def test_notebook_cells_show_tables_and_never_move_the_cursor(tmp_path: Path) -> None:
     with FakeCluster(brokers=1, topics={"flights": 2}) as fake:
         with Producer({"bootstrap.servers": fake.bootstrap_servers}) as producer:
             producer.send("flights", b"JFK").result(30)

@@ -275,8 +275,10 @@ def lone_cluster(clusters: SharedClusters) -> Iterator[LocalCluster]:
     clusters.put_right(running)
 
 
-@pytest.mark.long  # shorter: spark/test_outages.py, simulation/test_consumer.py, test_producer.py
-def test_dead_brokers_and_a_different_cluster(lone_cluster: LocalCluster, topic: str) -> None:
+@pytest.mark.long  # short form: spark/test_outages.py, simulation/test_consumer.py
+def test_calls_time_out_without_brokers_and_raise_on_a_different_cluster(
+    lone_cluster: LocalCluster, topic: str
+) -> None:
     cluster = lone_cluster
     cluster.create_topic(topic, partitions=PARTITIONS)
     with Producer(cluster.client_config()) as producer, consumer(cluster, topic) as client:
@@ -325,8 +327,10 @@ def calls_without_brokers(cluster: LocalCluster, producer: Producer, topic: str)
     return future
 
 
-@pytest.mark.long  # shorter: simulation/test_truncation.py
-def test_records_that_an_unclean_election_removed(mortal_cluster: LocalCluster, topic: str) -> None:
+@pytest.mark.long  # short form: simulation/test_truncation.py
+def test_consumers_notice_records_that_an_unclean_election_removed(
+    mortal_cluster: LocalCluster, topic: str
+) -> None:
     """Check KIP-320: other records at the position aren't read as the next ones."""
     first, second = sorted(mortal_cluster.running)[:2]
     config = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}

@@ -88,7 +88,9 @@ def write_both_ways(cluster: LocalCluster, topic: str, options: dict[str, object
     assert [r.value for r in found] == [b"%d" % n for n in range(400)]
 
 
-def test_threads_share_a_producer(cluster: LocalCluster, topic: str) -> None:
+def test_threads_that_share_a_producer_keep_their_records_in_order(
+    cluster: LocalCluster, topic: str
+) -> None:
     cluster.create_topic(topic, partitions=3)
     with Producer(bootstrap_servers=cluster.bootstrap_servers, batch_size=3000) as producer:
 
@@ -113,7 +115,7 @@ def test_threads_share_a_producer(cluster: LocalCluster, topic: str) -> None:
     "codec",
     [*(pytest.param(codec, marks=pytest.mark.long) for codec in ("none", "lz4")), "zstd"],
 )
-def test_large_arrow_data_from_threads_with_a_small_buffer(
+def test_arrow_streams_larger_than_buffer_memory_are_sent_from_threads(
     cluster: LocalCluster, topic: str, codec: str
 ) -> None:
     """Send streams and single records and flush at the same time: each keeps its own order."""
@@ -164,7 +166,7 @@ def test_large_arrow_data_from_threads_with_a_small_buffer(
                 assert {(one.value or b"")[:2] for one in part} == {mark}
 
 
-def test_data_frames_of_other_libraries(cluster: LocalCluster, topic: str) -> None:
+def test_polars_and_pandas_data_frames_are_sent(cluster: LocalCluster, topic: str) -> None:
     cluster.create_topic(topic, partitions=1)
     rows = {"id": ["a", "b", None], "text": ["x", None, "é"], "at": [1, 2, 3]}
     with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
@@ -216,7 +218,9 @@ def test_batches_larger_than_max_message_bytes_are_split(cluster: LocalCluster, 
     assert [[row.value for row in stored[p]] for p in range(2)] == texts
 
 
-def test_missing_topics_and_partitions(cluster: LocalCluster, topic: str) -> None:
+def test_send_to_a_missing_topic_or_partition_times_out_with_the_reason(
+    cluster: LocalCluster, topic: str
+) -> None:
     with Producer(bootstrap_servers=cluster.bootstrap_servers, max_block_ms=2000) as producer:
         producer.cluster_id(timeout=60)  # connected: from now on only the topic is missing
         expected = pytest.raises(KafkaTimeoutError, match=rf"{topic}.*UNKNOWN_TOPIC_OR_PARTITION")

@@ -93,7 +93,7 @@ def run(cluster: LocalCluster) -> Callable[..., str]:
     return run_snippet
 
 
-def test_every_python_block_is_run_by_a_test() -> None:
+def test_every_python_block_of_the_pages_is_run_by_a_test() -> None:
     of_readme = {"produce", "consume", "spark"}
     of_guide = {"assign", "group", "transactions", "frames", "admin", "items", "secured", "stream"}
     of_guide |= {"asyncio", "write", "test", "objects"}
@@ -102,7 +102,9 @@ def test_every_python_block_is_run_by_a_test() -> None:
     assert sum(page.read_text().count("```python") for page in PAGES) == len(snippets())
 
 
-def test_produce_then_consume_then_frames(run: Callable[..., str]) -> None:
+def test_snippets_that_produce_and_read_records_print_the_shown_output(
+    run: Callable[..., str],
+) -> None:
     printed = run("produce")
     first = r"RecordMetadata\(topic='flights', partition=\d, offset=0, timestamp_ms=\d{13}\)\n"
     assert re.fullmatch(first + r"0 failed\n", printed)
@@ -129,17 +131,17 @@ def test_produce_then_consume_then_frames(run: Callable[..., str]) -> None:
     assert run("async_workers") == "2002\n"
 
 
-def test_write(run: Callable[..., str]) -> None:
+def test_the_write_snippet_prints_offsets(run: Callable[..., str]) -> None:
     offset, ranges = run("write").splitlines()
     assert int(offset) >= 0
     assert ranges.startswith("[OffsetRange(partition=TopicPartition(topic='counts', partition=0)")
 
 
-def test_objects(run: Callable[..., str]) -> None:
+def test_the_objects_snippet_prints_the_number_of_objects(run: Callable[..., str]) -> None:
     assert run("objects") == "2\n"
 
 
-def test_the_test_snippet(tmp_path: Path) -> None:
+def test_the_test_snippet_passes_in_pytest(tmp_path: Path) -> None:
     (tmp_path / "test_move.py").write_text(snippets()["test"])
     command = [sys.executable, "-m", "pytest", "-q", "test_move.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=HANG_S)
@@ -147,7 +149,7 @@ def test_the_test_snippet(tmp_path: Path) -> None:
     assert "1 passed" in done.stdout
 
 
-def test_topics(run: Callable[..., str]) -> None:
+def test_the_admin_snippets_describe_and_delete_topics(run: Callable[..., str]) -> None:
     printed = run("admin")
     assert "TopicDescription(name='readme'" in printed
     assert printed.count("PartitionDescription(") == 6

@@ -57,7 +57,7 @@ def console_lines() -> list[str]:
     return list(dict.fromkeys(re.sub(r"\s{2,}#.*$", "", line) for line in lines))
 
 
-def test_every_line_is_run_by_a_test() -> None:
+def test_every_console_line_of_the_pages_is_run_by_a_test() -> None:
     known = (START, STOP, CONSUME, *SAYS, *ELSEWHERE)
     assert [line for line in console_lines() if not line.startswith(known)] == []
     assert [one for one in known if not any(x.startswith(one) for x in console_lines())] == []
@@ -99,9 +99,9 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
     made.run(STOP)
 
 
-@pytest.mark.long  # shorter: test_cluster_command.py, test_console.py
+@pytest.mark.long  # short form: test_cluster_command.py, test_console.py
 @pytest.mark.timeout(600)
-def test_the_lines_print_what_the_pages_show(shell: Shell) -> None:
+def test_console_lines_print_the_output_that_the_pages_show(shell: Shell) -> None:
     lines = console_lines()
     port = printed_port()
     started = shell.run(START if port else f"{START} --port 0")

@@ -96,7 +96,9 @@ def test_a_group_reads_all_records_of_a_topic_that_was_recreated(
 
 
 @PROTOCOLS
-def test_offsets_of_the_deleted_topic_are_not_stored(recreated: Recreated, protocol: str) -> None:
+def test_committing_offsets_of_the_deleted_topic_raises_and_stores_nothing(
+    recreated: Recreated, protocol: str
+) -> None:
     recreated.fill(50, "old")
     with (
         recreated.member(protocol, enable_auto_commit=False) as member,

@@ -59,7 +59,7 @@ def numbers(consumer: odradek.Consumer, count: int) -> list[int]:
     return sorted(int(record.value or b"") for record in read(consumer, count, PATIENCE))
 
 
-@pytest.mark.long  # shorter: test_outages.py (a move), transactions and groups below
+@pytest.mark.long  # short form: test_outages.py (a move), transactions and groups below
 def test_records_are_written_and_read_before_and_after_a_move(
     older: LocalCluster, name: str
 ) -> None:
@@ -89,7 +89,7 @@ def end(producer: odradek.Producer, *, commit: bool) -> None:
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_a_late_end_txn_ends_no_later_transaction(
+def test_a_late_end_txn_does_not_end_a_later_transaction(
     older: LocalCluster, name: str, late_producer: tuple[odradek.Producer, LateProxy], commit: bool
 ) -> None:
     """Check R-TX-1: a late duplicate of an answered EndTxn ends no later one (KAFKA-17754)."""
@@ -116,8 +116,8 @@ def test_a_late_end_txn_ends_no_later_transaction(
         assert sorted(found) == expected
 
 
-@pytest.mark.long  # shorter: the test above, simulation/test_late_transaction_offsets.py
-def test_late_offsets_of_a_transaction_replace_no_newer_ones(
+@pytest.mark.long  # short form: the test above, simulation/test_late_transaction_offsets.py
+def test_late_offsets_of_a_transaction_do_not_replace_newer_ones(
     older: LocalCluster, name: str, late_producer: tuple[odradek.Producer, LateProxy]
 ) -> None:
     """Check R-TX-1 and R-TX-2: late offsets replace none of later transactions."""

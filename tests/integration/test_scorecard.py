@@ -49,7 +49,7 @@ def test_all_of_a_thousand_callers_get_a_response(client: str) -> None:
     assert found["figures"]["requests"] >= 1
 
 
-def test_a_driver_that_fails_is_an_error_without_figures() -> None:
+def test_a_driver_that_fails_yields_an_error_and_no_figures() -> None:
     found = cell("A", sys.executable, "-c", "raise SystemExit('no such library')")
     assert found["figures"] == {}
     assert "no such library" in found["error"]
@@ -89,7 +89,7 @@ asyncio.run(main())
 """
 
 
-def test_faults_of_an_address_and_the_count_of_connection_attempts() -> None:
+def test_address_faults_and_connection_attempts_are_reported() -> None:
     done = subprocess.run(
         [sys.executable, "-c", VERBS],
         cwd=ROOT, capture_output=True, text=True, timeout=HANG_S, check=True,

@@ -46,7 +46,9 @@ def strict() -> Iterator[LocalCluster]:
         yield running
 
 
-def test_changing_a_password_of_connected_clients(strict: LocalCluster, topic: str) -> None:
+def test_a_changed_password_takes_effect_when_clients_reauthenticate(
+    strict: LocalCluster, topic: str
+) -> None:
     """Check that a connected client works until it reauthenticates, which fails."""
     strict.create_topic(topic)
     before = strict.client_config("carol")
@@ -94,7 +96,9 @@ def test_changing_a_password_of_connected_clients(strict: LocalCluster, topic: s
                 last = [r.value for r in consumer.poll(5)]
 
 
-def test_rotating_certificates_of_connected_clients(strict: LocalCluster, topic: str) -> None:
+def test_rotated_certificates_are_used_for_new_connections(
+    strict: LocalCluster, topic: str
+) -> None:
     """Replace the brokers' certificate at runtime; a client rereads its file when it connects."""
     strict.create_topic(topic)
     soon = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=4)
@@ -117,7 +121,7 @@ def test_rotating_certificates_of_connected_clients(strict: LocalCluster, topic:
         producer.send(topic, b"with the second certificates").result(timeout=30)
 
 
-def test_rewriting_certificate_files_while_connections_are_closed(
+def test_half_written_certificate_files_are_never_used(
     strict: LocalCluster, topic: str, tmp_path: Path
 ) -> None:
     """Write files in place and in pieces; each new connection uses complete files."""

@@ -70,7 +70,9 @@ def token_settings(server: TokenServer, secret: str = CLIENT_SECRET) -> dict[str
     }
 
 
-def test_records_with_tokens_of_a_server(cluster: LocalCluster, server: TokenServer) -> None:
+def test_a_client_fetches_one_token_from_the_token_server(
+    cluster: LocalCluster, server: TokenServer
+) -> None:
     """Fetch one token for all connections of a client; librdkafka uses the same settings."""
     before = len(server.forms)
     with Admin(settings(cluster, **token_settings(server))) as admin:
@@ -154,7 +156,7 @@ def test_a_token_servers_error_is_raised_by_every_call_at_once(
     ],
     ids=["audience", "issuer", "end"],
 )
-def test_a_token_that_the_broker_rejects(
+def test_a_token_that_the_broker_rejects_raises_at_once(
     cluster: LocalCluster, server: TokenServer, claims: dict[str, Any], error: type[Exception]
 ) -> None:
     def token() -> str:
@@ -226,7 +228,9 @@ def test_a_provider_with_a_persistent_session_renews_tokens(
     assert provider.given >= 2
 
 
-def test_a_token_function_that_hangs_or_raises(cluster: LocalCluster) -> None:
+def test_a_token_function_that_hangs_or_raises_is_reported_as_a_token_error(
+    cluster: LocalCluster,
+) -> None:
     def broken() -> str:
         raise LookupError("the vault is sealed")
 

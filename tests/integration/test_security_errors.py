@@ -369,7 +369,7 @@ def test_each_waiting_call_raises_the_error_at_once(
     assert_documented(case, re.sub(r"//127\.0\.0\.1:\d+", "//proxy:1080", text))
 
 
-def test_records_through_a_proxy(strict: LocalCluster, topic: str) -> None:
+def test_records_are_sent_and_read_through_a_proxy(strict: LocalCluster, topic: str) -> None:
     """Check TLS and SASL between client and broker; some proxies alone can resolve the name."""
     strict.create_topic(topic)
     host, _, port = strict.broker_addresses[0].rpartition(":")
@@ -425,7 +425,7 @@ def assert_documented(case: Case, text: str) -> None:
 END = "\n\n<!-- end of errors -->"
 
 
-def test_the_table_has_no_other_rows() -> None:
+def test_the_table_of_the_page_has_one_row_for_each_case() -> None:
     table = PAGE.read_text().partition("<!-- errors -->")[2].partition(END)[0]
     titles = re.findall(r"^\| (.*?) \| `", table, re.MULTILINE)
     assert sorted(titles) == sorted(case.title for case in CASES)

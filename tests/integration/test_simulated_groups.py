@@ -312,7 +312,9 @@ def simulated() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("script", [classic, static, consumer])
-def test_coordinators_answer_alike(cluster: LocalCluster, topic: str, script: Script) -> None:
+def test_simulated_and_real_group_coordinators_send_the_same_responses(
+    cluster: LocalCluster, topic: str, script: Script
+) -> None:
     cluster.create_topic(topic, 2)
     with (
         simulated() as servers,

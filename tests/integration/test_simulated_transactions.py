@@ -179,7 +179,7 @@ def scopes(cluster: LocalCluster) -> Iterator[tuple[ClusterScope, ClusterScope]]
 
 @pytest.mark.parametrize("version", [OLD, NEW])
 @pytest.mark.parametrize("script", [ends, zombies, strangers, again])
-def test_both_give_the_same_answers(
+def test_simulated_and_real_coordinators_send_the_same_responses(
     scopes: tuple[ClusterScope, ClusterScope],
     script: Callable[[ClusterScope, int], list[Any]],
     version: int,

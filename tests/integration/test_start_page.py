@@ -51,13 +51,13 @@ def address(tmp_path: Path) -> Iterator[str]:
             process.communicate(timeout=HANG_S)
 
 
-def test_every_block_is_run() -> None:
+def test_every_block_of_the_page_is_run() -> None:
     assert ["cluster", *SAYS] == list(blocks("start", "console"))
     assert PAGE.count("```python") == len(blocks("file", "python")) == 4
     assert PAGE.count("```console") == len(SAYS) + 2  # and the first block, which installs
 
 
-def test_all_blocks_of_the_page(address: str, tmp_path: Path) -> None:
+def test_the_blocks_of_the_page_print_the_expected_output(address: str, tmp_path: Path) -> None:
     for name, text in blocks("file", "python").items():
         (tmp_path / name).write_text(text.replace("localhost:9092", address))
     environment = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "COLUMNS": "200"}

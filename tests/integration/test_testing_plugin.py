@@ -12,9 +12,9 @@ CACHE = cache_directory()
 """Cache of Kafka's jars; a run inside the test has its own home and would download them again."""
 
 
-@pytest.mark.long  # shorter: unit/testing/test_plugin.py, with clusters that aren't real
+@pytest.mark.long  # short form: unit/testing/test_plugin.py, with clusters that aren't real
 @pytest.mark.timeout(600)
-def test_the_examples_and_a_cluster_that_is_restored(
+def test_the_pages_examples_pass_and_brokers_are_restored_between_tests(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(CACHE.parent))

@@ -75,7 +75,7 @@ def test_a_brokers_error_is_reported_with_its_reason(cluster: LocalCluster, topi
         (("list", "--command-config", "/nowhere.properties"), "can't be read"),
     ],
 )
-def test_wrong_uses(words: tuple[str, ...], said: str) -> None:
+def test_invalid_command_lines_exit_with_2_and_a_reason(words: tuple[str, ...], said: str) -> None:
     code, _, err = topics(*words, "--bootstrap-server", "127.0.0.1:1")
     assert code == 2
     assert said in err

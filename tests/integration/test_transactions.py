@@ -137,7 +137,9 @@ def run_story(story: Story, running: Producer) -> None:
     running.close()
 
 
-def test_transactions_in_both_protocols(cluster: LocalCluster, topic: str) -> None:
+def test_transactions_work_in_both_protocols_and_during_an_upgrade(
+    cluster: LocalCluster, topic: str
+) -> None:
     """Run with both protocols, and upgrade the cluster while a producer is running."""
     new, old, between = (Story(cluster, f"{topic}-{name}") for name in ("new", "old", "between"))
     run_story(new, new.producer())
@@ -155,8 +157,8 @@ def test_transactions_in_both_protocols(cluster: LocalCluster, topic: str) -> No
         story.check()
 
 
-@pytest.mark.long  # shorter: the test before, and test_releases.py (Kafka 3.9)
-def test_kafka_4_1_and_a_cluster_upgraded_from_3(topic: str) -> None:
+@pytest.mark.long  # short form: the test before, and test_releases.py (Kafka 3.9)
+def test_transactions_work_with_kafka_4_1_and_its_older_protocol(topic: str) -> None:
     """Use Kafka 4.1, then transaction.version 1 as in an upgraded 3.x: epochs don't increase."""
     with LocalCluster(brokers=1, version="4.1") as cluster:
         assert cluster.version == "4.1.2"
@@ -226,7 +228,7 @@ def test_a_removed_member_sends_no_offsets_to_the_transaction(
 
 
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
-def test_committed_offsets_wait_for_the_pending_transaction(
+def test_readers_of_committed_offsets_wait_for_the_pending_transaction(
     isolation: str, cluster: LocalCluster, topic: str
 ) -> None:
     """Start after the records that the open transaction has processed (KIP-447)."""

@@ -91,7 +91,7 @@ def test_a_batch_with_altered_responses_is_written_once(
     assert [int((r.value or b"")[:3]) for r in rows] == list(range(60))
 
 
-@pytest.mark.long  # shorter: simulation/test_written_once.py
+@pytest.mark.long  # short form: simulation/test_written_once.py
 def test_a_restarted_leader_knows_only_the_last_batch(
     mortal_cluster: LocalCluster, topic: str
 ) -> None:
@@ -127,7 +127,9 @@ def test_a_restarted_leader_knows_only_the_last_batch(
     assert [int((r.value or b"")[:3]) for r in rows] == list(range(5))
 
 
-def test_a_new_epoch_without_init_producer_id(cluster: LocalCluster, topic: str) -> None:
+def test_one_partition_starts_a_new_epoch_without_init_producer_id(
+    cluster: LocalCluster, topic: str
+) -> None:
     """Start a new epoch in one partition: its leader accepts sequence 0 and rejects the old epoch.
 
     Other partitions of the same producer keep the old epoch, in the same requests.
@@ -165,7 +167,9 @@ def test_a_new_epoch_without_init_producer_id(cluster: LocalCluster, topic: str)
     assert batches(cluster, topic) == [*of_first, *((epoch, n, 1) for n in range(4))]
 
 
-def test_records_without_a_key_for_a_compacted_topic(cluster: LocalCluster, topic: str) -> None:
+def test_records_without_a_key_are_rejected_one_by_one_in_a_compacted_topic(
+    cluster: LocalCluster, topic: str
+) -> None:
     """Check KIP-467: each rejected record has its own error; the others are written in order."""
     servers = cluster.bootstrap_servers
     with Admin(bootstrap_servers=servers) as admin:

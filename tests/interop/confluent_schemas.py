@@ -55,7 +55,7 @@ TICKET = {
         "at": {"type": "string", "format": "date-time"},
     },
 }
-"""A number and a text, whose schemas have similar names, and a time without a zone."""
+"""Two fields whose referenced schemas have similar names, and a time without a zone."""
 REGISTER = {"auto.register.schemas": True}
 BY_TOPIC = {"subject.name.strategy.type": "TOPIC"}
 """confluent-kafka's default requests associations, which other registries don't have."""

@@ -34,7 +34,7 @@ CLIENT_JARS = ("org.apache.kafka.kafka-clients-", "org.slf4j.slf4j-api-")
 
 
 class Observed:
-    """Events of the members of one group, under one lock."""
+    """Events of the members of one group; a lock protects them."""
 
     def __init__(self) -> None:
         self.changed = threading.Condition()

@@ -90,7 +90,7 @@ def aiokafka_reads(fake: FakeCluster, topic: str, _: Any) -> list[bytes]:
 
 
 def java_reads(fake: FakeCluster, topic: str, tool: Any) -> list[bytes]:
-    """Read in a KIP-848 group; `test_one_group_of_three_clients` has both protocols."""
+    """Read in a KIP-848 group; the test of three clients in a group uses both protocols."""
     words = ["--topic", topic, "--from-beginning", "--max-messages", str(ROWS)]
     text = tool("consumer.ConsoleConsumer", *words, "--group", f"java-{topic}",
                 "--command-property", "group.protocol=consumer")  # fmt: skip
@@ -113,7 +113,9 @@ def test_all_clients_read_the_records_of_each_other(
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_one_group_of_three_clients(fake: FakeCluster, jvm: Jvm, topic: str, protocol: str) -> None:
+def test_three_clients_share_a_group_on_simulated_brokers(
+    fake: FakeCluster, jvm: Jvm, topic: str, protocol: str
+) -> None:
     def config(kind: str, _: str) -> dict[str, Any]:
         if protocol == "consumer":
             return {"group.protocol": protocol, "group.remote.assignor": "uniform"}

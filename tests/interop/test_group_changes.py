@@ -144,7 +144,7 @@ def group(
 
 @LED
 @pytest.mark.parametrize("change", ["more", "fewer", "other", "pattern"])
-def test_a_static_member_that_returns_with_another_subscription(
+def test_a_static_member_may_return_with_another_subscription(
     group: Group, topic: str, strategy: str, leader: str, change: str
 ) -> None:
     t, u = f"{topic}-t", f"{topic}-u"
@@ -171,7 +171,7 @@ def test_a_static_member_that_returns_with_another_subscription(
 
 @STRATEGIES
 @pytest.mark.parametrize("others", [False, True])
-def test_partitions_that_are_added_while_the_static_leader_is_away(
+def test_partitions_added_while_the_static_leader_is_away_are_assigned(
     group: Group, topic: str, strategy: str, others: bool
 ) -> None:
     group.brokers.create_topic(topic, partitions=2)
@@ -189,7 +189,7 @@ def test_partitions_that_are_added_while_the_static_leader_is_away(
 
 @LED
 @pytest.mark.parametrize("follower", ["ours", "java"])
-def test_a_topic_that_is_created_later_and_only_a_follower_subscribes_to(
+def test_a_later_created_topic_that_only_a_follower_subscribes_to_is_assigned(
     group: Group, topic: str, strategy: str, leader: str, follower: str
 ) -> None:
     t, u = f"{topic}-t", f"{topic}-u"
@@ -203,7 +203,7 @@ def test_a_topic_that_is_created_later_and_only_a_follower_subscribes_to(
 
 
 @LED
-def test_a_static_member_returns_for_a_topic_that_is_created_later(
+def test_a_static_member_that_returns_gets_a_topic_that_is_created_later(
     group: Group, topic: str, strategy: str, leader: str
 ) -> None:
     """Create the topic before a rebalance has reported the new subscription to the leader."""

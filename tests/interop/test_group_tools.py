@@ -117,7 +117,7 @@ def rows(text: str, head: str) -> set[tuple[str, ...]]:
     return set(lines[at + 1 :])
 
 
-def test_both_tools_print_the_same_facts(
+def test_odradek_and_kafkas_tools_print_the_same_facts_of_groups(
     cluster: LocalCluster, groups_and_file: tuple[str, Path]
 ) -> None:
     topic, file = groups_and_file

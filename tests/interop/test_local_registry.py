@@ -41,7 +41,7 @@ def record(name: str, **fields: object) -> Schema:
     )
 
 
-def test_versions_of_a_subject(client: SchemaRegistryClient) -> None:
+def test_schema_versions_are_registered_looked_up_and_deleted(client: SchemaRegistryClient) -> None:
     first, second = record("Flight", id="int"), record("Flight", id="long")
     number = client.register_schema("flights-value", first)
     assert client.register_schema("flights-value", first) == number
@@ -70,7 +70,7 @@ def test_compatibility(client: SchemaRegistryClient) -> None:
     assert client.get_compatibility() == "NONE"
 
 
-def test_errors_of_the_registry(client: SchemaRegistryClient) -> None:
+def test_missing_and_invalid_schemas_raise(client: SchemaRegistryClient) -> None:
     with pytest.raises(SchemaNotFoundError) as caught:
         client.get_schema(987654)
     assert caught.value.error_code == 40403
@@ -80,7 +80,9 @@ def test_errors_of_the_registry(client: SchemaRegistryClient) -> None:
         client.register_schema("broken-value", Schema("{"))
 
 
-def test_kinds_and_references(client: SchemaRegistryClient) -> None:
+def test_json_and_protobuf_schemas_and_references_can_be_registered(
+    client: SchemaRegistryClient,
+) -> None:
     client.register_schema("airport", record("Airport", code="string"))
     to_it = Schema(
         record("Leg", origin="Airport").schema_str,
@@ -142,7 +144,7 @@ def register(client: SchemaRegistryClient, topic: str, form: str) -> None:
         ("protobuf", {"code": "JFK"}),
     ],
 )
-def test_columns_of_spark(
+def test_spark_reads_the_columns_that_spark_wrote_with_a_registered_schema(
     registry: LocalRegistry, client: SchemaRegistryClient, form: str, row: dict[str, Any]
 ) -> None:
     """Read with the source what the sink writes, with a schema of the registry."""
@@ -163,10 +165,10 @@ def test_columns_of_spark(
     assert read.bad == {}
 
 
-def test_columns_of_spark_with_a_protobuf_text_schema(
+def test_spark_rejects_a_protobuf_schema_without_a_descriptor(
     registry: LocalRegistry, client: SchemaRegistryClient
 ) -> None:
-    """Report it: unlike Confluent's, this registry has no base64 descriptor of it."""
+    """Check the error: unlike Confluent's, this registry has no base64 form of such a schema."""
     text = 'syntax = "proto3"; message Place { string code = 1; }'
     client.register_schema("text-value", Schema(text, "PROTOBUF"))
     said = {"valueFormat": "protobuf", "schemaRegistryUrl": registry.url, "subscribe": "text"}
@@ -183,7 +185,7 @@ SHOWN = {
 
 
 @pytest.mark.parametrize("form", SHOWN)
-def test_lines_of_the_console_tools(
+def test_the_consume_command_shows_what_the_produce_command_encoded(
     registry: LocalRegistry, client: SchemaRegistryClient, form: str
 ) -> None:
     """Show with `odradek consume` what `odradek produce` writes with the latest schema."""

@@ -121,7 +121,9 @@ def test_every_metric_has_javas_name_group_and_tags(
     assert unknown == ONLY_OURS
 
 
-def test_the_same_work_has_the_same_values(javas: dict[Key, float], ours: list[Metric]) -> None:
+def test_metrics_have_javas_values_for_the_same_work(
+    javas: dict[Key, float], ours: list[Metric]
+) -> None:
     compared = set()
     for metric in ours:
         if metric.name in SAME_VALUES and metric.group != OURS:
@@ -130,7 +132,7 @@ def test_the_same_work_has_the_same_values(javas: dict[Key, float], ours: list[M
     assert compared == set(SAME_VALUES)
 
 
-def test_times_have_the_same_units(javas: dict[Key, float], ours: list[Metric]) -> None:
+def test_time_metrics_have_javas_units(javas: dict[Key, float], ours: list[Metric]) -> None:
     for name, most in IN_BOUNDS.items():
         values = [m.value for m in ours if m.name == name and not math.isnan(m.value)]
         values += [v for (_, n, _), v in javas.items() if n == name and not math.isnan(v)]

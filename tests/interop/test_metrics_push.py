@@ -236,7 +236,7 @@ def test_pushes_to_simulated_brokers_are_the_same_as_javas() -> None:
         compare(ours, javas, *read)
 
 
-@pytest.mark.long  # shorter: the test above
+@pytest.mark.long  # short form: the test above
 def test_pushes_to_a_real_broker_are_the_same_as_javas(brokers: LocalCluster, folder: Path) -> None:
     run_clients(brokers.bootstrap_servers)
     read = run_java_clients(brokers.bootstrap_servers)

@@ -35,7 +35,9 @@ def test_with_librdkafka_and_java(cluster: LocalCluster, jvm: Jvm, topic: str) -
     story.check()
 
 
-def test_the_brokers_range_assignor(cluster: LocalCluster, jvm: Jvm, topic: str) -> None:
+def test_a_group_with_java_uses_the_brokers_range_assignor(
+    cluster: LocalCluster, jvm: Jvm, topic: str
+) -> None:
     story = story_of(cluster, jvm, topic, "range")
     story.join("ours1", "ours2")
     story.join("java1")

@@ -47,7 +47,7 @@ def story_of(
 @pytest.mark.parametrize(
     "strategy",
     [
-        pytest.param("range", marks=pytest.mark.long),  # shorter: test_oldest_release.py
+        pytest.param("range", marks=pytest.mark.long),  # short form: test_oldest_release.py
         pytest.param("roundrobin", marks=pytest.mark.long),
         "cooperative-sticky",
     ],
@@ -57,19 +57,21 @@ def test_with_librdkafka_and_java(
 ) -> None:
     story = story_of(cluster, jvm, topic, strategy)
     story.join("ours1")
-    story.join("java1")  # ours leads
+    story.join("java1")  # Odradek's member is the group's leader
     story.join("confluent1", "ours2")
     story.leave("ours1")  # another client's member leads from now on
     story.leave("java1")
     story.join("java2")
     story.leave("ours2")
-    story.join("ours3")  # follows any leader
+    story.join("ours3")  # joins a group that another client leads
     story.leave("confluent1", "java2")
     story.leave("ours3")
     story.check()
 
 
-def test_the_sticky_assignor_with_java(cluster: LocalCluster, jvm: Jvm, topic: str) -> None:
+def test_a_group_with_java_uses_the_sticky_assignor(
+    cluster: LocalCluster, jvm: Jvm, topic: str
+) -> None:
     """Test without librdkafka, which has no eager sticky assignor."""
     story = story_of(cluster, jvm, topic, "sticky")
     story.join("java1")

@@ -169,7 +169,7 @@ def test_records_of_all_formats_are_read(consumer: Consumer) -> None:
     assert by_partition(found) == ALL
 
 
-def test_records_of_asyncio(cluster: LocalCluster) -> None:
+def test_an_asyncio_consumer_reads_records_of_all_formats(cluster: LocalCluster) -> None:
     async def read() -> list[tuple[int, int]]:
         config = {"bootstrap.servers": cluster.bootstrap_servers, "auto.offset.reset": "earliest"}
         found: list[tuple[int, int]] = []
@@ -194,7 +194,7 @@ def test_columns_of_all_formats_are_read(consumer: Consumer, layout: Any) -> Non
     assert by_partition(found) == ALL
 
 
-def test_seek_to_offsets_within_a_wrapper(consumer: Consumer) -> None:
+def test_seek_finds_an_offset_within_a_compressed_message(consumer: Consumer) -> None:
     for number, offset in ((0, 450), (1, 450), (1, 906), (1, 913), (2, 5)):
         place = TopicPartition(TOPIC, number)
         consumer.assign([place])
@@ -203,7 +203,7 @@ def test_seek_to_offsets_within_a_wrapper(consumer: Consumer) -> None:
         assert first.offset == min(row.offset for row in ALL[number] if row.offset >= offset)
 
 
-def test_java_reads_the_same(cluster: LocalCluster) -> None:
+def test_java_reads_the_same_records(cluster: LocalCluster) -> None:
     names = ("timestamp", "partition", "offset", "key", "value")
     words = [w for n in names for w in ("--formatter-property", f"print.{n}=true")]
     count = sum(map(len, ALL.values()))
@@ -246,7 +246,7 @@ def messages(module: Any, cluster: LocalCluster) -> dict[int, list[tuple[Any, ..
     return found
 
 
-def test_librdkafka_reads_the_same(cluster: LocalCluster) -> None:
+def test_librdkafka_reads_the_same_records(cluster: LocalCluster) -> None:
     theirs = messages(confluent_kafka, cluster)
     assert messages(compat, cluster) == theirs
     assert [(row[0], row[2], row[3]) for row in theirs[0]] == [
@@ -254,7 +254,7 @@ def test_librdkafka_reads_the_same(cluster: LocalCluster) -> None:
     ]
 
 
-def test_a_copy_writes_them_in_the_current_format(cluster: LocalCluster) -> None:
+def test_the_copy_command_copies_records_of_all_formats(cluster: LocalCluster) -> None:
     command = [sys.executable, "-m", "odradek", "copy", TOPIC, "copied", "--create", "--json"]
     command += ["--bootstrap-server", cluster.bootstrap_servers]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=HANG_S)

@@ -71,7 +71,7 @@ def java_lines(cluster: LocalCluster, topic: str, count: int) -> list[str]:
     return sorted(printed.splitlines())
 
 
-def test_kafkas_console_consumer_reads_all_of_it(cluster: LocalCluster, topic: str) -> None:
+def test_kafkas_console_consumer_reads_all_records(cluster: LocalCluster, topic: str) -> None:
     """Use one partition for each codec and level, because starting Java takes a second."""
     ways = [*((codec, None) for codec in CODECS), *LEVELS]
     cluster.create_topic(topic, partitions=len(ways))
@@ -95,7 +95,7 @@ def test_librdkafka_reads_all_records(cluster: LocalCluster, topic: str, codec: 
     assert [(one.offset, one.timestamp_ms) for one in results] == places
 
 
-@pytest.mark.long  # shorter: test_same_partitions.py, unit/record/test_murmur2.py (Java's vectors)
+@pytest.mark.long  # short form: test_same_partitions.py, unit/record/test_murmur2.py (Java)
 def test_the_same_key_goes_to_the_same_partition_as_with_java_and_librdkafka(
     cluster: LocalCluster, topic: str
 ) -> None:

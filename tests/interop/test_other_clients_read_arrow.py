@@ -41,8 +41,8 @@ def table(rows: list[Row], wide: bool = False) -> pa.Table:
     return made
 
 
-@pytest.mark.long  # shorter: librdkafka reads it, below
-def test_kafkas_console_consumer_reads_all_of_it(cluster: LocalCluster, topic: str) -> None:
+@pytest.mark.long  # short form: librdkafka reads it, below
+def test_kafkas_console_consumer_reads_all_rows(cluster: LocalCluster, topic: str) -> None:
     cluster.create_topic(topic, partitions=len(CODECS))
     rows = [row for row in ROWS if row.key != b"large"]
     for partition, codec in enumerate(CODECS):

@@ -40,7 +40,9 @@ def proxy(registry: LocalRegistry) -> Iterator[RegistryServer]:
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_no_fault_loses_a_record(proxy: RegistryServer, fault: str) -> None:
+def test_a_registry_fault_raises_and_the_same_record_is_read_afterwards(
+    proxy: RegistryServer, fault: str
+) -> None:
     settings = {"url": proxy.url, **QUICK}
     row = AvroSerializer(SchemaRegistryClient(settings), TEXT, conf=REGISTER)({"x": "a"}, VALUE)
     assert row is not None
@@ -67,7 +69,7 @@ def test_an_unknown_id_is_a_deserialization_error(registry: LocalRegistry) -> No
         RecordReading(None, AvroDeserializer(client))([record(b"\0\x7f\0\0\0\2a")])
 
 
-def test_features_that_apicurio_lacks(registry: LocalRegistry) -> None:
+def test_schema_formats_and_guids_of_apicurio_are_handled(registry: LocalRegistry) -> None:
     client = SchemaRegistryClient({"url": registry.url})
     number = client.register_schema("formats", Schema(TEXT))
     assert client.get_schema(number, "resolved").schema_str == TEXT
@@ -107,7 +109,7 @@ def test_commands(registry: LocalRegistry, tmp_path: object) -> None:
     assert (status, registry.url in json.dumps(found)) == (26, True)
 
 
-def test_a_registry_that_is_recreated() -> None:
+def test_clients_use_the_ids_of_a_recreated_registry() -> None:
     """Check that a new client writes ids of the recreated registry."""
     other = Schema(TEXT.replace('"F"', '"Cherry"').replace('"x"', '"cherry"'))
     with LocalRegistry() as registry:

@@ -42,13 +42,13 @@ def found(registry: LocalRegistry) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_both_write_the_same_bytes(found: dict[str, Any], name: str) -> None:
+def test_both_libraries_write_the_same_bytes(found: dict[str, Any], name: str) -> None:
     ours, theirs = found[name]["written"]
     assert ours == theirs
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_each_reads_the_others(found: dict[str, Any], name: str) -> None:
+def test_each_library_reads_what_the_other_wrote(found: dict[str, Any], name: str) -> None:
     ours, theirs = found[name]["read"]
     assert ours == theirs
     if name != "avro-evolved":
@@ -56,7 +56,9 @@ def test_each_reads_the_others(found: dict[str, Any], name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_their_serializers_work_unchanged_in_our_clients(found: dict[str, Any], name: str) -> None:
+def test_confluent_kafkas_serializers_work_in_odradeks_clients(
+    found: dict[str, Any], name: str
+) -> None:
     sent, *came = found["clients"][name]
     assert len(came) == 3
     assert set(came) == {came[0]}
@@ -64,7 +66,7 @@ def test_their_serializers_work_unchanged_in_our_clients(found: dict[str, Any], 
         assert came[0] == sent
 
 
-def test_ids_in_headers(found: dict[str, Any]) -> None:
+def test_both_libraries_write_the_same_schema_ids_into_headers(found: dict[str, Any]) -> None:
     for ours, theirs in found["header"].values():
         assert ours == theirs
     assert found["header"]["name"][0] == "__value_schema_id"

@@ -132,7 +132,9 @@ def test_settings_show_no_password(secured: Callable[[str], LocalCluster]) -> No
     assert settings(cluster.librdkafka_config("alice"))["sasl.username"] == "alice"
 
 
-def test_the_guides_snippet(secured: Callable[[str], LocalCluster]) -> None:
+def test_the_guides_snippet_for_a_secured_cluster_works(
+    secured: Callable[[str], LocalCluster],
+) -> None:
     cluster = secured("SASL_SSL")
     cluster.create_topic("flights")
     store = cluster.authority.truststore("PKCS12", "truststore-password")

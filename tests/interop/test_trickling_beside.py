@@ -70,5 +70,5 @@ def test_a_record_is_written_once_although_its_response_trickles(
     trickle(fake)
     began = time.monotonic()
     send(b"second")
-    assert time.monotonic() - began >= TIMEOUT_MS / 1000 - 1.0  # it did trickle
+    assert time.monotonic() - began >= TIMEOUT_MS / 1000 - 1.0  # the responses did trickle
     assert [row[4] for row in fake.records("t")] == [b"first", b"second"]

@@ -26,7 +26,7 @@ class Interruption(BaseException):
 
 @cache
 def uninterruptible(code: CodeType) -> frozenset[int]:
-    """Return offsets of bytecodes at which a signal can't raise, although a tracer can.
+    """Return offsets of bytecodes at which a tracer can raise, but a signal handler can't.
 
     CPython looks for signals at the end of calls, at jumps back and at the beginning of functions.
     Excluded are bytecodes between the end of a `with` block and the call of its `__exit__`, or

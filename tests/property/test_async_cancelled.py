@@ -1,6 +1,6 @@
 """Calls of the asyncio clients are cancelled at each possible point.
 
-Before and after each event of the world, and between a result and the task that waits for it.
+The points are before and after each event, and between a result and the task that waits for it.
 Afterwards the client is usable, no record that wasn't returned is lost, and `close()` ends.
 """
 
@@ -608,7 +608,7 @@ OTHER_QUESTIONS = {name for name, *_ in CALLS} - set(CASES)
 """Other admin calls, which choose brokers in the same ways as a call that has a case."""
 
 
-def test_every_coroutine_of_the_facades_has_a_case() -> None:
+def test_every_coroutine_method_of_the_asyncio_clients_has_a_case() -> None:
     text = Path(__file__).read_text()
     names = {
         name
@@ -621,27 +621,27 @@ def test_every_coroutine_of_the_facades_has_a_case() -> None:
 
 
 @pytest.mark.parametrize("name", CASES if PART == 1 else [*CASES][1::2])
-def test_cancelled_at_each_point(name: str) -> None:
+def test_clients_work_after_a_call_was_cancelled_at_any_point(name: str) -> None:
     assert sweep(name, ((at,) for at in range(1, MOST_POINTS, EACH))) > 2
 
 
-def test_workers_cancelled_at_some_points() -> None:
+def test_workers_can_be_cancelled_at_any_point() -> None:
     assert sweep("workers", ((at,) for at in range(1, MOST_POINTS, EACH * 5))) > 50
 
 
 @pytest.mark.parametrize("name", ENDED)
-def test_the_loop_ends_during_a_call(name: str) -> None:
+def test_the_loop_may_end_at_any_point_of_a_call(name: str) -> None:
     assert (
         sweep(name, ((at,) for at in range(1, MOST_POINTS, EACH * 3)), cancelled=loop_ended_at) > 1
     )
 
 
 @pytest.mark.parametrize("name", TROUBLED)
-def test_cancelled_while_brokers_restart(name: str) -> None:
+def test_clients_work_after_a_call_was_cancelled_while_brokers_restart(name: str) -> None:
     assert sweep(name, ((at,) for at in range(1, MOST_POINTS, EACH * 3)), trouble=True) > 10
 
 
 @pytest.mark.parametrize("name", TWICE)
-def test_cancelled_again_during_the_cleanup(name: str) -> None:
+def test_clients_work_after_a_second_cancellation_during_the_cleanup(name: str) -> None:
     for later in some((1, 2, 5, 12), 2):
         sweep(name, ((at, at + later) for at in range(1, MOST_POINTS, TWICE_EACH)))

@@ -89,7 +89,7 @@ def test_no_record_is_written_to_another_cluster(
 def test_no_record_is_written_to_an_address_that_now_belongs_to_another_cluster(
     versions: dict[int, tuple[int, int]],
 ) -> None:
-    """Metadata contains the address, but before the first record another cluster has it."""
+    """Let another cluster take over the address of a broker before the first record is sent."""
     for seed in range(part(25, 3)):
         world, cluster = clusters(seed, versions)
         producer = client(world, Producer, cluster, linger_ms=0)

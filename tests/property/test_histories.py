@@ -187,7 +187,7 @@ def kinds(history: History) -> set[Kind]:
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_a_correct_cluster_leaves_no_anomaly(seed: int) -> None:
+def test_a_history_of_a_correct_cluster_has_no_anomaly(seed: int) -> None:
     history = Model(seed).history
     assert check(history, seen_within=SEEN_WITHIN) == []
     again = History.of_lines(history.lines())
@@ -197,7 +197,7 @@ def test_a_correct_cluster_leaves_no_anomaly(seed: int) -> None:
 
 
 @pytest.mark.parametrize("damage", spoilt.DAMAGES)
-def test_damage_is_found(damage: str) -> None:
+def test_an_anomaly_inserted_into_a_history_is_found(damage: str) -> None:
     found = list(damaged(damage))
     assert found, "no history has a place for it"
     for history, expected in found:

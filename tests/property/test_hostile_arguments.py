@@ -230,7 +230,7 @@ SAYS: dict[str, str] = {
     "group": "group",
     "path": "path|can't be read",
 }
-"""How an error may name an argument other than by its name."""
+"""Regular expressions of other words by which an error may name a parameter."""
 INSIDE = {
     (Producer, name)
     for name in ("outcome_deadline", "await_outcome", "surface", "watched", "too_late")
@@ -262,7 +262,7 @@ class Scene:
         self.cluster.create_topic("gone", partitions=1)
         self.before: list[RecordFuture] = []
         self.aborted = False
-        """Calls of cleanup, after which earlier records aren't sent."""
+        """Whether a call has aborted the transaction, so that earlier records aren't sent."""
         writes = kind.endswith("future") or kind in ("producer", "transactional")
         if not writes:
             with self._producer("writer") as writer:

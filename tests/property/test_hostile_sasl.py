@@ -69,7 +69,9 @@ answers = st.one_of(
 
 
 @pytest.mark.parametrize("make", MECHANISMS, ids=["PLAIN", "SHA-256", "SHA-512", "OAUTHBEARER"])
-def test_any_challenges_of_a_broker(make: Callable[[], Mechanism]) -> None:
+def test_authentication_ends_with_a_typed_error_for_any_challenges_of_a_broker(
+    make: Callable[[], Mechanism],
+) -> None:
     @given(script=st.lists(answers, min_size=MOST, max_size=MOST), seed=st.integers(0, 99))
     @settings(max_examples=examples(60))
     def check(script: list[Callable[[bytes], bytes]], seed: int) -> None:
@@ -82,7 +84,7 @@ def test_any_challenges_of_a_broker(make: Callable[[], Mechanism]) -> None:
                 if isinstance(wanted, WorkerCall):
                     heard = wanted.function(*wanted.arguments)
                 else:
-                    # more challenges than there are tokens, or it fails
+                    # raises StopIteration if the client outlasts the script of challenges
                     heard = next(turns)(wanted)
         except AuthenticationError:
             pass  # whose text was searched for secrets, which the broker may have repeated

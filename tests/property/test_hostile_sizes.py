@@ -78,7 +78,7 @@ def sized(data: bytes) -> bytes:
 
 
 def avro(kind: Any, payload: Callable[[int], bytes]) -> dict[str, Case]:
-    """Decode an object, one whose reader omits the field, and columns of one and many rows."""
+    """Return cases: objects, objects of a reader without the field, columns of one or many rows."""
     registry = Registry(record(kind), "AVRO")
     without = json.dumps(record() | {"fields": [{"name": "g", "type": "int", "default": 1}]})
 
@@ -119,7 +119,7 @@ def many(items: Callable[[int], bytes], each: int) -> Callable[[int], bytes]:
 
 
 def blocks(item: bytes) -> Callable[[int], bytes]:
-    """Encode it in as many blocks as items."""
+    """Encode an array or a map with a block for each item."""
     return lambda size: (b"\2" + item) * (size // (1 + len(item))) + b"\0"
 
 

@@ -176,7 +176,7 @@ KINDS = [
 @pytest.mark.parametrize(
     ("kind", "exception", "what"), [(*kind, what) for kind, what in pairs(KINDS, ACTIONS)]
 )
-def test_an_interrupted_reader_misses_nothing(
+def test_an_interrupted_reader_misses_no_record(
     servers: str, what: str, kind: str, exception: type[BaseException]
 ) -> None:
     reader = Reader(servers, kind)

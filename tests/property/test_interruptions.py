@@ -82,7 +82,7 @@ def flushes(producer: Producer) -> None:
 
 
 def goes_on(producer: Producer, where: str) -> None:
-    """Check that it sends to both partitions, and that its accounting is zero then."""
+    """Check that the producer sends to both partitions, and then accounts for no buffered bytes."""
     assert free(producer._host.lock), where
     for partition in (0, 1):
         assert producer.send("t", b"next", partition=partition).result(PATIENCE), where
@@ -110,7 +110,7 @@ PRODUCES: dict[str, Callable[[Producer], object]] = {
     ids=[*PRODUCES, "send-in-the-accumulator"],
 )
 def test_a_producer_continues_after_an_interruption(servers: str, what: str, inside: str) -> None:
-    """More bytecodes are tried in the accumulator, whose accounting could become wrong."""
+    """Try more bytecodes in the accumulator, whose accounting could become wrong."""
     action = PRODUCES[what]
     most = MOST if inside == OURS else 4 * MOST
     with Producer(bootstrap_servers=servers, batch_size=500, linger_ms=1) as producer:
@@ -122,7 +122,7 @@ def test_a_producer_continues_after_an_interruption(servers: str, what: str, ins
             goes_on(producer, where)
 
 
-def test_a_record_of_an_unknown_partition_leaves_nothing_behind(servers: str) -> None:
+def test_an_interrupted_send_to_an_unknown_partition_leaves_no_record_behind(servers: str) -> None:
     def action() -> None:
         producer.send("t", b"early", partition=9)
 

@@ -1,6 +1,6 @@
 """Each option that is a time, at its least allowed value: slow or useless, but not broken.
 
-An engine that repeats a request at once, which can't succeed at once, never ends a step.
+An engine that immediately repeated a request that can't succeed yet would never end its step.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.simulation
 
 TRIED = (0, 1, 2, 10, 50, 100, 500, 1000, 5000, 10_000)
 AT_ONCE = ("retry.backoff.ms", "retry.backoff.max.ms", "default.api.timeout.ms", "max.block.ms")
-"""All set to 0 at once: without any of these waits the client must wait for something else."""
+"""Options that are set to 0 together: the client must still not repeat requests in a loop."""
 Use = Callable[[World, dict[str, Any]], Iterator[Callable[[], object]]]
 
 
@@ -152,7 +152,7 @@ def run(use: str, names: tuple[str, ...], *, disturbed: bool) -> int:
 
 
 @pytest.mark.parametrize("use", USES)
-def test_no_time_at_its_least_value_breaks_a_client(use: str) -> None:
+def test_a_client_works_with_any_one_duration_at_its_smallest_value(use: str) -> None:
     names = [name for name in NAMES if USES[use][0] in OPTIONS[name].clients]
     assert len(names) > 8
     if not WHOLE:  # each option in one of the uses of a kind of client
@@ -163,7 +163,7 @@ def test_no_time_at_its_least_value_breaks_a_client(use: str) -> None:
 
 
 @pytest.mark.parametrize("use", USES)
-def test_all_waits_of_a_retry_at_their_least_value(use: str) -> None:
+def test_a_client_works_with_all_retry_backoffs_at_their_smallest_value(use: str) -> None:
     names = tuple(n for n in AT_ONCE if USES[use][0] in OPTIONS[n].clients)
     for disturbed in (False, True):
         assert run(use, names, disturbed=disturbed) > 0
@@ -171,7 +171,7 @@ def test_all_waits_of_a_retry_at_their_least_value(use: str) -> None:
 
 @pytest.mark.parametrize("use", [u for u in USES if USES[u][0] == CONSUMER])
 def test_calls_without_time_do_not_prevent_records_from_being_read(use: str) -> None:
-    """`default.api.timeout.ms` applies to calls; internal requests have their own timeouts."""
+    """Set `default.api.timeout.ms` to 0: it limits calls, not the client's own requests."""
     world, _, servers = filled(6)
     read: list[bytes] = []
     config = {**servers, "default.api.timeout.ms": 0}

@@ -312,7 +312,7 @@ HOWS = ("closed", "in silence", "gone")
 
 @pytest.mark.parametrize("how", HOWS)
 def test_calls_work_or_report_missing_versions_after_a_downgrade_of_brokers(how: str) -> None:
-    """A connected client uses older versions in its next calls, or reports what brokers lack."""
+    """Check that a connected client uses older versions, or reports which ones are missing."""
     older = UnsupportedVersionError, UnsupportedFeatureError
     for name, (call, items) in [*CALLS.items()][HOWS.index(how) :: min(PART, 6)]:
         world, cluster = asked_of(1)

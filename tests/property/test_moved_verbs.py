@@ -31,7 +31,7 @@ FIRST = {" ".join(line.split()[:2]): line for line in reversed(VERBS)}
 LINES = VERBS if PART == 1 else list(FIRST.values())[::2]
 
 
-def test_every_command_is_tried() -> None:
+def test_every_command_is_tested() -> None:
     assert {" ".join(line.split()[:2]) for line in VERBS} == set(TREE)
 
 

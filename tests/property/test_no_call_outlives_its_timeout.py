@@ -133,7 +133,7 @@ KNOWN_BY_HEART = {
     *((owner, "client_instance_id") for owner in (Producer, Consumer, Admin)),
     (Admin, "describe_reachability"),
 }
-"""Calls answered from metadata, once it exists; the last one's result lists what fails."""
+"""Calls that can return a result without a broker once the client has metadata."""
 
 
 def client_of(

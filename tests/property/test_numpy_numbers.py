@@ -65,7 +65,7 @@ def partition(number: Any) -> Any:
 
 
 def up(number: Any, by: int) -> Any:
-    """Return a number of partitions above the current one."""
+    """Return the number increased by `by`, as a topic's partitions can only be added."""
     return number + by if type(number) in WHOLE else number
 
 
@@ -191,7 +191,7 @@ def test_options_accept_numpy_numbers(number: Any) -> None:
 
 
 @pytest.mark.parametrize("bad", [*(b for b in NO_NUMBERS if not isinstance(b, str)), math.inf])
-def test_an_option_refuses_other_types(bad: Any) -> None:
+def test_an_option_rejects_other_types(bad: Any) -> None:
     for option in ("linger.ms", "batch.size"):
         with pytest.raises(ConfigurationError, match="must be a whole number"):
             Config("producer", {"bootstrap.servers": "b:1", option: bad})

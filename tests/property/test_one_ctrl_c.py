@@ -1,7 +1,7 @@
 """R-HO-1: one Ctrl-C at any place of a call where CPython looks for signals, in the simulation.
 
-Only code that runs in the caller is interrupted: facades, their calls, callbacks. For other code,
-and each bytecode: `test_interruptions`.
+Only code that runs in the caller is interrupted: facades, their calls, callbacks.
+`test_interruptions` interrupts the other code too, and at each bytecode.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def in_step(frame: FrameType | None) -> bool:
 
 
 class CtrlC(At):
-    """A Ctrl-C at the n-th of these places."""
+    """A Ctrl-C at the n-th place where CPython looks for signals."""
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> Callable[..., Any] | None:
         name = frame.f_code.co_filename.removeprefix(OURS)
@@ -105,8 +105,10 @@ def in_group(simulation: KafkaSimulation) -> Consumer:
 
 
 @pytest.mark.parametrize(("scene", "most"), [(sending, 9), (in_transaction, 9), (in_group, 7)])
-def test_close_closes(scene: Callable[[KafkaSimulation], Any], most: int) -> None:
-    """An interrupted close() closes, unless it hasn't begun; then a second call closes."""
+def test_an_interrupted_close_closes_the_client_or_can_be_repeated(
+    scene: Callable[[KafkaSimulation], Any], most: int
+) -> None:
+    """Interrupt close(): it closes the client, or a second call does if it hadn't begun."""
     places, left_open = 0, []
     for client, where in each(lambda client: client.close(), scene):
         places += 1
@@ -121,7 +123,7 @@ def test_close_closes(scene: Callable[[KafkaSimulation], Any], most: int) -> Non
 
 
 def test_a_transaction_block_ends_its_transaction() -> None:
-    """An interrupted block aborts, or commits if that had begun; another one can begin at once."""
+    """Interrupt a block: it aborts, or commits if its commit had begun; the next can begin."""
     notes: Counter[str] = Counter()
     simulations: list[KafkaSimulation] = []
 
@@ -167,7 +169,9 @@ class Interrupting:
 
 
 @pytest.mark.parametrize("second", some(range(0, 24, 6), 2))
-def test_a_block_begins_after_one_whose_end_was_interrupted_twice(second: int) -> None:
+def test_a_transaction_can_begin_after_the_end_of_another_was_interrupted_twice(
+    second: int,
+) -> None:
     """Interrupt the first call at each place, and the call that waits for its end at `second`."""
     twice = 0
     for first in range(0, 200, STEP):
@@ -227,8 +231,10 @@ def after_an_interrupted_block(places: dict[str, list[int]], end: bool) -> tuple
 
 @pytest.mark.parametrize("call", ["begin_transaction", "abort_transaction"])
 @pytest.mark.parametrize("end", [False, True])
-def test_a_block_begins_after_one_that_could_not_end_its_transaction(call: str, end: bool) -> None:
-    """At each place of the call; with `end` also at the first place of the call that ends it."""
+def test_a_transaction_can_begin_after_a_block_that_could_not_end_its_own(
+    call: str, end: bool
+) -> None:
+    """Interrupt the call at each place; with `end` also the call that ends the transaction."""
     for place in range(0, 200, STEP):
         interrupted, found = after_an_interrupted_block({call: [place]}, end)
         assert found == [b"3"], place
@@ -237,8 +243,8 @@ def test_a_block_begins_after_one_that_could_not_end_its_transaction(call: str, 
     assert place > 20 or end
 
 
-def test_a_block_ends_no_transaction_that_another_one_began() -> None:
-    """An interrupted block must not end the transaction of a later one."""
+def test_a_block_rejected_by_an_open_transaction_does_not_end_it() -> None:
+    """Try to enter a block while a transaction is open: that transaction can still commit."""
     with KafkaSimulation(seed=3) as simulation:
         simulation.create_topic("t", partitions=1)
         producer = simulation.producer({"transactional.id": "x"})
@@ -265,8 +271,8 @@ def reading(simulation: KafkaSimulation) -> Consumer:
     return consumer
 
 
-def test_poll_loses_records_at_one_place_only() -> None:
-    """The place is after the end of `handed_over`, before the caller has the list."""
+def test_an_interrupted_poll_can_lose_records_at_one_place_only() -> None:
+    """Check that records are lost only after `handed_over`, before the caller has the list."""
     lost = []
     for consumer, where in each(lambda consumer: consumer.poll(1.0, 7), reading, 1):
         offsets = [record.offset for record in consumer.poll(1.0)]
@@ -354,7 +360,7 @@ def test_an_assignment_after_an_interrupted_unsubscribe_is_kept(protocol: str) -
 def test_a_second_close_that_takes_longer_than_the_first_ends_the_subscription(
     protocol: str,
 ) -> None:
-    """Both calls of unsubscribe() meet silent brokers; the second one also waits for a commit."""
+    """Silence the brokers during both calls; the second call also waits for a commit."""
     member, brokers, quiet = Member(protocol), (1, 2, 3), 0
 
     def leave(consumer: Consumer) -> None:

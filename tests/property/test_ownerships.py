@@ -40,9 +40,9 @@ class Model:
     announced: int | None = None
     """Value of `breaks` at the last announcement."""
     waits: bool = False
-    """Whether an assignment isn't announced yet."""
+    """Whether the current assignment hasn't been announced to the caller yet."""
     records: list[tuple[int, int]] = field(default_factory=list)
-    """Offsets that the caller has, and the breaks when it read them."""
+    """Offsets that the caller has read, each with the value of `breaks` at that time."""
     lowest: dict[int, int] = field(default_factory=dict)
     highest: dict[int, int] = field(default_factory=dict)
     committed: int = 0

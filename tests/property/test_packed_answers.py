@@ -74,7 +74,9 @@ def packed(response: MetadataResponse) -> PackedMetadataResponse:
 
 
 @given(st.lists(STEP, max_size=12), st.booleans())
-def test_the_state_equals_that_from_plain_responses(steps: list[Any], looks: bool) -> None:
+def test_packed_and_plain_responses_result_in_the_same_metadata(
+    steps: list[Any], looks: bool
+) -> None:
     plain, ours = Known(), Known()
     now = 0.0
     for what, *details in steps:
@@ -142,7 +144,7 @@ def test_other_topics_are_unchanged_when_one_changes() -> None:
 
 
 def test_a_leader_hint_during_the_reading_of_a_response_is_kept() -> None:
-    """Topics that were compared before the hint are compared again."""
+    """Check that topics that were compared before the hint are compared again."""
     metadata = Known()
     rows = alike([(1, 3)] * 3, 0, 2)
     said = answer(MetadataResponseTopic(0, "t", ID, False, rows))

@@ -1,4 +1,4 @@
-"""Random outages in virtual time: accounting is right, nothing spins, everything recovers."""
+"""Random outages in virtual time: accounting is right, no client loops, all recover."""
 
 import random
 from functools import partial

@@ -214,7 +214,7 @@ class Scene:
                 broker.injections.append(kind(api, code, 1 << 60))
 
     def answer_again(self) -> None:
-        """Stop refusing."""
+        """Let the brokers answer the API again."""
         for broker in self.cluster.brokers.values():
             broker.injections.clear()
 
@@ -266,7 +266,9 @@ def names(text: str, error: str) -> bool:
 
 
 @pytest.mark.parametrize("line", VERBS)
-def test_a_refused_request_is_reported(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_response_to_a_command_is_reported(
+    line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     scene = Scene(monkeypatch)
     done = scene.run(line)
     assert done.exit_code == 0, done.output
@@ -302,7 +304,7 @@ def test_a_refused_request_is_reported(line: str, monkeypatch: pytest.MonkeyPatc
 def test_an_error_of_one_broker_is_avoided_or_reported(
     line: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Either another broker is asked and the result is the same, or the error is reported."""
+    """Check that another broker is asked, with the same result, or the error is reported."""
     good, scene = run(line, monkeypatch)
     error = "UNKNOWN_SERVER_ERROR"
     refused = 0
@@ -319,8 +321,10 @@ def test_an_error_of_one_broker_is_avoided_or_reported(
     assert refused
 
 
-def test_a_silent_broker_delays_no_groups_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broker that isn't a group's coordinator isn't asked for it."""
+def test_a_silent_broker_does_not_delay_groups_of_other_coordinators(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Check that only a group's coordinator is asked for the group."""
     seen = 0
     for broker in (1, 2, 3):
         scene = Scene(monkeypatch)
@@ -342,7 +346,7 @@ def test_a_silent_broker_delays_no_groups_of_others(monkeypatch: pytest.MonkeyPa
         ("transactions list", "transactions", "transactional_id"),
     ],
 )
-def test_a_silent_broker_is_named_beside_the_results_of_others(
+def test_a_silent_broker_is_reported_with_the_results_of_other_brokers(
     line: str, thing: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     every = {one[name] for one in json.loads(run(line, monkeypatch)[0].stdout)[thing]}
@@ -363,7 +367,7 @@ def test_a_silent_broker_is_named_beside_the_results_of_others(
 def test_a_command_that_gets_false_responses_ends_with_an_error(
     line: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The error is a JSON document, never a traceback."""
+    """Check that the error is a JSON document, never a traceback."""
     scene, liar, usual = Scene(monkeypatch), Liar(VERBS.index(line)), BrokerSession.answer
 
     def answer(self: BrokerSession, request: Any, response: Message | None, version: int) -> None:

@@ -260,10 +260,10 @@ def test_no_error_of_an_api_causes_a_loop_of_an_admin_client(name: str) -> None:
 @pytest.mark.parametrize(
     ("client", "request_type"), [("reader", FetchRequest), ("producer", ProduceRequest)]
 )
-def test_leaders_that_change_with_each_response(
+def test_leaders_that_change_with_each_response_cause_no_request_loop(
     client: str, request_type: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """KIP-951: each response names a leader of a newer epoch; only the first is asked at once."""
+    """Check KIP-951: each response names a newer leader; only the first is asked at once."""
     epochs = count(100)
 
     def hint(answer: Any) -> None:

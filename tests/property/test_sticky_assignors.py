@@ -89,7 +89,7 @@ def check_balanced(
 
 @settings(max_examples=examples(80))
 @given(groups, groups, counts, counts)
-def test_sticky_balances_and_moves_nothing_without_need(
+def test_sticky_balances_and_moves_no_partition_without_need(
     before: dict[str, frozenset[str]],
     after: dict[str, frozenset[str]],
     topics: dict[str, int],
@@ -159,7 +159,7 @@ def near(given: Assignments, members: Members, racks: PartitionRacks) -> int:
 
 @settings(max_examples=examples(80))
 @given(groups, groups, counts, st.randoms(use_true_random=False))
-def test_with_racks_balance_comes_first_and_rounds_still_end(
+def test_cooperative_rounds_with_racks_are_balanced_and_end(
     before: dict[str, frozenset[str]],
     after: dict[str, frozenset[str]],
     topics: dict[str, int],
@@ -242,13 +242,13 @@ def test_partitions_move_to_their_racks_while_that_keeps_the_balance() -> None:
 
 @settings(max_examples=examples(60))
 @given(groups, counts)
-def test_the_newer_of_two_claims_for_a_partition_counts(
+def test_the_newer_of_two_claims_for_a_partition_is_used(
     wanted: dict[str, frozenset[str]], topics: dict[str, int]
 ) -> None:
     given = run("sticky", joined("sticky", wanted, {}, -1), topics)
     members = joined("sticky", wanted, given, 5)
     (assignor,) = find(["sticky"])
-    stale = min(members)  # it missed a rebalance, and claims all partitions
+    stale = min(members)  # missed a rebalance, and claims all partitions
     everything = {TopicPartition(t, n) for t, count in topics.items() for n in range(count)}
     others = {p for m, partitions in given.items() if m != stale for p in partitions}
     results = []
@@ -261,10 +261,10 @@ def test_the_newer_of_two_claims_for_a_partition_counts(
 
 @settings(max_examples=examples(300), deadline=None)
 @given(data=st.data())
-def test_a_partition_is_not_assigned_against_a_claim_of_the_same_generation(
+def test_no_partition_is_taken_from_a_claimant_of_the_same_generation(
     data: st.DataObject,
 ) -> None:
-    """A member that missed rebalances names partitions that others own by now."""
+    """Let a member that missed rebalances claim partitions that other members own now."""
     topics = data.draw(counts)
     partitions = st.builds(TopicPartition, st.sampled_from(sorted(topics)), st.integers(0, 2))
     members = {
@@ -285,7 +285,7 @@ def test_a_partition_is_not_assigned_against_a_claim_of_the_same_generation(
                     assert own.generation > said.generation
 
 
-def test_of_two_equal_claims_neither_counts() -> None:
+def test_a_partition_claimed_twice_in_the_same_generation_is_revoked() -> None:
     partitions = [TopicPartition("a", n) for n in range(2)]
     claims = {
         "m2": MemberSubscription(("a",), tuple(partitions), 3),
@@ -303,7 +303,7 @@ def test_members_with_empty_user_data_start_without_partitions() -> None:
     assert given == {f"m{n}": [TopicPartition("a", n)] for n in range(len(said))}
 
 
-def test_the_oldest_layout_has_no_generation() -> None:
+def test_user_data_of_the_oldest_version_has_no_generation() -> None:
     (assignor,) = find(["sticky"])
     last = [TopicPartition("a", 1), TopicPartition("b", 0)]
     written = user_data(assignor, last, 8)

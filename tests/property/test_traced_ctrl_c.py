@@ -88,7 +88,7 @@ def left(number: int, action: Callable[[Any], None]) -> tuple[bool, Any]:
 
 
 @pytest.mark.parametrize(("action", "most"), [(send, 1), (read, 6)])
-def test_no_span_is_left_open(action: Callable[[Any], None], most: int) -> None:
+def test_an_interrupted_call_leaves_no_span_open(action: Callable[[Any], None], most: int) -> None:
     number, lost, ended = 0, [], False
     while not ended:
         ended, what = copy_context().run(left, number, action)

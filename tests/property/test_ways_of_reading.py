@@ -64,7 +64,7 @@ def write(
 
 
 def read(consumer: Consumer, way: str) -> list[Row]:
-    """Read once in one way."""
+    """Call the reading method that `way` names once, and return its rows."""
     if way.startswith("poll_"):
         batch = consumer.poll_arrow(timeout=0.5)
         return [] if batch is None else _rows(batch)
@@ -108,7 +108,7 @@ def end_in_time(patch: pytest.MonkeyPatch) -> None:
     level=st.sampled_from(("read_committed", "read_uncommitted")),
     start=st.floats(0, 1),
 )
-def test_all_ways_return_the_same_records(
+def test_all_ways_of_reading_return_the_same_records(
     acts: list[tuple[str, int, bool]], ways: list[str], level: str, start: float
 ) -> None:
     world = World(seed=1)

@@ -51,7 +51,7 @@ class LogLines(logging.Handler):
 
 
 class Companions:
-    """Enter it once the cluster is open; then call `start`, `calm`, `join` and `cover`."""
+    """Context manager, entered once the cluster is open; then `start`, `calm`, `join`, `cover`."""
 
     def __init__(self, cluster: LocalCluster, plan: GroupPlan, *, proxied: bool) -> None:
         self.cluster, self.plan = cluster, plan
@@ -106,7 +106,7 @@ class Companions:
         return unsecured_token("alice", TOKEN)
 
     def start(self, source: str, partitions: int) -> None:
-        """Start processes; the source's topic exists."""
+        """Start the copy and the groups; the source's topic must exist."""
         self._begun = time.monotonic()
         self.cluster.create_topic(COPIED, partitions=partitions)
         self.copier = Copier(source, COPIED, self.cluster.client_config(), self.plan.folder)
@@ -130,7 +130,7 @@ class Companions:
         if at - self._objects_at >= OBJECTS:
             self._objects_at = at
             values["objects"] = objects_of_clients()
-        del values["memory_mb"]  # the history is in it
+        del values["memory_mb"]  # the history grows in this process
         self.samples.add("soak", at, values)
         for group in self.groups:
             for member in group.members:
@@ -163,7 +163,7 @@ class Companions:
         return self.copier
 
     def calm(self) -> None:
-        """Let the copy and the groups begin no fault any more."""
+        """Stop the faults of the copy and of the groups."""
         if self.copier is not None:
             self.copier.calm()
         for group in self.groups:
@@ -198,7 +198,7 @@ class Companions:
         self.failures += differences(witness.rows(source), witness.rows(COPIED))
 
     def cover(self, coverage: Coverage, groups: GroupReport) -> None:
-        """Add the counts of faults and events."""
+        """Add the counts of faults and events to the coverage."""
         found: Mapping[str, int] = {
             "members stopped": groups.frozen,
             "topics recreated": groups.topics - len(self.groups),

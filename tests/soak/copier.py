@@ -53,7 +53,7 @@ class Copier:
         self._thread.start()
 
     def calm(self) -> None:
-        """Cause no fault of the process any more."""
+        """Stop causing faults of the process."""
         self._calm.set()
 
     def stop(self) -> None:

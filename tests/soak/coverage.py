@@ -41,7 +41,7 @@ EVENTS: Mapping[str, str] = {
     "polls cancelled": "a poll of an asyncio consumer was cancelled",
     "slopes": "series of resources that were long enough to be judged",
 }
-"""The kinds beside the faults themselves, and what each means."""
+"""Kinds of events other than faults, with their meanings."""
 BY_EVENT: Mapping[str, str] = {
     "reauthenticated": "sessions reauthenticated",
     "disconnected": "connections lost",

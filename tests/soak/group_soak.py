@@ -58,11 +58,11 @@ KINDS: Mapping[str, Mapping[str, Any]] = {
     "consumer": {"group.protocol": "consumer"},
 }
 WITHOUT_KIP_848 = "3."
-"""Prefix of the versions whose brokers only offer group.protocol=consumer if configured to."""
+"""Prefix of the versions whose brokers support group.protocol=consumer only if configured."""
 WATCH_EVERY = 0.2
 FLUSHED_WITHIN = 120.0
 MADE_WITHIN = 90.0
-"""Seconds of all attempts to create or delete a topic, or to add partitions."""
+"""Timeout in seconds of all attempts to create or delete a topic, or to add partitions."""
 HANDED_OUT_WITHIN = 240.0
 """Seconds that members may take to read what is left of a topic, after the last SIGCONT."""
 Span = tuple[float, float]

@@ -102,13 +102,13 @@ class Plan:
     """Additional members of each chain and group that are tasks of an event loop. If it isn't 0, a
     producer in the event loop sends half of the records."""
     pause: float = 20.0
-    """Seconds of a SIGSTOP."""
+    """Duration of a SIGSTOP in seconds."""
     quiet: tuple[float, float] = (6.0, 15.0)
     """Seconds between two faults."""
     disorder: float = 25.0
     """Seconds, on average, until a member of a chain leaves or is replaced."""
     reader_disorder: float = 25.0
-    """The same for the groups that only read."""
+    """Seconds, on average, until a member of a group that only reads leaves."""
     troubles: tuple[str, ...] = (*TROUBLES, *MORE_TROUBLES)
     """The kinds of faults. All of them occur, in a random order, before one is repeated."""
     rounds: int | None = None

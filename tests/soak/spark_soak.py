@@ -305,7 +305,7 @@ class SparkSoak:
             self._start_driver()
         elif kind == "driver and JVM":
             self._leave()
-            self._driver.kill_driver()  # executors remain, and notice it later
+            self._driver.kill_driver()  # executors remain, and notice the driver's end later
             self._start_driver()
         elif kind == "restart":
             self._driver.tell(f"restart {rng.choice(plan.stages)}")

@@ -46,7 +46,7 @@ class ClusterWitness:
         self._group_partitions = 0
 
     def rows(self, topic: str) -> Rows:
-        """Return what librdkafka reads once no transaction is open."""
+        """Return the records that librdkafka reads once no transaction is open."""
         deadline = time.monotonic() + PATIENCE
         while (places := self._open(topic)) and time.monotonic() < deadline:
             time.sleep(0.5)
@@ -71,7 +71,7 @@ class ClusterWitness:
         return [p for p in all_of_it if readable[p] < all_of_it[p]]
 
     def our_rows(self, topic: str) -> Rows:
-        """Return what Odradek reads."""
+        """Return the records that Odradek reads."""
         partitions = [TopicPartition(topic, p) for p in range(self._partitions)]
         rows: Rows = {p: [] for p in range(self._partitions)}
         with Consumer(

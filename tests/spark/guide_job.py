@@ -76,7 +76,7 @@ class Shown:
         """Save the command lines of Spark's processes, which all users of a machine can read."""
         lines = []
         for entry in Path("/proc").glob("[0-9]*/cmdline"):
-            with contextlib.suppress(OSError):  # it has ended
+            with contextlib.suppress(OSError):  # the process has already ended
                 lines.append(entry.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
         self.keep("commands.txt", "\n".join(line for line in lines if "spark" in line.lower()))
 

@@ -74,7 +74,7 @@ def test_a_batch_write_without_a_mode_names_the_supported_mode(
         rows.write.format("odradek").options(**options, topic=topics.create()).save()
 
 
-def test_lag_is_in_a_query_s_progress(
+def test_lag_is_part_of_a_querys_progress(
     spark: SparkSession, topics: Topics, options: dict[str, str], tmp_path: Path
 ) -> None:
     topic = topics.create(partitions=2)

@@ -24,7 +24,7 @@ from odradek.testing import LocalCluster
 BROKER = {"address": "b:1"}
 
 
-def test_tables_of_a_fleets_and_of_hand_written_events(
+def test_event_tables_have_the_expected_rows_for_simulated_and_written_events(
     spark: SparkSession, options: dict[str, str], topics: Topics, tmp_path: Path
 ) -> None:
     words = ["fleet", "--clients", "12", "--outage", "5", "--events", str(tmp_path), "--json"]
@@ -90,7 +90,7 @@ def test_tables_of_a_fleets_and_of_hand_written_events(
 
 # integration/test_event_topic.py tests real clients, and the test above the tables.
 @pytest.mark.long
-def test_tables_of_events_that_real_clients_publish(
+def test_event_tables_count_the_events_that_real_clients_publish(
     spark: SparkSession,
     cluster: LocalCluster,
     topics: Topics,

@@ -21,7 +21,9 @@ def numbers(frame: DataFrame) -> list[int]:
     return sorted(int(row.value) for row in frame.select("value").collect())
 
 
-def test_retention_and_a_recreated_topic(topics: Topics, read: Read) -> None:
+def test_a_reused_frame_reads_current_records_after_retention_and_recreation(
+    topics: Topics, read: Read
+) -> None:
     topic = topics.create(1)
     topics.fill(topic, numbered(0, 10), partitions=1)
     kept = read(topic)

@@ -80,7 +80,7 @@ def elect_uncleanly(log: Log, broker: int) -> None:
     """Elect a replica as leader that lacks records."""
 
     def leads() -> bool:
-        with suppress(KafkaError):  # it isn't registered yet
+        with suppress(KafkaError):  # the broker isn't registered yet
             log.admin.elect_leaders("UNCLEAN", [log.tp], timeout=5)
         return bool(log.described().leader == broker)
 

@@ -128,7 +128,7 @@ def make_active(spark: SparkSession) -> None:
     sessions.SparkSession.setActiveSession(spark._jsparkSession)
 
 
-def test_each_wrong_option_is_reported_soon(
+def test_each_wrong_option_is_reported_within_a_minute(
     spark: SparkSession, guarded: LocalCluster, tmp_path: Path
 ) -> None:
     topics = Topics(guarded)

@@ -211,7 +211,7 @@ def work(
 
 
 @pytest.mark.long
-def test_a_guides_program_on_executors_that_were_shipped_the_wheel(
+def test_the_guides_program_runs_on_executors_with_an_archived_environment(
     work: Work, shipped: Path, tmp_path: Path
 ) -> None:
     folder = tmp_path / "standalone"
@@ -227,14 +227,14 @@ def test_a_guides_program_on_executors_that_were_shipped_the_wheel(
         assert len(logs) == 2  # two executors, whose logs were searched too
     commands = (tmp_path / "shown" / "commands.txt").read_text()
     assert commands.count("CoarseGrainedExecutorBackend") >= 2
-    assert len({worker["parent"] for worker in result["workers"]}) == 2  # each has its own
+    assert len({worker["parent"] for worker in result["workers"]}) == 2  # one daemon each
     for worker in result["workers"]:
         assert str(spark.work) in worker["package"], "not from the archive"
         assert ENVIRONMENT in worker["python"]
 
 
 @pytest.mark.long
-def test_a_guides_program_through_spark_connect(work: Work, tmp_path: Path) -> None:
+def test_the_guides_program_runs_through_spark_connect(work: Work, tmp_path: Path) -> None:
     """Check that Connect's output is redacted as documented."""
     folder = tmp_path / "connect"
     folder.mkdir()

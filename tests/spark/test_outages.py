@@ -34,7 +34,7 @@ def cluster(guarded: LocalCluster) -> LocalCluster:
 def test_a_checkpoint_is_not_continued_on_another_cluster(
     stream: Stream, topics: Topics, cluster: LocalCluster
 ) -> None:
-    """Check the option that permits it: the query continues at the same offsets, as on a mirror."""
+    """Check also the option that permits this: the query continues at the same offsets."""
     topic = topics.create()
     topics.fill(topic, numbered(0, 10))
     job = stream(topic)
@@ -58,7 +58,7 @@ def test_a_checkpoint_is_not_continued_on_another_cluster(
         cluster.restore()
 
 
-@pytest.mark.long  # shorter: test_parity.py (a worker is killed, a batch is replayed), test_sink.py
+@pytest.mark.long  # short form: test_parity.py (a killed worker, a replayed batch), test_sink.py
 def test_a_driver_killed_in_a_batch_loses_and_duplicates_no_record(
     stream: Stream, topics: Topics, cluster: LocalCluster, tmp_path: Path
 ) -> None:

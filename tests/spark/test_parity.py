@@ -222,17 +222,19 @@ def test_the_source_has_the_results_of_the_jvm_connector(outcome: Outcome, case:
 
 
 @names([case for case in EVERY if case.in_spark])
-def test_the_results_through_spark(outcome: Outcome, case: Case) -> None:
+def test_the_source_has_the_jvm_connectors_results_in_spark(outcome: Outcome, case: Case) -> None:
     compare(outcome, case, outcome.of["ours"][case.name])
 
 
 @names([case for case in EVERY if case.on_oldest], oldest=True)
-def test_the_results_through_the_oldest_spark(outcome: Outcome, case: Case) -> None:
+def test_the_source_has_the_jvm_connectors_results_in_the_oldest_spark(
+    outcome: Outcome, case: Case
+) -> None:
     outcome.needs_older()
     compare(outcome, case, outcome.of["older"][case.name])
 
 
-def test_written_records(outcome: Outcome) -> None:
+def test_the_sink_writes_the_same_records_as_the_jvm_connector(outcome: Outcome) -> None:
     assert len(outcome.written["jvm"]) > 110
     assert outcome.written["ours"] == outcome.written["jvm"]
     if WHOLE and not outcome.no_older:
@@ -264,7 +266,7 @@ def test_compacted_and_aborted_records_are_really_missing(outcome: Outcome) -> N
                                                "up to an open transaction")] == [10, 5]  # fmt: skip
 
 
-def test_a_pipeline_on_the_oldest_spark(outcome: Outcome) -> None:
+def test_a_pipeline_on_the_oldest_spark_loses_and_repeats_no_record(outcome: Outcome) -> None:
     """Check that a killed worker and a replayed batch lose and repeat no record."""
     outcome.needs_older()
     found = outcome.of["program"]["program"]

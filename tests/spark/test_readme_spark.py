@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from odradek.testing import LocalCluster
 
 
-def test_the_spark_snippets_in_a_venv_that_is_not_activated(
+def test_the_spark_snippets_work_in_a_venv_that_is_not_activated(
     cluster: LocalCluster, topics: Topics
 ) -> None:
     """Run `.venv/bin/python script.py`: only the snippet selects the Python of the workers."""
@@ -57,7 +57,9 @@ def test_the_class_in_the_snippet_exists() -> None:
 
 # test_pipelines and integration/test_exit_statuses test stopping pipelines.
 @pytest.mark.long
-def test_the_pipeline_lines(cluster: LocalCluster, topics: Topics, tmp_path: Path) -> None:
+def test_the_pipeline_lines_print_and_write_what_the_page_shows(
+    cluster: LocalCluster, topics: Topics, tmp_path: Path
+) -> None:
     """Run the lines from `export` to Ctrl-C as printed, except for addresses and paths."""
     for name in ("orders", "large-orders"):
         topics.create(partitions=1, name=name)

@@ -114,7 +114,7 @@ def in_order(table: pa.Table) -> pa.Table:
 @pytest.mark.parametrize(
     ("count", "poisoned"), [(10_000, 100), pytest.param(1_000_000, 1_000, marks=pytest.mark.long)]
 )
-def test_a_schema_that_changes_twice_and_undecodable_records(
+def test_records_of_three_schema_versions_are_read_and_others_become_dead_letters(
     topics: Topics,
     read: Callable[..., DataFrame],
     stream: Callable[[str], Query],

@@ -85,7 +85,7 @@ class Run:
         found = subprocess.run(command, capture_output=True, text=True, check=False)
         for pid in map(int, found.stdout.split()):
             if pid != spared:
-                with suppress(ProcessLookupError):  # it has ended
+                with suppress(ProcessLookupError):  # the process has already ended
                     os.kill(pid, number)
 
     def wake(self, task: str = "") -> None:

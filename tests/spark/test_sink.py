@@ -135,7 +135,7 @@ def values(cluster: LocalCluster, topic: str, *, whole: bool = True) -> list[int
     return sorted(666 if len(value) > 9 else int(value) for value in found)
 
 
-def test_exactly_once_with_replays_failed_tasks_and_zombies(
+def test_replays_failed_tasks_and_zombies_write_each_row_exactly_once(
     cluster: LocalCluster, job: Callable[[], tuple[Job, str]]
 ) -> None:
     work, topic = job()

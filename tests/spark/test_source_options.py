@@ -52,7 +52,7 @@ def test_all_fields_of_records_are_read(read: Read, topics: Topics) -> None:
     assert {r.t for r in stamps.collect()} == {when.isoformat(" ", "milliseconds")}
 
 
-def test_columns_of_a_users_schema(read: Read, topics: Topics) -> None:
+def test_the_columns_of_a_users_schema_are_read(read: Read, topics: Topics) -> None:
     topic = topics.create()
     topics.fill(topic, numbered(0, 5000))
     frame = read(topic, schema="offset bigint, value binary")
@@ -61,7 +61,7 @@ def test_columns_of_a_users_schema(read: Read, topics: Topics) -> None:
     assert (found[0].n, found[0].s) == (5000, sum(range(5000)))
 
 
-def test_a_batch_over_a_pattern_between_times_in_small_tasks(
+def test_a_batch_reads_topics_of_a_pattern_between_two_times_in_small_tasks(
     spark: SparkSession, options: dict[str, str], topics: Topics
 ) -> None:
     names = [topics.create(name=f"timed-{n}") for n in "ab"]

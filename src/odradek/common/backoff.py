@@ -68,7 +68,7 @@ class ExponentialBackoff:
         if failures < self.same:
             return base
         failures -= self.same
-        # R-BO-4: a million failures, or a tiny base, overflow nothing.
+        # R-BO-4: a million failures, or a tiny base, must not overflow.
         if failures > DOUBLINGS:
             failures = DOUBLINGS
         value = math.ldexp(base, failures)
@@ -100,10 +100,10 @@ class Backoff:
         return self.until
 
     def go_on(self, failures: int) -> None:
-        """Continue after this number of failures."""
+        """Set the number of failures, from which the next wait is calculated."""
         self.failures = failures
 
     def succeeded(self) -> None:
-        """Start over: the next failure waits the base again."""
+        """Reset the backoff: after the next failure the wait is the base again."""
         self.failures = 0
         self.until = -math.inf

@@ -65,7 +65,7 @@ class Config:
     def __init__(
         self, client: str, given: Mapping[str, Any] | None = None, **keywords: Any
     ) -> None:
-        # A traceback shows locals, too: from here on they contain secrets only in wraps.
+        # A traceback shows locals, too: from here on they contain secrets only as `Secret`.
         keywords = sealed(keywords)
         given = sealed(given)
         self.client = client
@@ -191,7 +191,7 @@ class Config:
         )
 
     def _settle_delivery(self) -> None:
-        """Allow for linger and one request in the delivery time; adjust what isn't set."""
+        """Make the delivery timeout cover linger and one request; adjust unset timeouts."""
         values, given = self._values, self.given
         linger, delivery = values["linger.ms"], values["delivery.timeout.ms"]
         least = linger + values["request.timeout.ms"]

@@ -88,10 +88,10 @@ class EventLog:
         self._listeners: list[Listener] = []
         self.counts: dict[str, int] = {}
         self.surface: Callable[[BaseException], None] | None = None
-        """Function that receives exceptions of listeners that are meant to end the program."""
+        """Function that receives listeners' exceptions that end the program, like `SystemExit`."""
 
     def surfaces_by(self, surface: Callable[[BaseException], None]) -> None:
-        """Set the function that receives errors which are meant to end the program."""
+        """Set `surface`, the function that receives exceptions that end the program."""
         self.surface = surface
 
     def listen(self, listener: Listener) -> None:

@@ -21,9 +21,9 @@ OPTIONAL = {
     "rich": ("The command odradek needs", "cli"),
     "typer": ("The command odradek needs", "cli"),
 }
-"""By the first part of a module's name: what needs it, as text, and the extra that installs it."""
+"""By a module's top-level name: text for the feature that needs it, and the extra with it."""
 DISTRIBUTIONS = {"google": "protobuf", "jsonschema_rs": "jsonschema-rs"}
-"""Packages whose modules have other names."""
+"""Distributions whose modules have other names, by module."""
 SHARED = ("google", "opentelemetry")
 """Names under which several distributions have modules: one of them may be missing."""
 

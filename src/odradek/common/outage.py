@@ -104,9 +104,9 @@ class Outage:
         self.answered_at: float | None = None
         """Time of the first response since the last failure."""
         self.failing: dict[str, str] = {}
-        """Addresses that failed and didn't prove themselves since, with their last error."""
+        """Addresses that failed and haven't answered since, with their last error."""
         self.said: set[tuple[str, str]] = set()
-        """Addresses and errors that a line has named."""
+        """Pairs of address and error that were logged."""
 
     def unsaid(self) -> dict[str, str]:
         """Return the failing addresses whose error wasn't logged yet, and mark it as logged."""

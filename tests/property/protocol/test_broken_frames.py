@@ -119,7 +119,7 @@ FEWER = [
 
 
 @pytest.mark.parametrize(("message", "version"), FEWER)
-def test_mutations_end_in_a_message_or_the_typed_error(
+def test_mutated_frames_are_decoded_or_rejected_with_the_typed_error(
     message: type[Message], version: int
 ) -> None:
     frame = b"".join(fitted(message, version).encode(version))
@@ -138,7 +138,7 @@ def test_mutations_end_in_a_message_or_the_typed_error(
 
 
 @pytest.mark.parametrize(("message", "version"), FEWER)
-def test_truncated_and_too_long_frames_are_refused(message: type[Message], version: int) -> None:
+def test_truncated_and_too_long_frames_are_rejected(message: type[Message], version: int) -> None:
     frame = b"".join(fitted(message, version).encode(version))
     assert type(message.decode(frame, version)) is message
     for size in range(len(frame)):
@@ -152,7 +152,7 @@ class Pinned(bytearray):
     """A received frame that can be weakly referenced."""
 
 
-def test_hostile_lengths_allocate_nothing() -> None:
+def test_hostile_lengths_allocate_no_memory() -> None:
     broken: list[tuple[type[Message], int, bytes]] = []
     for message, version in some(PAIRS, len(PAIRS) // 3):
         frame = b"".join(fitted(message, version).encode(version))
@@ -169,7 +169,7 @@ def test_hostile_lengths_allocate_nothing() -> None:
 
 
 def test_an_undecodable_frame_is_released_immediately() -> None:
-    """A frame may have many megabytes, so it must not wait for the garbage collector."""
+    """Release its memory without the garbage collector: a frame may have many megabytes."""
     refused = 0
     gc.collect()
     gc.disable()

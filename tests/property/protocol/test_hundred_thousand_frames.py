@@ -97,7 +97,7 @@ def take(message: type[Message], version: int, frame: memoryview) -> None:
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_the_reader_and_the_decoders(chunk: int) -> None:
+def test_broken_frames_are_decoded_or_rejected_with_the_typed_error(chunk: int) -> None:
     rng = random.Random(chunk)
     outcomes: Counter[str] = Counter()
     with peak_below(STEP + (4 << 20)):  # no memory for a length without data
@@ -151,7 +151,7 @@ class Breaking(SimulatedHost):
 
 
 class Wire(World):
-    """The world of the specification's cases, with such a host."""
+    """World of the cases in tests/spec, whose host breaks many responses."""
 
     host: Breaking
 
@@ -183,7 +183,7 @@ def _quiet(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def live_a_little(world: World) -> None:
-    """Use this kind of client; typed errors are allowed."""
+    """Make the typical calls of this kind of client; they may fail with errors of the package."""
     engine, deadline = world.engine, world.now + 3.0
     if isinstance(engine, ProducerEngine):
         for partition in (0, 1):
@@ -209,7 +209,7 @@ def live_a_little(world: World) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_whole_clients(kind: str) -> None:
+def test_clients_survive_broken_frames_from_brokers(kind: str) -> None:
     total, seed, lives = 0, 0, 0
     while total < THROUGH_CLIENTS // len(KINDS):
         world = Wire(kind, seed)

@@ -308,8 +308,8 @@ def plain(value: Any) -> Any:
     return value
 
 
-def test_kio_has_every_message_but_the_listed() -> None:
-    """Short runs only check that the listed messages are missing: importing all takes long."""
+def test_kio_has_every_message_except_the_listed_ones() -> None:
+    """Check in short runs only the listed messages: importing all of kio takes long."""
     missing = set()
     for message, version in ALL if PART == 1 else set(ALL) - set(PAIRS):
         try:
@@ -319,7 +319,7 @@ def test_kio_has_every_message_but_the_listed() -> None:
     assert missing == NOT_IN_KIO
 
 
-def test_versions_are_those_of_the_table() -> None:
+def test_messages_have_the_versions_of_the_version_table() -> None:
     for key, versions in VERSIONS.items():
         request = request_class(key)
         for message in (request, request.RESPONSE):
@@ -338,7 +338,7 @@ MOST = [
 
 
 @pytest.mark.parametrize(("message", "version"), MOST)
-def test_both_write_the_same_bytes_and_read_each_other(
+def test_kio_and_odradek_write_the_same_bytes_and_read_each_others_messages(
     message: type[Message], version: int
 ) -> None:
     theirs = kio_class(message, version)

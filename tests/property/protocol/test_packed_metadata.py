@@ -89,7 +89,7 @@ def both(data: bytes, version: int) -> None:
 
 
 @given(ANSWERS, VERSIONS, CHANGES, st.integers(0, 40), st.sampled_from((1, 64, 1 << 19)))
-def test_the_result_equals_that_of_the_plain_reader(
+def test_packed_metadata_equals_the_plain_readers_result(
     answer: MetadataResponse, version: int, changes: list[tuple[int, int]], cut: int, piece: int
 ) -> None:
     for topic in answer.topics:
@@ -125,7 +125,7 @@ def test_equal_rows_share_an_object() -> None:
 
 @pytest.mark.parametrize("nodes", [126, 127, 128, 200])
 @pytest.mark.parametrize("count", [1, 2])
-def test_lists_whose_lengths_take_two_bytes(nodes: int, count: int) -> None:
+def test_lists_whose_lengths_take_two_bytes_are_read(nodes: int, count: int) -> None:
     many = [-1] * nodes
     for lists in ((many, [1], []), ([1], many, []), ([1], [1], many)):
         rows = [MetadataResponsePartition(0, n, 1, 7, *lists) for n in range(count)]
@@ -134,7 +134,7 @@ def test_lists_whose_lengths_take_two_bytes(nodes: int, count: int) -> None:
 
 
 @pytest.mark.parametrize("count", [127, 128, 999, 1001, 70_000 if WHOLE else 17_000])
-def test_topics_of_any_size(count: int) -> None:
+def test_topics_with_any_number_of_partitions_are_read(count: int) -> None:
     for rows in (alike(count, 3, 1 << 25), alike(count, 3, 4), alike(count, -1, 4)):
         topic = MetadataResponseTopic(0, "t", bytes(16), False, rows)
         data = b"".join(MetadataResponse(topics=[topic]).encode(12))

@@ -1,4 +1,4 @@
-"""Any bytes through each codec and back; broken streams raise a typed error or decode correctly."""
+"""Compress and decompress any bytes; broken streams raise a typed error or are decoded."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def mutated(rng: random.Random, packed: bytes) -> bytes:
 @relaxed
 @given(st.integers(0, 2**32), NAMES)
 @example(3, "lz4")
-def test_broken_streams(seed: int, name: str) -> None:
+def test_broken_streams_raise_or_stay_within_the_size_limit(seed: int, name: str) -> None:
     rng, codec, scratch = random.Random(seed), codec_number(name), Scratch()
     content = rng.choice([b"", b"some text " * 30, rng.randbytes(3000) * 3, bytes(200_000)])
     packed = bytes(compress(codec, None, memoryview(content)))
@@ -106,7 +106,9 @@ def test_broken_streams(seed: int, name: str) -> None:
 
 @relaxed
 @given(st.binary(max_size=400), NAMES, st.booleans())
-def test_noise(noise: bytes, name: str, begins_well: bool) -> None:
+def test_random_bytes_raise_or_stay_within_the_size_limit(
+    noise: bytes, name: str, begins_well: bool
+) -> None:
     codec, scratch = codec_number(name), Scratch()
     if begins_well:
         noise = bytes(compress(codec, None, memoryview(b"")))[:16] + noise

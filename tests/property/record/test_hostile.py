@@ -1,4 +1,4 @@
-"""Wrong bytes after a correct checksum: a typed error or a valid result, nothing else."""
+"""Decode invalid bytes with a correct checksum: a typed error or a valid result."""
 
 from __future__ import annotations
 
@@ -96,7 +96,9 @@ def survives(buffer: bytes, rng: random.Random) -> bool:
 
 @settings(deadline=None, max_examples=examples(120))
 @given(st.integers(0, 2**32), st.sampled_from([None, None, "gzip", "snappy", "lz4", "zstd"]))
-def test_mutated_batches(seed: int, codec: str | None) -> None:
+def test_mutated_batches_are_decoded_or_rejected_with_the_typed_error(
+    seed: int, codec: str | None
+) -> None:
     rng = random.Random(seed)
     batch = encode(
         rows(rng, 0, rng.randrange(1, 8)),
@@ -119,7 +121,9 @@ def test_mutated_batches(seed: int, codec: str | None) -> None:
 
 @settings(deadline=None, max_examples=examples(60))
 @given(st.integers(0, 2**32), st.sampled_from([1, 2, 3, 4]))
-def test_mutated_records_inside_of_valid_compression(seed: int, codec: int) -> None:
+def test_mutated_records_in_valid_compression_are_decoded_or_rejected(
+    seed: int, codec: int
+) -> None:
     rng = random.Random(seed)
     plain = encode(rows(rng, 0, rng.randrange(1, 8)))
     errors = 0
@@ -135,7 +139,9 @@ def test_mutated_records_inside_of_valid_compression(seed: int, codec: int) -> N
 
 @settings(deadline=None, max_examples=examples(200))
 @given(st.binary(max_size=300), st.integers(0, 3))
-def test_noise(noise: bytes, shape: int) -> None:
+def test_random_bytes_are_decoded_or_rejected_with_the_typed_error(
+    noise: bytes, shape: int
+) -> None:
     rng = random.Random(len(noise))
     buffer = bytearray(noise)
     if shape and len(buffer) > HEADER_SIZE:

@@ -14,7 +14,7 @@ native("kernel_columns")
 @settings(max_examples=examples(40), deadline=None)
 @given(seed=st.integers(0, 1 << 32))
 def test_the_native_decoder_equals_fastavro(seed: int) -> None:
-    """Values, types, and which rows can't be read, with the error texts."""
+    """Compare values, types, the rows that can't be read, and the texts of their errors."""
     avros = Avros(seed)
     for _ in range(6):
         assert (why := differ(avros.case())) is None, why

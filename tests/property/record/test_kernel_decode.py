@@ -61,8 +61,8 @@ def test_the_native_decoder_equals_the_reference_in_consecutive_calls(chunk: int
     assert calls > ON_AND_ON // 2 * 1.2
 
 
-def test_every_end_of_a_record_set() -> None:
-    """A buffer may end anywhere, also where its checksum is correct up to there."""
+def test_the_native_decoder_equals_the_reference_for_record_sets_cut_anywhere() -> None:
+    """Cut record sets at each byte, as they are, and with a checksum of the cut bytes."""
     for seed in make_seeds(5, 12):
         if len(seed.body) > 600:
             continue
@@ -81,6 +81,8 @@ def test_every_end_of_a_record_set() -> None:
 
 
 @pytest.mark.parametrize(("about", "case"), corpus.cases("decode"))
-def test_cases_that_once_failed(about: str, case: tuple[Any, dict[str, Any]]) -> None:
+def test_the_native_decoder_equals_the_reference_for_cases_that_once_failed(
+    about: str, case: tuple[Any, dict[str, Any]]
+) -> None:
     expected = all_outcomes(reference.decode, memoryview(bytes(case[0])), case[1])
     assert all_outcomes(kernel.decode, case[0], case[1]) == expected, about

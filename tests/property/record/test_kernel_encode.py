@@ -43,7 +43,7 @@ def test_columns(chunk: int) -> None:
     assert seen["RecordTooLargeError"], seen
 
 
-def test_invalid_header_names_excuse_no_difference_in_earlier_rows() -> None:
+def test_results_before_an_invalid_header_name_must_still_be_equal() -> None:
     case = replace(sent.Sendings(0).case(), extra=4)
     first, done = (2, StopReason.BATCH, 0, 9, 0, 0), (5, StopReason.DONE, -1, 0, 70, 0)
     torn = ("InvalidRowError", 3, True)
@@ -75,13 +75,15 @@ def test_the_native_builder_equals_the_reference_for_single_records(chunk: int) 
 
 
 @pytest.mark.parametrize(("about", "case"), corpus.cases("encode"))
-def test_cases_that_once_failed(about: str, case: sent.Case) -> None:
+def test_the_native_encoder_equals_the_reference_for_cases_that_once_failed(
+    about: str, case: sent.Case
+) -> None:
     expected = sent.drive(encoder.ColumnEncoder, builder.BatchBuilder, case)
     assert sent.drive(kernel.ColumnEncoder, kernel.BatchBuilder, case) == expected, about
 
 
-def test_a_batch_that_another_encoder_continues() -> None:
-    """The first encoder must be notified, or both would write to the same place."""
+def test_two_encoders_can_continue_the_same_batch_in_turn() -> None:
+    """Check that the first encoder stops: otherwise both would write to the same place."""
     columns = SentColumns(3, None)
     first, second = (kernel.ColumnEncoder(columns, 1, 1000) for _ in range(2))
     batch = kernel.BatchBuilder(1000, None)
@@ -96,7 +98,7 @@ def test_a_batch_that_another_encoder_continues() -> None:
     assert places == [(3, 3), (0, 3)]
 
 
-def test_columns_and_batches_that_change_meanwhile() -> None:
+def test_columns_and_batches_may_change_while_they_are_encoded() -> None:
     assert sum(islice(races(kernel, 1), ROUNDS)) > 80 * ROUNDS
 
 

@@ -47,7 +47,9 @@ def logs(draw: st.DrawFn) -> list[list[Row]]:
 
 @relaxed
 @given(logs(), CODECS, st.data())
-def test_slices_of_a_log(batches: list[list[Row]], codec: str | None, data: st.DataObject) -> None:
+def test_any_slice_of_a_log_is_decoded_at_once_or_in_pieces(
+    batches: list[list[Row]], codec: str | None, data: st.DataObject
+) -> None:
     rows = [row for batch in batches for row in batch]
     first, last = rows[0][0], rows[-1][0]
     buffer = memoryview(b"".join(encode(batch, compression=codec) for batch in batches))
@@ -84,7 +86,7 @@ def test_slices_of_a_log(batches: list[list[Row]], codec: str | None, data: st.D
 
 @relaxed
 @given(CONTENTS, CODECS, st.data())
-def test_builder_and_reference_agree(
+def test_the_batch_builder_writes_the_same_bytes_as_the_reference_encoder(
     contents: list[Content], codec: str | None, data: st.DataObject
 ) -> None:
     builder = BatchBuilder(data.draw(st.sampled_from([200, 2000, 1 << 20])), codec)
@@ -103,7 +105,7 @@ def test_builder_and_reference_agree(
 
 @relaxed
 @given(CONTENTS)
-def test_kio_reads_the_same(contents: list[Content]) -> None:
+def test_kio_reads_the_same_records_from_a_batch(contents: list[Content]) -> None:
     # kio keeps whole seconds only, and needs times within the range of `datetime`.
     builder = BatchBuilder(1 << 20, None)
     for i, (_, key, value, headers) in enumerate(contents):
@@ -130,7 +132,9 @@ def test_kio_reads_the_same(contents: list[Content]) -> None:
 
 @relaxed
 @given(logs(), st.data())
-def test_arrow_there_and_back(batches: list[list[Row]], data: st.DataObject) -> None:
+def test_records_converted_to_arrow_and_back_are_equal(
+    batches: list[list[Row]], data: st.DataObject
+) -> None:
     rows = [row for batch in batches for row in batch]
     columns = decode(memoryview(b"".join(map(encode, batches))), start_offset=0).columns
     a = data.draw(st.integers(0, len(rows)))
@@ -146,8 +150,10 @@ def test_arrow_there_and_back(batches: list[list[Row]], data: st.DataObject) -> 
 
 @relaxed
 @given(logs(), st.integers(0, 2**40))
-def test_a_broker_may_move_a_batch(batches: list[list[Row]], base: int) -> None:
-    """Base offset and leader epoch aren't part of the checksum: brokers set them in place."""
+def test_a_batch_is_decoded_after_a_broker_set_its_offset_and_leader_epoch(
+    batches: list[list[Row]], base: int
+) -> None:
+    """Change both fields in place, as brokers do: the checksum doesn't include them."""
     batch = bytearray(encode(batches[0], leader_epoch=1))
     struct.pack_into(">q", batch, 0, base)
     struct.pack_into(">i", batch, 12, 44)

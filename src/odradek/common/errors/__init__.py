@@ -48,7 +48,7 @@ class KafkaError(Exception):
     """
 
     def beside(self, results: Mapping[Any, Any], errors: Mapping[Any, KafkaError]) -> Self:
-        """Return a copy of this error for a call with several items."""
+        """Return a copy of this error with the results and errors of all items of a call."""
         made = copy(self)
         made.__cause__ = self.__cause__
         made.results, made.errors = results, errors
@@ -122,11 +122,11 @@ class BrokerError(KafkaError):
     """The remedy, which is part of the text as well; None if the client doesn't know one."""
 
     def needing(self, operation: str, name: str = "", kind: str = "", on: str = "") -> Self:
-        """Return this error, to which an authorization error adds the missing permission."""
+        """Return this error; authorization errors override this to add the missing permission."""
         return self
 
     def of(self, user: str | None) -> Self:
-        """Return this error, to which an authorization error adds the user."""
+        """Return this error; authorization errors override this to add the user."""
         return self
 
 

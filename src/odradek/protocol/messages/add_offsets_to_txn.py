@@ -25,7 +25,7 @@ _pack_qh, _unpack_qh = packing("qh")
 
 
 class AddOffsetsToTxnResponse(Response):
-    """AddOffsetsToTxn's response."""
+    """AddOffsetsToTxn response."""
 
     __slots__ = ("throttle_time_ms", "error_code")
 
@@ -35,7 +35,7 @@ class AddOffsetsToTxnResponse(Response):
 
 
 class AddOffsetsToTxnRequest(Request[AddOffsetsToTxnResponse]):
-    """AddOffsetsToTxn's request."""
+    """AddOffsetsToTxn request."""
 
     RESPONSE: ClassVar[type[Message]] = AddOffsetsToTxnResponse
 

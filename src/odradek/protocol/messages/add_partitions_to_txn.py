@@ -35,7 +35,7 @@ _pack_qht, _unpack_qht = packing("qh?")
 
 
 class AddPartitionsToTxnPartitionResult(Struct):
-    """What `AddPartitionsToTxnTopicResult.results_by_partition` holds."""
+    """Element of `AddPartitionsToTxnTopicResult.results_by_partition`."""
 
     __slots__ = ("partition_index", "partition_error_code")
 
@@ -45,7 +45,7 @@ class AddPartitionsToTxnPartitionResult(Struct):
 
 
 class AddPartitionsToTxnTopicResult(Struct):
-    """What `AddPartitionsToTxnResponse.results_by_topic_v3_and_below` holds."""
+    """Element of `AddPartitionsToTxnResponse.results_by_topic_v3_and_below`."""
 
     __slots__ = ("name", "results_by_partition")
 
@@ -57,7 +57,7 @@ class AddPartitionsToTxnTopicResult(Struct):
 
 
 class AddPartitionsToTxnResult(Struct):
-    """What `AddPartitionsToTxnResponse.results_by_transaction` holds."""
+    """Element of `AddPartitionsToTxnResponse.results_by_transaction`."""
 
     __slots__ = ("transactional_id", "topic_results")
 
@@ -69,7 +69,7 @@ class AddPartitionsToTxnResult(Struct):
 
 
 class AddPartitionsToTxnResponse(Response):
-    """AddPartitionsToTxn's response."""
+    """AddPartitionsToTxn response."""
 
     __slots__ = (
         "throttle_time_ms",
@@ -96,7 +96,7 @@ class AddPartitionsToTxnResponse(Response):
 
 
 class AddPartitionsToTxnTopic(Struct):
-    """What `AddPartitionsToTxnRequest.v3_and_below_topics` holds."""
+    """Element of `AddPartitionsToTxnRequest.v3_and_below_topics`."""
 
     __slots__ = ("name", "partitions")
 
@@ -106,7 +106,7 @@ class AddPartitionsToTxnTopic(Struct):
 
 
 class AddPartitionsToTxnTransaction(Struct):
-    """What `AddPartitionsToTxnRequest.transactions` holds."""
+    """Element of `AddPartitionsToTxnRequest.transactions`."""
 
     __slots__ = ("transactional_id", "producer_id", "producer_epoch", "verify_only", "topics")
 
@@ -126,7 +126,7 @@ class AddPartitionsToTxnTransaction(Struct):
 
 
 class AddPartitionsToTxnRequest(Request[AddPartitionsToTxnResponse]):
-    """AddPartitionsToTxn's request."""
+    """AddPartitionsToTxn request."""
 
     RESPONSE: ClassVar[type[Message]] = AddPartitionsToTxnResponse
 

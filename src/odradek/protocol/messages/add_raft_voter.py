@@ -33,7 +33,7 @@ _pack_iiu, _unpack_iiu = packing("ii16s")
 
 
 class AddRaftVoterResponse(Response):
-    """AddRaftVoter's response."""
+    """AddRaftVoter response."""
 
     __slots__ = ("throttle_time_ms", "error_code", "error_message")
 
@@ -46,7 +46,7 @@ class AddRaftVoterResponse(Response):
 
 
 class Listener(Struct):
-    """What `AddRaftVoterRequest.listeners` holds."""
+    """Element of `AddRaftVoterRequest.listeners`."""
 
     __slots__ = ("name", "host", "port")
 
@@ -57,7 +57,7 @@ class Listener(Struct):
 
 
 class AddRaftVoterRequest(Request[AddRaftVoterResponse]):
-    """AddRaftVoter's request."""
+    """AddRaftVoter request."""
 
     RESPONSE: ClassVar[type[Message]] = AddRaftVoterResponse
 

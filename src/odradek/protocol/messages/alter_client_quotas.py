@@ -36,7 +36,7 @@ _pack_i, _unpack_i = packing("i")
 
 
 class AlterClientQuotasResponseEntityData(Struct):
-    """What `AlterClientQuotasResponseEntryData.entity` holds."""
+    """Element of `AlterClientQuotasResponseEntryData.entity`."""
 
     __slots__ = ("entity_type", "entity_name")
 
@@ -46,7 +46,7 @@ class AlterClientQuotasResponseEntityData(Struct):
 
 
 class AlterClientQuotasResponseEntryData(Struct):
-    """What `AlterClientQuotasResponse.entries` holds."""
+    """Element of `AlterClientQuotasResponse.entries`."""
 
     __slots__ = ("error_code", "error_message", "entity")
 
@@ -62,7 +62,7 @@ class AlterClientQuotasResponseEntryData(Struct):
 
 
 class AlterClientQuotasResponse(Response):
-    """AlterClientQuotas's response."""
+    """AlterClientQuotas response."""
 
     __slots__ = ("throttle_time_ms", "entries")
 
@@ -74,7 +74,7 @@ class AlterClientQuotasResponse(Response):
 
 
 class AlterClientQuotasRequestEntityData(Struct):
-    """What `AlterClientQuotasRequestEntryData.entity` holds."""
+    """Element of `AlterClientQuotasRequestEntryData.entity`."""
 
     __slots__ = ("entity_type", "entity_name")
 
@@ -84,7 +84,7 @@ class AlterClientQuotasRequestEntityData(Struct):
 
 
 class OpData(Struct):
-    """What `AlterClientQuotasRequestEntryData.ops` holds."""
+    """Element of `AlterClientQuotasRequestEntryData.ops`."""
 
     __slots__ = ("key", "value", "remove")
 
@@ -95,7 +95,7 @@ class OpData(Struct):
 
 
 class AlterClientQuotasRequestEntryData(Struct):
-    """What `AlterClientQuotasRequest.entries` holds."""
+    """Element of `AlterClientQuotasRequest.entries`."""
 
     __slots__ = ("entity", "ops")
 
@@ -107,7 +107,7 @@ class AlterClientQuotasRequestEntryData(Struct):
 
 
 class AlterClientQuotasRequest(Request[AlterClientQuotasResponse]):
-    """AlterClientQuotas's request."""
+    """AlterClientQuotas request."""
 
     RESPONSE: ClassVar[type[Message]] = AlterClientQuotasResponse
 

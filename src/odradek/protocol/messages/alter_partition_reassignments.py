@@ -33,7 +33,7 @@ _pack_ih, _unpack_ih = packing("ih")
 
 
 class ReassignablePartitionResponse(Struct):
-    """What `ReassignableTopicResponse.partitions` holds."""
+    """Element of `ReassignableTopicResponse.partitions`."""
 
     __slots__ = ("partition_index", "error_code", "error_message")
 
@@ -46,7 +46,7 @@ class ReassignablePartitionResponse(Struct):
 
 
 class ReassignableTopicResponse(Struct):
-    """What `AlterPartitionReassignmentsResponse.responses` holds."""
+    """Element of `AlterPartitionReassignmentsResponse.responses`."""
 
     __slots__ = ("name", "partitions")
 
@@ -58,7 +58,7 @@ class ReassignableTopicResponse(Struct):
 
 
 class AlterPartitionReassignmentsResponse(Response):
-    """AlterPartitionReassignments's response."""
+    """AlterPartitionReassignments response."""
 
     __slots__ = (
         "throttle_time_ms",
@@ -84,7 +84,7 @@ class AlterPartitionReassignmentsResponse(Response):
 
 
 class ReassignablePartition(Struct):
-    """What `ReassignableTopic.partitions` holds."""
+    """Element of `ReassignableTopic.partitions`."""
 
     __slots__ = ("partition_index", "replicas")
 
@@ -94,7 +94,7 @@ class ReassignablePartition(Struct):
 
 
 class ReassignableTopic(Struct):
-    """What `AlterPartitionReassignmentsRequest.topics` holds."""
+    """Element of `AlterPartitionReassignmentsRequest.topics`."""
 
     __slots__ = ("name", "partitions")
 
@@ -104,7 +104,7 @@ class ReassignableTopic(Struct):
 
 
 class AlterPartitionReassignmentsRequest(Request[AlterPartitionReassignmentsResponse]):
-    """AlterPartitionReassignments's request."""
+    """AlterPartitionReassignments request."""
 
     RESPONSE: ClassVar[type[Message]] = AlterPartitionReassignmentsResponse
 

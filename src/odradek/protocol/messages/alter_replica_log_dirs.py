@@ -32,7 +32,7 @@ _pack_ih, _unpack_ih = packing("ih")
 
 
 class AlterReplicaLogDirPartitionResult(Struct):
-    """What `AlterReplicaLogDirTopicResult.partitions` holds."""
+    """Element of `AlterReplicaLogDirTopicResult.partitions`."""
 
     __slots__ = ("partition_index", "error_code")
 
@@ -42,7 +42,7 @@ class AlterReplicaLogDirPartitionResult(Struct):
 
 
 class AlterReplicaLogDirTopicResult(Struct):
-    """What `AlterReplicaLogDirsResponse.results` holds."""
+    """Element of `AlterReplicaLogDirsResponse.results`."""
 
     __slots__ = ("topic_name", "partitions")
 
@@ -54,7 +54,7 @@ class AlterReplicaLogDirTopicResult(Struct):
 
 
 class AlterReplicaLogDirsResponse(Response):
-    """AlterReplicaLogDirs's response."""
+    """AlterReplicaLogDirs response."""
 
     __slots__ = ("throttle_time_ms", "results")
 
@@ -66,7 +66,7 @@ class AlterReplicaLogDirsResponse(Response):
 
 
 class AlterReplicaLogDirTopic(Struct):
-    """What `AlterReplicaLogDir.topics` holds."""
+    """Element of `AlterReplicaLogDir.topics`."""
 
     __slots__ = ("name", "partitions")
 
@@ -76,7 +76,7 @@ class AlterReplicaLogDirTopic(Struct):
 
 
 class AlterReplicaLogDir(Struct):
-    """What `AlterReplicaLogDirsRequest.dirs` holds."""
+    """Element of `AlterReplicaLogDirsRequest.dirs`."""
 
     __slots__ = ("path", "topics")
 
@@ -86,7 +86,7 @@ class AlterReplicaLogDir(Struct):
 
 
 class AlterReplicaLogDirsRequest(Request[AlterReplicaLogDirsResponse]):
-    """AlterReplicaLogDirs's request."""
+    """AlterReplicaLogDirs request."""
 
     RESPONSE: ClassVar[type[Message]] = AlterReplicaLogDirsResponse
 

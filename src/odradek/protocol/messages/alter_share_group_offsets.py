@@ -31,7 +31,7 @@ _pack_iq, _unpack_iq = packing("iq")
 
 
 class AlterShareGroupOffsetsResponsePartition(Struct):
-    """What `AlterShareGroupOffsetsResponseTopic.partitions` holds."""
+    """Element of `AlterShareGroupOffsetsResponseTopic.partitions`."""
 
     __slots__ = ("partition_index", "error_code", "error_message")
 
@@ -44,7 +44,7 @@ class AlterShareGroupOffsetsResponsePartition(Struct):
 
 
 class AlterShareGroupOffsetsResponseTopic(Struct):
-    """What `AlterShareGroupOffsetsResponse.responses` holds."""
+    """Element of `AlterShareGroupOffsetsResponse.responses`."""
 
     __slots__ = ("topic_name", "topic_id", "partitions")
 
@@ -60,7 +60,7 @@ class AlterShareGroupOffsetsResponseTopic(Struct):
 
 
 class AlterShareGroupOffsetsResponse(Response):
-    """AlterShareGroupOffsets's response."""
+    """AlterShareGroupOffsets response."""
 
     __slots__ = ("throttle_time_ms", "error_code", "error_message", "responses")
 
@@ -78,7 +78,7 @@ class AlterShareGroupOffsetsResponse(Response):
 
 
 class AlterShareGroupOffsetsRequestPartition(Struct):
-    """What `AlterShareGroupOffsetsRequestTopic.partitions` holds."""
+    """Element of `AlterShareGroupOffsetsRequestTopic.partitions`."""
 
     __slots__ = ("partition_index", "start_offset")
 
@@ -88,7 +88,7 @@ class AlterShareGroupOffsetsRequestPartition(Struct):
 
 
 class AlterShareGroupOffsetsRequestTopic(Struct):
-    """What `AlterShareGroupOffsetsRequest.topics` holds."""
+    """Element of `AlterShareGroupOffsetsRequest.topics`."""
 
     __slots__ = ("topic_name", "partitions")
 
@@ -100,7 +100,7 @@ class AlterShareGroupOffsetsRequestTopic(Struct):
 
 
 class AlterShareGroupOffsetsRequest(Request[AlterShareGroupOffsetsResponse]):
-    """AlterShareGroupOffsets's request."""
+    """AlterShareGroupOffsets request."""
 
     RESPONSE: ClassVar[type[Message]] = AlterShareGroupOffsetsResponse
 

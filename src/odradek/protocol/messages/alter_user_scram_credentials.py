@@ -32,7 +32,7 @@ _pack_i, _unpack_i = packing("i")
 
 
 class AlterUserScramCredentialsResult(Struct):
-    """What `AlterUserScramCredentialsResponse.results` holds."""
+    """Element of `AlterUserScramCredentialsResponse.results`."""
 
     __slots__ = ("user", "error_code", "error_message")
 
@@ -43,7 +43,7 @@ class AlterUserScramCredentialsResult(Struct):
 
 
 class AlterUserScramCredentialsResponse(Response):
-    """AlterUserScramCredentials's response."""
+    """AlterUserScramCredentials response."""
 
     __slots__ = ("throttle_time_ms", "results")
 
@@ -55,7 +55,7 @@ class AlterUserScramCredentialsResponse(Response):
 
 
 class ScramCredentialDeletion(Struct):
-    """What `AlterUserScramCredentialsRequest.deletions` holds."""
+    """Element of `AlterUserScramCredentialsRequest.deletions`."""
 
     __slots__ = ("name", "mechanism")
 
@@ -65,7 +65,7 @@ class ScramCredentialDeletion(Struct):
 
 
 class ScramCredentialUpsertion(Struct):
-    """What `AlterUserScramCredentialsRequest.upsertions` holds."""
+    """Element of `AlterUserScramCredentialsRequest.upsertions`."""
 
     __slots__ = ("name", "mechanism", "iterations", "salt", "salted_password")
 
@@ -85,7 +85,7 @@ class ScramCredentialUpsertion(Struct):
 
 
 class AlterUserScramCredentialsRequest(Request[AlterUserScramCredentialsResponse]):
-    """AlterUserScramCredentials's request."""
+    """AlterUserScramCredentials request."""
 
     RESPONSE: ClassVar[type[Message]] = AlterUserScramCredentialsResponse
 

@@ -38,7 +38,7 @@ _pack_q, _unpack_q = packing("q")
 
 
 class ApiVersion(Struct):
-    """What `ApiVersionsResponse.api_keys` holds."""
+    """Element of `ApiVersionsResponse.api_keys`."""
 
     __slots__ = ("api_key", "min_version", "max_version")
 
@@ -49,7 +49,7 @@ class ApiVersion(Struct):
 
 
 class SupportedFeatureKey(Struct):
-    """What `ApiVersionsResponse.supported_features` holds."""
+    """Element of `ApiVersionsResponse.supported_features`."""
 
     __slots__ = ("name", "min_version", "max_version")
 
@@ -60,7 +60,7 @@ class SupportedFeatureKey(Struct):
 
 
 class FinalizedFeatureKey(Struct):
-    """What `ApiVersionsResponse.finalized_features` holds."""
+    """Element of `ApiVersionsResponse.finalized_features`."""
 
     __slots__ = ("name", "max_version_level", "min_version_level")
 
@@ -73,7 +73,7 @@ class FinalizedFeatureKey(Struct):
 
 
 class ApiVersionsResponse(Response):
-    """ApiVersions's response."""
+    """ApiVersions response."""
 
     __slots__ = (
         "error_code",
@@ -109,7 +109,7 @@ class ApiVersionsResponse(Response):
 
 
 class ApiVersionsRequest(Request[ApiVersionsResponse]):
-    """ApiVersions's request."""
+    """ApiVersions request."""
 
     RESPONSE: ClassVar[type[Message]] = ApiVersionsResponse
 

@@ -38,7 +38,7 @@ _pack_ii, _unpack_ii = packing("ii")
 
 
 class TopicPartitions(Struct):
-    """What `Assignment.topic_partitions` holds."""
+    """Element of `Assignment.topic_partitions`."""
 
     __slots__ = ("topic_id", "topic_name", "partitions")
 
@@ -51,7 +51,7 @@ class TopicPartitions(Struct):
 
 
 class Assignment(Struct):
-    """What `Member.assignment` holds."""
+    """Value of `Member.assignment`."""
 
     __slots__ = ("topic_partitions",)
 
@@ -60,7 +60,7 @@ class Assignment(Struct):
 
 
 class Member(Struct):
-    """What `DescribedGroup.members` holds."""
+    """Element of `DescribedGroup.members`."""
 
     __slots__ = (
         "member_id",
@@ -106,7 +106,7 @@ class Member(Struct):
 
 
 class DescribedGroup(Struct):
-    """What `ConsumerGroupDescribeResponse.groups` holds."""
+    """Element of `ConsumerGroupDescribeResponse.groups`."""
 
     __slots__ = (
         "error_code",
@@ -144,7 +144,7 @@ class DescribedGroup(Struct):
 
 
 class ConsumerGroupDescribeResponse(Response):
-    """ConsumerGroupDescribe's response."""
+    """ConsumerGroupDescribe response."""
 
     __slots__ = ("throttle_time_ms", "groups")
 
@@ -154,7 +154,7 @@ class ConsumerGroupDescribeResponse(Response):
 
 
 class ConsumerGroupDescribeRequest(Request[ConsumerGroupDescribeResponse]):
-    """ConsumerGroupDescribe's request."""
+    """ConsumerGroupDescribe request."""
 
     RESPONSE: ClassVar[type[Message]] = ConsumerGroupDescribeResponse
 

@@ -38,7 +38,7 @@ _pack_ii, _unpack_ii = packing("ii")
 
 
 class ConsumerGroupHeartbeatResponseTopicPartitions(Struct):
-    """What `Assignment.topic_partitions` holds."""
+    """Element of `Assignment.topic_partitions`."""
 
     __slots__ = ("topic_id", "partitions")
 
@@ -48,7 +48,7 @@ class ConsumerGroupHeartbeatResponseTopicPartitions(Struct):
 
 
 class Assignment(Struct):
-    """What `ConsumerGroupHeartbeatResponse.assignment` holds."""
+    """Value of `ConsumerGroupHeartbeatResponse.assignment`."""
 
     __slots__ = ("topic_partitions",)
 
@@ -59,7 +59,7 @@ class Assignment(Struct):
 
 
 class ConsumerGroupHeartbeatResponse(Response):
-    """ConsumerGroupHeartbeat's response."""
+    """ConsumerGroupHeartbeat response."""
 
     __slots__ = (
         "throttle_time_ms",
@@ -91,7 +91,7 @@ class ConsumerGroupHeartbeatResponse(Response):
 
 
 class ConsumerGroupHeartbeatRequestTopicPartitions(Struct):
-    """What `ConsumerGroupHeartbeatRequest.topic_partitions` holds."""
+    """Element of `ConsumerGroupHeartbeatRequest.topic_partitions`."""
 
     __slots__ = ("topic_id", "partitions")
 
@@ -101,7 +101,7 @@ class ConsumerGroupHeartbeatRequestTopicPartitions(Struct):
 
 
 class ConsumerGroupHeartbeatRequest(Request[ConsumerGroupHeartbeatResponse]):
-    """ConsumerGroupHeartbeat's request."""
+    """ConsumerGroupHeartbeat request."""
 
     RESPONSE: ClassVar[type[Message]] = ConsumerGroupHeartbeatResponse
 

@@ -36,7 +36,7 @@ _pack_i, _unpack_i = packing("i")
 
 
 class AclCreationResult(Struct):
-    """What `CreateAclsResponse.results` holds."""
+    """Element of `CreateAclsResponse.results`."""
 
     __slots__ = ("error_code", "error_message")
 
@@ -46,7 +46,7 @@ class AclCreationResult(Struct):
 
 
 class CreateAclsResponse(Response):
-    """CreateAcls's response."""
+    """CreateAcls response."""
 
     __slots__ = ("throttle_time_ms", "results")
 
@@ -56,7 +56,7 @@ class CreateAclsResponse(Response):
 
 
 class AclCreation(Struct):
-    """What `CreateAclsRequest.creations` holds."""
+    """Element of `CreateAclsRequest.creations`."""
 
     __slots__ = (
         "resource_type",
@@ -88,7 +88,7 @@ class AclCreation(Struct):
 
 
 class CreateAclsRequest(Request[CreateAclsResponse]):
-    """CreateAcls's request."""
+    """CreateAcls request."""
 
     RESPONSE: ClassVar[type[Message]] = CreateAclsResponse
 

@@ -39,7 +39,7 @@ _pack_qqq, _unpack_qqq = packing("qqq")
 
 
 class CreateDelegationTokenResponse(Response):
-    """CreateDelegationToken's response."""
+    """CreateDelegationToken response."""
 
     __slots__ = (
         "error_code",
@@ -83,7 +83,7 @@ class CreateDelegationTokenResponse(Response):
 
 
 class CreatableRenewers(Struct):
-    """What `CreateDelegationTokenRequest.renewers` holds."""
+    """Element of `CreateDelegationTokenRequest.renewers`."""
 
     __slots__ = ("principal_type", "principal_name")
 
@@ -93,7 +93,7 @@ class CreatableRenewers(Struct):
 
 
 class CreateDelegationTokenRequest(Request[CreateDelegationTokenResponse]):
-    """CreateDelegationToken's request."""
+    """CreateDelegationToken request."""
 
     RESPONSE: ClassVar[type[Message]] = CreateDelegationTokenResponse
 

@@ -37,7 +37,7 @@ _pack_it, _unpack_it = packing("i?")
 
 
 class CreatePartitionsTopicResult(Struct):
-    """What `CreatePartitionsResponse.results` holds."""
+    """Element of `CreatePartitionsResponse.results`."""
 
     __slots__ = ("name", "error_code", "error_message")
 
@@ -50,7 +50,7 @@ class CreatePartitionsTopicResult(Struct):
 
 
 class CreatePartitionsResponse(Response):
-    """CreatePartitions's response."""
+    """CreatePartitions response."""
 
     __slots__ = ("throttle_time_ms", "results")
 
@@ -62,7 +62,7 @@ class CreatePartitionsResponse(Response):
 
 
 class CreatePartitionsAssignment(Struct):
-    """What `CreatePartitionsTopic.assignments` holds."""
+    """Element of `CreatePartitionsTopic.assignments`."""
 
     __slots__ = ("broker_ids",)
 
@@ -71,7 +71,7 @@ class CreatePartitionsAssignment(Struct):
 
 
 class CreatePartitionsTopic(Struct):
-    """What `CreatePartitionsRequest.topics` holds."""
+    """Element of `CreatePartitionsRequest.topics`."""
 
     __slots__ = ("name", "count", "assignments")
 
@@ -87,7 +87,7 @@ class CreatePartitionsTopic(Struct):
 
 
 class CreatePartitionsRequest(Request[CreatePartitionsResponse]):
-    """CreatePartitions's request."""
+    """CreatePartitions request."""
 
     RESPONSE: ClassVar[type[Message]] = CreatePartitionsResponse
 

@@ -46,7 +46,7 @@ _pack_ih, _unpack_ih = packing("ih")
 
 
 class CreatableTopicConfigs(Struct):
-    """What `CreatableTopicResult.configs` holds."""
+    """Element of `CreatableTopicResult.configs`."""
 
     __slots__ = ("name", "value", "read_only", "config_source", "is_sensitive")
 
@@ -66,7 +66,7 @@ class CreatableTopicConfigs(Struct):
 
 
 class CreatableTopicResult(Struct):
-    """What `CreateTopicsResponse.topics` holds."""
+    """Element of `CreateTopicsResponse.topics`."""
 
     __slots__ = (
         "name",
@@ -101,7 +101,7 @@ class CreatableTopicResult(Struct):
 
 
 class CreateTopicsResponse(Response):
-    """CreateTopics's response."""
+    """CreateTopics response."""
 
     __slots__ = ("throttle_time_ms", "topics")
 
@@ -111,7 +111,7 @@ class CreateTopicsResponse(Response):
 
 
 class CreatableReplicaAssignment(Struct):
-    """What `CreatableTopic.assignments` holds."""
+    """Element of `CreatableTopic.assignments`."""
 
     __slots__ = ("partition_index", "broker_ids")
 
@@ -121,7 +121,7 @@ class CreatableReplicaAssignment(Struct):
 
 
 class CreatableTopicConfig(Struct):
-    """What `CreatableTopic.configs` holds."""
+    """Element of `CreatableTopic.configs`."""
 
     __slots__ = ("name", "value")
 
@@ -131,7 +131,7 @@ class CreatableTopicConfig(Struct):
 
 
 class CreatableTopic(Struct):
-    """What `CreateTopicsRequest.topics` holds."""
+    """Element of `CreateTopicsRequest.topics`."""
 
     __slots__ = ("name", "num_partitions", "replication_factor", "assignments", "configs")
 
@@ -151,7 +151,7 @@ class CreatableTopic(Struct):
 
 
 class CreateTopicsRequest(Request[CreateTopicsResponse]):
-    """CreateTopics's request."""
+    """CreateTopics request."""
 
     RESPONSE: ClassVar[type[Message]] = CreateTopicsResponse
 

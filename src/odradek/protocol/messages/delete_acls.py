@@ -36,7 +36,7 @@ _pack_i, _unpack_i = packing("i")
 
 
 class DeleteAclsMatchingAcl(Struct):
-    """What `DeleteAclsFilterResult.matching_acls` holds."""
+    """Element of `DeleteAclsFilterResult.matching_acls`."""
 
     __slots__ = (
         "error_code",
@@ -74,7 +74,7 @@ class DeleteAclsMatchingAcl(Struct):
 
 
 class DeleteAclsFilterResult(Struct):
-    """What `DeleteAclsResponse.filter_results` holds."""
+    """Element of `DeleteAclsResponse.filter_results`."""
 
     __slots__ = ("error_code", "error_message", "matching_acls")
 
@@ -90,7 +90,7 @@ class DeleteAclsFilterResult(Struct):
 
 
 class DeleteAclsResponse(Response):
-    """DeleteAcls's response."""
+    """DeleteAcls response."""
 
     __slots__ = ("throttle_time_ms", "filter_results")
 
@@ -102,7 +102,7 @@ class DeleteAclsResponse(Response):
 
 
 class DeleteAclsFilter(Struct):
-    """What `DeleteAclsRequest.filters` holds."""
+    """Element of `DeleteAclsRequest.filters`."""
 
     __slots__ = (
         "resource_type_filter",
@@ -134,7 +134,7 @@ class DeleteAclsFilter(Struct):
 
 
 class DeleteAclsRequest(Request[DeleteAclsResponse]):
-    """DeleteAcls's request."""
+    """DeleteAcls request."""
 
     RESPONSE: ClassVar[type[Message]] = DeleteAclsResponse
 

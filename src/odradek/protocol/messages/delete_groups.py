@@ -36,7 +36,7 @@ _pack_i, _unpack_i = packing("i")
 
 
 class DeletableGroupResult(Struct):
-    """What `DeleteGroupsResponse.results` holds."""
+    """Element of `DeleteGroupsResponse.results`."""
 
     __slots__ = ("group_id", "error_code", "error_message")
 
@@ -49,7 +49,7 @@ class DeletableGroupResult(Struct):
 
 
 class DeleteGroupsResponse(Response):
-    """DeleteGroups's response."""
+    """DeleteGroups response."""
 
     __slots__ = ("throttle_time_ms", "results")
 
@@ -61,7 +61,7 @@ class DeleteGroupsResponse(Response):
 
 
 class DeleteGroupsRequest(Request[DeleteGroupsResponse]):
-    """DeleteGroups's request."""
+    """DeleteGroups request."""
 
     RESPONSE: ClassVar[type[Message]] = DeleteGroupsResponse
 

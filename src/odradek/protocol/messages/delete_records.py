@@ -31,7 +31,7 @@ _pack_iqh, _unpack_iqh = packing("iqh")
 
 
 class DeleteRecordsPartitionResult(Struct):
-    """What `DeleteRecordsTopicResult.partitions` holds."""
+    """Element of `DeleteRecordsTopicResult.partitions`."""
 
     __slots__ = ("partition_index", "low_watermark", "error_code")
 
@@ -44,7 +44,7 @@ class DeleteRecordsPartitionResult(Struct):
 
 
 class DeleteRecordsTopicResult(Struct):
-    """What `DeleteRecordsResponse.topics` holds."""
+    """Element of `DeleteRecordsResponse.topics`."""
 
     __slots__ = ("name", "partitions")
 
@@ -56,7 +56,7 @@ class DeleteRecordsTopicResult(Struct):
 
 
 class DeleteRecordsResponse(Response):
-    """DeleteRecords's response."""
+    """DeleteRecords response."""
 
     __slots__ = ("throttle_time_ms", "topics")
 
@@ -68,7 +68,7 @@ class DeleteRecordsResponse(Response):
 
 
 class DeleteRecordsPartition(Struct):
-    """What `DeleteRecordsTopic.partitions` holds."""
+    """Element of `DeleteRecordsTopic.partitions`."""
 
     __slots__ = ("partition_index", "offset")
 
@@ -78,7 +78,7 @@ class DeleteRecordsPartition(Struct):
 
 
 class DeleteRecordsTopic(Struct):
-    """What `DeleteRecordsRequest.topics` holds."""
+    """Element of `DeleteRecordsRequest.topics`."""
 
     __slots__ = ("name", "partitions")
 
@@ -88,7 +88,7 @@ class DeleteRecordsTopic(Struct):
 
 
 class DeleteRecordsRequest(Request[DeleteRecordsResponse]):
-    """DeleteRecords's request."""
+    """DeleteRecords request."""
 
     RESPONSE: ClassVar[type[Message]] = DeleteRecordsResponse
 

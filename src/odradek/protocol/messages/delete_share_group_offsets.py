@@ -30,7 +30,7 @@ _pack_ih, _unpack_ih = packing("ih")
 
 
 class DeleteShareGroupOffsetsResponseTopic(Struct):
-    """What `DeleteShareGroupOffsetsResponse.responses` holds."""
+    """Element of `DeleteShareGroupOffsetsResponse.responses`."""
 
     __slots__ = ("topic_name", "topic_id", "error_code", "error_message")
 
@@ -48,7 +48,7 @@ class DeleteShareGroupOffsetsResponseTopic(Struct):
 
 
 class DeleteShareGroupOffsetsResponse(Response):
-    """DeleteShareGroupOffsets's response."""
+    """DeleteShareGroupOffsets response."""
 
     __slots__ = ("throttle_time_ms", "error_code", "error_message", "responses")
 
@@ -66,7 +66,7 @@ class DeleteShareGroupOffsetsResponse(Response):
 
 
 class DeleteShareGroupOffsetsRequestTopic(Struct):
-    """What `DeleteShareGroupOffsetsRequest.topics` holds."""
+    """Element of `DeleteShareGroupOffsetsRequest.topics`."""
 
     __slots__ = ("topic_name",)
 
@@ -75,7 +75,7 @@ class DeleteShareGroupOffsetsRequestTopic(Struct):
 
 
 class DeleteShareGroupOffsetsRequest(Request[DeleteShareGroupOffsetsResponse]):
-    """DeleteShareGroupOffsets's request."""
+    """DeleteShareGroupOffsets request."""
 
     RESPONSE: ClassVar[type[Message]] = DeleteShareGroupOffsetsResponse
 

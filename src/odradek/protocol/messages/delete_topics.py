@@ -42,7 +42,7 @@ _pack_i, _unpack_i = packing("i")
 
 
 class DeletableTopicResult(Struct):
-    """What `DeleteTopicsResponse.responses` holds."""
+    """Element of `DeleteTopicsResponse.responses`."""
 
     __slots__ = ("name", "topic_id", "error_code", "error_message")
 
@@ -60,7 +60,7 @@ class DeletableTopicResult(Struct):
 
 
 class DeleteTopicsResponse(Response):
-    """DeleteTopics's response."""
+    """DeleteTopics response."""
 
     __slots__ = ("throttle_time_ms", "responses")
 
@@ -72,7 +72,7 @@ class DeleteTopicsResponse(Response):
 
 
 class DeleteTopicState(Struct):
-    """What `DeleteTopicsRequest.topics` holds."""
+    """Element of `DeleteTopicsRequest.topics`."""
 
     __slots__ = ("name", "topic_id")
 
@@ -82,7 +82,7 @@ class DeleteTopicState(Struct):
 
 
 class DeleteTopicsRequest(Request[DeleteTopicsResponse]):
-    """DeleteTopics's request."""
+    """DeleteTopics request."""
 
     RESPONSE: ClassVar[type[Message]] = DeleteTopicsResponse
 

@@ -35,7 +35,7 @@ _pack_ih, _unpack_ih = packing("ih")
 
 
 class AclDescription(Struct):
-    """What `DescribeAclsResource.acls` holds."""
+    """Element of `DescribeAclsResource.acls`."""
 
     __slots__ = ("principal", "host", "operation", "permission_type")
 
@@ -49,7 +49,7 @@ class AclDescription(Struct):
 
 
 class DescribeAclsResource(Struct):
-    """What `DescribeAclsResponse.resources` holds."""
+    """Element of `DescribeAclsResponse.resources`."""
 
     __slots__ = ("resource_type", "resource_name", "pattern_type", "acls")
 
@@ -67,7 +67,7 @@ class DescribeAclsResource(Struct):
 
 
 class DescribeAclsResponse(Response):
-    """DescribeAcls's response."""
+    """DescribeAcls response."""
 
     __slots__ = ("throttle_time_ms", "error_code", "error_message", "resources")
 
@@ -85,7 +85,7 @@ class DescribeAclsResponse(Response):
 
 
 class DescribeAclsRequest(Request[DescribeAclsResponse]):
-    """DescribeAcls's request."""
+    """DescribeAcls request."""
 
     RESPONSE: ClassVar[type[Message]] = DescribeAclsResponse
 

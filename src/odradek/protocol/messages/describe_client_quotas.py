@@ -37,7 +37,7 @@ _pack_ih, _unpack_ih = packing("ih")
 
 
 class EntityData(Struct):
-    """What `EntryData.entity` holds."""
+    """Element of `EntryData.entity`."""
 
     __slots__ = ("entity_type", "entity_name")
 
@@ -47,7 +47,7 @@ class EntityData(Struct):
 
 
 class ValueData(Struct):
-    """What `EntryData.values` holds."""
+    """Element of `EntryData.values`."""
 
     __slots__ = ("key", "value")
 
@@ -57,7 +57,7 @@ class ValueData(Struct):
 
 
 class EntryData(Struct):
-    """What `DescribeClientQuotasResponse.entries` holds."""
+    """Element of `DescribeClientQuotasResponse.entries`."""
 
     __slots__ = ("entity", "values")
 
@@ -67,7 +67,7 @@ class EntryData(Struct):
 
 
 class DescribeClientQuotasResponse(Response):
-    """DescribeClientQuotas's response."""
+    """DescribeClientQuotas response."""
 
     __slots__ = ("throttle_time_ms", "error_code", "error_message", "entries")
 
@@ -85,7 +85,7 @@ class DescribeClientQuotasResponse(Response):
 
 
 class ComponentData(Struct):
-    """What `DescribeClientQuotasRequest.components` holds."""
+    """Element of `DescribeClientQuotasRequest.components`."""
 
     __slots__ = ("entity_type", "match_type", "match")
 
@@ -96,7 +96,7 @@ class ComponentData(Struct):
 
 
 class DescribeClientQuotasRequest(Request[DescribeClientQuotasResponse]):
-    """DescribeClientQuotas's request."""
+    """DescribeClientQuotas request."""
 
     RESPONSE: ClassVar[type[Message]] = DescribeClientQuotasResponse
 

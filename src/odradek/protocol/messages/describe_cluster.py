@@ -33,7 +33,7 @@ _pack_ih, _unpack_ih = packing("ih")
 
 
 class DescribeClusterBroker(Struct):
-    """What `DescribeClusterResponse.brokers` holds."""
+    """Element of `DescribeClusterResponse.brokers`."""
 
     __slots__ = ("broker_id", "host", "port", "rack", "is_fenced")
 
@@ -53,7 +53,7 @@ class DescribeClusterBroker(Struct):
 
 
 class DescribeClusterResponse(Response):
-    """DescribeCluster's response."""
+    """DescribeCluster response."""
 
     __slots__ = (
         "throttle_time_ms",
@@ -88,7 +88,7 @@ class DescribeClusterResponse(Response):
 
 
 class DescribeClusterRequest(Request[DescribeClusterResponse]):
-    """DescribeCluster's request."""
+    """DescribeCluster request."""
 
     RESPONSE: ClassVar[type[Message]] = DescribeClusterResponse
 

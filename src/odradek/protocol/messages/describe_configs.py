@@ -43,7 +43,7 @@ _pack_i, _unpack_i = packing("i")
 
 
 class DescribeConfigsSynonym(Struct):
-    """What `DescribeConfigsResourceResult.synonyms` holds."""
+    """Element of `DescribeConfigsResourceResult.synonyms`."""
 
     __slots__ = ("name", "value", "source")
 
@@ -54,7 +54,7 @@ class DescribeConfigsSynonym(Struct):
 
 
 class DescribeConfigsResourceResult(Struct):
-    """What `DescribeConfigsResult.configs` holds."""
+    """Element of `DescribeConfigsResult.configs`."""
 
     __slots__ = (
         "name",
@@ -89,7 +89,7 @@ class DescribeConfigsResourceResult(Struct):
 
 
 class DescribeConfigsResult(Struct):
-    """What `DescribeConfigsResponse.results` holds."""
+    """Element of `DescribeConfigsResponse.results`."""
 
     __slots__ = ("error_code", "error_message", "resource_type", "resource_name", "configs")
 
@@ -109,7 +109,7 @@ class DescribeConfigsResult(Struct):
 
 
 class DescribeConfigsResponse(Response):
-    """DescribeConfigs's response."""
+    """DescribeConfigs response."""
 
     __slots__ = ("throttle_time_ms", "results")
 
@@ -121,7 +121,7 @@ class DescribeConfigsResponse(Response):
 
 
 class DescribeConfigsResource(Struct):
-    """What `DescribeConfigsRequest.resources` holds."""
+    """Element of `DescribeConfigsRequest.resources`."""
 
     __slots__ = ("resource_type", "resource_name", "configuration_keys")
 
@@ -137,7 +137,7 @@ class DescribeConfigsResource(Struct):
 
 
 class DescribeConfigsRequest(Request[DescribeConfigsResponse]):
-    """DescribeConfigs's request."""
+    """DescribeConfigs request."""
 
     RESPONSE: ClassVar[type[Message]] = DescribeConfigsResponse
 

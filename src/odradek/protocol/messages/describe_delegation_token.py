@@ -36,7 +36,7 @@ _pack_qqq, _unpack_qqq = packing("qqq")
 
 
 class DescribedDelegationTokenRenewer(Struct):
-    """What `DescribedDelegationToken.renewers` holds."""
+    """Element of `DescribedDelegationToken.renewers`."""
 
     __slots__ = ("principal_type", "principal_name")
 
@@ -46,7 +46,7 @@ class DescribedDelegationTokenRenewer(Struct):
 
 
 class DescribedDelegationToken(Struct):
-    """What `DescribeDelegationTokenResponse.tokens` holds."""
+    """Element of `DescribeDelegationTokenResponse.tokens`."""
 
     __slots__ = (
         "principal_type",
@@ -87,7 +87,7 @@ class DescribedDelegationToken(Struct):
 
 
 class DescribeDelegationTokenResponse(Response):
-    """DescribeDelegationToken's response."""
+    """DescribeDelegationToken response."""
 
     __slots__ = ("error_code", "tokens", "throttle_time_ms")
 
@@ -103,7 +103,7 @@ class DescribeDelegationTokenResponse(Response):
 
 
 class DescribeDelegationTokenOwner(Struct):
-    """What `DescribeDelegationTokenRequest.owners` holds."""
+    """Element of `DescribeDelegationTokenRequest.owners`."""
 
     __slots__ = ("principal_type", "principal_name")
 
@@ -113,7 +113,7 @@ class DescribeDelegationTokenOwner(Struct):
 
 
 class DescribeDelegationTokenRequest(Request[DescribeDelegationTokenResponse]):
-    """DescribeDelegationToken's request."""
+    """DescribeDelegationToken request."""
 
     RESPONSE: ClassVar[type[Message]] = DescribeDelegationTokenResponse
 

@@ -44,7 +44,7 @@ _pack_i, _unpack_i = packing("i")
 
 
 class DescribedGroupMember(Struct):
-    """What `DescribedGroup.members` holds."""
+    """Element of `DescribedGroup.members`."""
 
     __slots__ = (
         "member_id",
@@ -73,7 +73,7 @@ class DescribedGroupMember(Struct):
 
 
 class DescribedGroup(Struct):
-    """What `DescribeGroupsResponse.groups` holds."""
+    """Element of `DescribeGroupsResponse.groups`."""
 
     __slots__ = (
         "error_code",
@@ -108,7 +108,7 @@ class DescribedGroup(Struct):
 
 
 class DescribeGroupsResponse(Response):
-    """DescribeGroups's response."""
+    """DescribeGroups response."""
 
     __slots__ = ("throttle_time_ms", "groups")
 
@@ -118,7 +118,7 @@ class DescribeGroupsResponse(Response):
 
 
 class DescribeGroupsRequest(Request[DescribeGroupsResponse]):
-    """DescribeGroups's request."""
+    """DescribeGroups request."""
 
     RESPONSE: ClassVar[type[Message]] = DescribeGroupsResponse
 

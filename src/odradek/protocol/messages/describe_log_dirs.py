@@ -36,7 +36,7 @@ _pack_qqt, _unpack_qqt = packing("qq?")
 
 
 class DescribeLogDirsPartition(Struct):
-    """What `DescribeLogDirsTopic.partitions` holds."""
+    """Element of `DescribeLogDirsTopic.partitions`."""
 
     __slots__ = ("partition_index", "partition_size", "offset_lag", "is_future_key")
 
@@ -54,7 +54,7 @@ class DescribeLogDirsPartition(Struct):
 
 
 class DescribeLogDirsTopic(Struct):
-    """What `DescribeLogDirsResult.topics` holds."""
+    """Element of `DescribeLogDirsResult.topics`."""
 
     __slots__ = ("name", "partitions")
 
@@ -64,7 +64,7 @@ class DescribeLogDirsTopic(Struct):
 
 
 class DescribeLogDirsResult(Struct):
-    """What `DescribeLogDirsResponse.results` holds."""
+    """Element of `DescribeLogDirsResponse.results`."""
 
     __slots__ = ("error_code", "log_dir", "topics", "total_bytes", "usable_bytes", "is_cordoned")
 
@@ -86,7 +86,7 @@ class DescribeLogDirsResult(Struct):
 
 
 class DescribeLogDirsResponse(Response):
-    """DescribeLogDirs's response."""
+    """DescribeLogDirs response."""
 
     __slots__ = ("throttle_time_ms", "error_code", "results")
 
@@ -102,7 +102,7 @@ class DescribeLogDirsResponse(Response):
 
 
 class DescribableLogDirTopic(Struct):
-    """What `DescribeLogDirsRequest.topics` holds."""
+    """Element of `DescribeLogDirsRequest.topics`."""
 
     __slots__ = ("topic", "partitions")
 
@@ -112,7 +112,7 @@ class DescribableLogDirTopic(Struct):
 
 
 class DescribeLogDirsRequest(Request[DescribeLogDirsResponse]):
-    """DescribeLogDirs's request."""
+    """DescribeLogDirs request."""
 
     RESPONSE: ClassVar[type[Message]] = DescribeLogDirsResponse
 

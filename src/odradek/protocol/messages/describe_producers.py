@@ -31,7 +31,7 @@ _pack_qiiqiq, _unpack_qiiqiq = packing("qiiqiq")
 
 
 class ProducerState(Struct):
-    """What `PartitionResponse.active_producers` holds."""
+    """Element of `PartitionResponse.active_producers`."""
 
     __slots__ = (
         "producer_id",
@@ -60,7 +60,7 @@ class ProducerState(Struct):
 
 
 class PartitionResponse(Struct):
-    """What `TopicResponse.partitions` holds."""
+    """Element of `TopicResponse.partitions`."""
 
     __slots__ = ("partition_index", "error_code", "error_message", "active_producers")
 
@@ -78,7 +78,7 @@ class PartitionResponse(Struct):
 
 
 class TopicResponse(Struct):
-    """What `DescribeProducersResponse.topics` holds."""
+    """Element of `DescribeProducersResponse.topics`."""
 
     __slots__ = ("name", "partitions")
 
@@ -88,7 +88,7 @@ class TopicResponse(Struct):
 
 
 class DescribeProducersResponse(Response):
-    """DescribeProducers's response."""
+    """DescribeProducers response."""
 
     __slots__ = ("throttle_time_ms", "topics")
 
@@ -98,7 +98,7 @@ class DescribeProducersResponse(Response):
 
 
 class TopicRequest(Struct):
-    """What `DescribeProducersRequest.topics` holds."""
+    """Element of `DescribeProducersRequest.topics`."""
 
     __slots__ = ("name", "partition_indexes")
 
@@ -108,7 +108,7 @@ class TopicRequest(Struct):
 
 
 class DescribeProducersRequest(Request[DescribeProducersResponse]):
-    """DescribeProducers's request."""
+    """DescribeProducers request."""
 
     RESPONSE: ClassVar[type[Message]] = DescribeProducersResponse
 

@@ -38,7 +38,7 @@ _pack_iqqq, _unpack_iqqq = packing("iqqq")
 
 
 class ReplicaState(Struct):
-    """What `DescribeQuorumResponsePartitionData.current_voters` holds."""
+    """Element of `DescribeQuorumResponsePartitionData.current_voters`."""
 
     __slots__ = (
         "replica_id",
@@ -64,7 +64,7 @@ class ReplicaState(Struct):
 
 
 class DescribeQuorumResponsePartitionData(Struct):
-    """What `DescribeQuorumResponseTopicData.partitions` holds."""
+    """Element of `DescribeQuorumResponseTopicData.partitions`."""
 
     __slots__ = (
         "partition_index",
@@ -99,7 +99,7 @@ class DescribeQuorumResponsePartitionData(Struct):
 
 
 class DescribeQuorumResponseTopicData(Struct):
-    """What `DescribeQuorumResponse.topics` holds."""
+    """Element of `DescribeQuorumResponse.topics`."""
 
     __slots__ = ("topic_name", "partitions")
 
@@ -111,7 +111,7 @@ class DescribeQuorumResponseTopicData(Struct):
 
 
 class Listener(Struct):
-    """What `Node.listeners` holds."""
+    """Element of `Node.listeners`."""
 
     __slots__ = ("name", "host", "port")
 
@@ -122,7 +122,7 @@ class Listener(Struct):
 
 
 class Node(Struct):
-    """What `DescribeQuorumResponse.nodes` holds."""
+    """Element of `DescribeQuorumResponse.nodes`."""
 
     __slots__ = ("node_id", "listeners")
 
@@ -132,7 +132,7 @@ class Node(Struct):
 
 
 class DescribeQuorumResponse(Response):
-    """DescribeQuorum's response."""
+    """DescribeQuorum response."""
 
     __slots__ = ("error_code", "error_message", "topics", "nodes")
 
@@ -150,7 +150,7 @@ class DescribeQuorumResponse(Response):
 
 
 class DescribeQuorumRequestPartitionData(Struct):
-    """What `DescribeQuorumRequestTopicData.partitions` holds."""
+    """Element of `DescribeQuorumRequestTopicData.partitions`."""
 
     __slots__ = ("partition_index",)
 
@@ -159,7 +159,7 @@ class DescribeQuorumRequestPartitionData(Struct):
 
 
 class DescribeQuorumRequestTopicData(Struct):
-    """What `DescribeQuorumRequest.topics` holds."""
+    """Element of `DescribeQuorumRequest.topics`."""
 
     __slots__ = ("topic_name", "partitions")
 
@@ -171,7 +171,7 @@ class DescribeQuorumRequestTopicData(Struct):
 
 
 class DescribeQuorumRequest(Request[DescribeQuorumResponse]):
-    """DescribeQuorum's request."""
+    """DescribeQuorum request."""
 
     RESPONSE: ClassVar[type[Message]] = DescribeQuorumResponse
 

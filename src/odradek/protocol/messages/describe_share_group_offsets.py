@@ -35,7 +35,7 @@ _pack_iqiqh, _unpack_iqiqh = packing("iqiqh")
 
 
 class DescribeShareGroupOffsetsResponsePartition(Struct):
-    """What `DescribeShareGroupOffsetsResponseTopic.partitions` holds."""
+    """Element of `DescribeShareGroupOffsetsResponseTopic.partitions`."""
 
     __slots__ = (
         "partition_index",
@@ -64,7 +64,7 @@ class DescribeShareGroupOffsetsResponsePartition(Struct):
 
 
 class DescribeShareGroupOffsetsResponseTopic(Struct):
-    """What `DescribeShareGroupOffsetsResponseGroup.topics` holds."""
+    """Element of `DescribeShareGroupOffsetsResponseGroup.topics`."""
 
     __slots__ = ("topic_name", "topic_id", "partitions")
 
@@ -80,7 +80,7 @@ class DescribeShareGroupOffsetsResponseTopic(Struct):
 
 
 class DescribeShareGroupOffsetsResponseGroup(Struct):
-    """What `DescribeShareGroupOffsetsResponse.groups` holds."""
+    """Element of `DescribeShareGroupOffsetsResponse.groups`."""
 
     __slots__ = ("group_id", "topics", "error_code", "error_message")
 
@@ -98,7 +98,7 @@ class DescribeShareGroupOffsetsResponseGroup(Struct):
 
 
 class DescribeShareGroupOffsetsResponse(Response):
-    """DescribeShareGroupOffsets's response."""
+    """DescribeShareGroupOffsets response."""
 
     __slots__ = ("throttle_time_ms", "groups")
 
@@ -110,7 +110,7 @@ class DescribeShareGroupOffsetsResponse(Response):
 
 
 class DescribeShareGroupOffsetsRequestTopic(Struct):
-    """What `DescribeShareGroupOffsetsRequestGroup.topics` holds."""
+    """Element of `DescribeShareGroupOffsetsRequestGroup.topics`."""
 
     __slots__ = ("topic_name", "partitions")
 
@@ -120,7 +120,7 @@ class DescribeShareGroupOffsetsRequestTopic(Struct):
 
 
 class DescribeShareGroupOffsetsRequestGroup(Struct):
-    """What `DescribeShareGroupOffsetsRequest.groups` holds."""
+    """Element of `DescribeShareGroupOffsetsRequest.groups`."""
 
     __slots__ = ("group_id", "topics")
 
@@ -132,7 +132,7 @@ class DescribeShareGroupOffsetsRequestGroup(Struct):
 
 
 class DescribeShareGroupOffsetsRequest(Request[DescribeShareGroupOffsetsResponse]):
-    """DescribeShareGroupOffsets's request."""
+    """DescribeShareGroupOffsets request."""
 
     RESPONSE: ClassVar[type[Message]] = DescribeShareGroupOffsetsResponse
 

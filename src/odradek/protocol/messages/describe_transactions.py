@@ -31,7 +31,7 @@ _pack_iqqh, _unpack_iqqh = packing("iqqh")
 
 
 class TopicData(Struct):
-    """What `TransactionState.topics` holds."""
+    """Element of `TransactionState.topics`."""
 
     __slots__ = ("topic", "partitions")
 
@@ -41,7 +41,7 @@ class TopicData(Struct):
 
 
 class TransactionState(Struct):
-    """What `DescribeTransactionsResponse.transaction_states` holds."""
+    """Element of `DescribeTransactionsResponse.transaction_states`."""
 
     __slots__ = (
         "error_code",
@@ -76,7 +76,7 @@ class TransactionState(Struct):
 
 
 class DescribeTransactionsResponse(Response):
-    """DescribeTransactions's response."""
+    """DescribeTransactions response."""
 
     __slots__ = ("throttle_time_ms", "transaction_states")
 
@@ -88,7 +88,7 @@ class DescribeTransactionsResponse(Response):
 
 
 class DescribeTransactionsRequest(Request[DescribeTransactionsResponse]):
-    """DescribeTransactions's request."""
+    """DescribeTransactions request."""
 
     RESPONSE: ClassVar[type[Message]] = DescribeTransactionsResponse
 

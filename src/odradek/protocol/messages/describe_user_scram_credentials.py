@@ -29,7 +29,7 @@ _pack_ih, _unpack_ih = packing("ih")
 
 
 class CredentialInfo(Struct):
-    """What `DescribeUserScramCredentialsResult.credential_infos` holds."""
+    """Element of `DescribeUserScramCredentialsResult.credential_infos`."""
 
     __slots__ = ("mechanism", "iterations")
 
@@ -39,7 +39,7 @@ class CredentialInfo(Struct):
 
 
 class DescribeUserScramCredentialsResult(Struct):
-    """What `DescribeUserScramCredentialsResponse.results` holds."""
+    """Element of `DescribeUserScramCredentialsResponse.results`."""
 
     __slots__ = ("user", "error_code", "error_message", "credential_infos")
 
@@ -57,7 +57,7 @@ class DescribeUserScramCredentialsResult(Struct):
 
 
 class DescribeUserScramCredentialsResponse(Response):
-    """DescribeUserScramCredentials's response."""
+    """DescribeUserScramCredentials response."""
 
     __slots__ = ("throttle_time_ms", "error_code", "error_message", "results")
 
@@ -75,7 +75,7 @@ class DescribeUserScramCredentialsResponse(Response):
 
 
 class UserName(Struct):
-    """What `DescribeUserScramCredentialsRequest.users` holds."""
+    """Element of `DescribeUserScramCredentialsRequest.users`."""
 
     __slots__ = ("name",)
 
@@ -84,7 +84,7 @@ class UserName(Struct):
 
 
 class DescribeUserScramCredentialsRequest(Request[DescribeUserScramCredentialsResponse]):
-    """DescribeUserScramCredentials's request."""
+    """DescribeUserScramCredentials request."""
 
     RESPONSE: ClassVar[type[Message]] = DescribeUserScramCredentialsResponse
 

@@ -38,7 +38,7 @@ _pack_ih, _unpack_ih = packing("ih")
 
 
 class PartitionResult(Struct):
-    """What `ReplicaElectionResult.partition_result` holds."""
+    """Element of `ReplicaElectionResult.partition_result`."""
 
     __slots__ = ("partition_id", "error_code", "error_message")
 
@@ -51,7 +51,7 @@ class PartitionResult(Struct):
 
 
 class ReplicaElectionResult(Struct):
-    """What `ElectLeadersResponse.replica_election_results` holds."""
+    """Element of `ElectLeadersResponse.replica_election_results`."""
 
     __slots__ = ("topic", "partition_result")
 
@@ -61,7 +61,7 @@ class ReplicaElectionResult(Struct):
 
 
 class ElectLeadersResponse(Response):
-    """ElectLeaders's response."""
+    """ElectLeaders response."""
 
     __slots__ = ("throttle_time_ms", "error_code", "replica_election_results")
 
@@ -79,7 +79,7 @@ class ElectLeadersResponse(Response):
 
 
 class TopicPartitions(Struct):
-    """What `ElectLeadersRequest.topic_partitions` holds."""
+    """Element of `ElectLeadersRequest.topic_partitions`."""
 
     __slots__ = ("topic", "partitions")
 
@@ -89,7 +89,7 @@ class TopicPartitions(Struct):
 
 
 class ElectLeadersRequest(Request[ElectLeadersResponse]):
-    """ElectLeaders's request."""
+    """ElectLeaders request."""
 
     RESPONSE: ClassVar[type[Message]] = ElectLeadersResponse
 

@@ -26,7 +26,7 @@ _pack_qht, _unpack_qht = packing("qh?")
 
 
 class EndTxnResponse(Response):
-    """EndTxn's response."""
+    """EndTxn response."""
 
     __slots__ = ("throttle_time_ms", "error_code", "producer_id", "producer_epoch")
 
@@ -44,7 +44,7 @@ class EndTxnResponse(Response):
 
 
 class EndTxnRequest(Request[EndTxnResponse]):
-    """EndTxn's request."""
+    """EndTxn request."""
 
     RESPONSE: ClassVar[type[Message]] = EndTxnResponse
 

@@ -25,7 +25,7 @@ _pack_q, _unpack_q = packing("q")
 
 
 class ExpireDelegationTokenResponse(Response):
-    """ExpireDelegationToken's response."""
+    """ExpireDelegationToken response."""
 
     __slots__ = ("error_code", "expiry_timestamp_ms", "throttle_time_ms")
 
@@ -38,7 +38,7 @@ class ExpireDelegationTokenResponse(Response):
 
 
 class ExpireDelegationTokenRequest(Request[ExpireDelegationTokenResponse]):
-    """ExpireDelegationToken's request."""
+    """ExpireDelegationToken request."""
 
     RESPONSE: ClassVar[type[Message]] = ExpireDelegationTokenResponse
 

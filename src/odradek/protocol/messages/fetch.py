@@ -61,7 +61,7 @@ _pack_qq, _unpack_qq = packing("qq")
 
 
 class EpochEndOffset(Struct):
-    """What `PartitionData.diverging_epoch` holds."""
+    """Value of `PartitionData.diverging_epoch`."""
 
     __slots__ = ("epoch", "end_offset")
 
@@ -71,7 +71,7 @@ class EpochEndOffset(Struct):
 
 
 class LeaderIdAndEpoch(Struct):
-    """What `PartitionData.current_leader` holds."""
+    """Value of `PartitionData.current_leader`."""
 
     __slots__ = ("leader_id", "leader_epoch")
 
@@ -81,7 +81,7 @@ class LeaderIdAndEpoch(Struct):
 
 
 class SnapshotId(Struct):
-    """What `PartitionData.snapshot_id` holds."""
+    """Value of `PartitionData.snapshot_id`."""
 
     __slots__ = ("end_offset", "epoch")
 
@@ -91,7 +91,7 @@ class SnapshotId(Struct):
 
 
 class AbortedTransaction(Struct):
-    """What `PartitionData.aborted_transactions` holds."""
+    """Element of `PartitionData.aborted_transactions`."""
 
     __slots__ = ("producer_id", "first_offset")
 
@@ -101,7 +101,7 @@ class AbortedTransaction(Struct):
 
 
 class PartitionData(Struct):
-    """What `FetchableTopicResponse.partitions` holds."""
+    """Element of `FetchableTopicResponse.partitions`."""
 
     __slots__ = (
         "partition_index",
@@ -149,7 +149,7 @@ class PartitionData(Struct):
 
 
 class FetchableTopicResponse(Struct):
-    """What `FetchResponse.responses` holds."""
+    """Element of `FetchResponse.responses`."""
 
     __slots__ = ("topic", "topic_id", "partitions")
 
@@ -162,7 +162,7 @@ class FetchableTopicResponse(Struct):
 
 
 class NodeEndpoint(Struct):
-    """What `FetchResponse.node_endpoints` holds."""
+    """Element of `FetchResponse.node_endpoints`."""
 
     __slots__ = ("node_id", "host", "port", "rack")
 
@@ -176,7 +176,7 @@ class NodeEndpoint(Struct):
 
 
 class FetchResponse(Response):
-    """Fetch's response."""
+    """Fetch response."""
 
     __slots__ = ("throttle_time_ms", "error_code", "session_id", "responses", "node_endpoints")
 
@@ -196,7 +196,7 @@ class FetchResponse(Response):
 
 
 class ReplicaState(Struct):
-    """What `FetchRequest.replica_state` holds."""
+    """Value of `FetchRequest.replica_state`."""
 
     __slots__ = ("replica_id", "replica_epoch")
 
@@ -206,7 +206,7 @@ class ReplicaState(Struct):
 
 
 class FetchPartition(Struct):
-    """What `FetchTopic.partitions` holds."""
+    """Element of `FetchTopic.partitions`."""
 
     __slots__ = (
         "partition",
@@ -241,7 +241,7 @@ class FetchPartition(Struct):
 
 
 class FetchTopic(Struct):
-    """What `FetchRequest.topics` holds."""
+    """Element of `FetchRequest.topics`."""
 
     __slots__ = ("topic", "topic_id", "partitions")
 
@@ -254,7 +254,7 @@ class FetchTopic(Struct):
 
 
 class ForgottenTopic(Struct):
-    """What `FetchRequest.forgotten_topics_data` holds."""
+    """Element of `FetchRequest.forgotten_topics_data`."""
 
     __slots__ = ("topic", "topic_id", "partitions")
 
@@ -267,7 +267,7 @@ class ForgottenTopic(Struct):
 
 
 class FetchRequest(Request[FetchResponse]):
-    """Fetch's request."""
+    """Fetch request."""
 
     RESPONSE: ClassVar[type[Message]] = FetchResponse
 

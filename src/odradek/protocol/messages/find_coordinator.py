@@ -37,7 +37,7 @@ _pack_ih, _unpack_ih = packing("ih")
 
 
 class Coordinator(Struct):
-    """What `FindCoordinatorResponse.coordinators` holds."""
+    """Element of `FindCoordinatorResponse.coordinators`."""
 
     __slots__ = ("key", "node_id", "host", "port", "error_code", "error_message")
 
@@ -59,7 +59,7 @@ class Coordinator(Struct):
 
 
 class FindCoordinatorResponse(Response):
-    """FindCoordinator's response."""
+    """FindCoordinator response."""
 
     __slots__ = (
         "throttle_time_ms",
@@ -91,7 +91,7 @@ class FindCoordinatorResponse(Response):
 
 
 class FindCoordinatorRequest(Request[FindCoordinatorResponse]):
-    """FindCoordinator's request."""
+    """FindCoordinator request."""
 
     RESPONSE: ClassVar[type[Message]] = FindCoordinatorResponse
 

@@ -30,7 +30,7 @@ _pack_iit, _unpack_iit = packing("ii?")
 
 
 class GetTelemetrySubscriptionsResponse(Response):
-    """GetTelemetrySubscriptions's response."""
+    """GetTelemetrySubscriptions response."""
 
     __slots__ = (
         "throttle_time_ms",
@@ -70,7 +70,7 @@ class GetTelemetrySubscriptionsResponse(Response):
 
 
 class GetTelemetrySubscriptionsRequest(Request[GetTelemetrySubscriptionsResponse]):
-    """GetTelemetrySubscriptions's request."""
+    """GetTelemetrySubscriptions request."""
 
     RESPONSE: ClassVar[type[Message]] = GetTelemetrySubscriptionsResponse
 

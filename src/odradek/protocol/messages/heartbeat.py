@@ -31,7 +31,7 @@ _pack_ih, _unpack_ih = packing("ih")
 
 
 class HeartbeatResponse(Response):
-    """Heartbeat's response."""
+    """Heartbeat response."""
 
     __slots__ = ("throttle_time_ms", "error_code")
 
@@ -41,7 +41,7 @@ class HeartbeatResponse(Response):
 
 
 class HeartbeatRequest(Request[HeartbeatResponse]):
-    """Heartbeat's request."""
+    """Heartbeat request."""
 
     RESPONSE: ClassVar[type[Message]] = HeartbeatResponse
 

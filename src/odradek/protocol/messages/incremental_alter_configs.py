@@ -36,7 +36,7 @@ _pack_i, _unpack_i = packing("i")
 
 
 class AlterConfigsResourceResponse(Struct):
-    """What `IncrementalAlterConfigsResponse.responses` holds."""
+    """Element of `IncrementalAlterConfigsResponse.responses`."""
 
     __slots__ = ("error_code", "error_message", "resource_type", "resource_name")
 
@@ -54,7 +54,7 @@ class AlterConfigsResourceResponse(Struct):
 
 
 class IncrementalAlterConfigsResponse(Response):
-    """IncrementalAlterConfigs's response."""
+    """IncrementalAlterConfigs response."""
 
     __slots__ = ("throttle_time_ms", "responses")
 
@@ -66,7 +66,7 @@ class IncrementalAlterConfigsResponse(Response):
 
 
 class AlterableConfig(Struct):
-    """What `AlterConfigsResource.configs` holds."""
+    """Element of `AlterConfigsResource.configs`."""
 
     __slots__ = ("name", "config_operation", "value")
 
@@ -77,7 +77,7 @@ class AlterableConfig(Struct):
 
 
 class AlterConfigsResource(Struct):
-    """What `IncrementalAlterConfigsRequest.resources` holds."""
+    """Element of `IncrementalAlterConfigsRequest.resources`."""
 
     __slots__ = ("resource_type", "resource_name", "configs")
 
@@ -90,7 +90,7 @@ class AlterConfigsResource(Struct):
 
 
 class IncrementalAlterConfigsRequest(Request[IncrementalAlterConfigsResponse]):
-    """IncrementalAlterConfigs's request."""
+    """IncrementalAlterConfigs request."""
 
     RESPONSE: ClassVar[type[Message]] = IncrementalAlterConfigsResponse
 

@@ -27,7 +27,7 @@ _pack_iqh, _unpack_iqh = packing("iqh")
 
 
 class InitProducerIdResponse(Response):
-    """InitProducerId's response."""
+    """InitProducerId response."""
 
     __slots__ = ("throttle_time_ms", "error_code", "producer_id", "producer_epoch")
 
@@ -45,7 +45,7 @@ class InitProducerIdResponse(Response):
 
 
 class InitProducerIdRequest(Request[InitProducerIdResponse]):
-    """InitProducerId's request."""
+    """InitProducerId request."""
 
     RESPONSE: ClassVar[type[Message]] = InitProducerIdResponse
 

@@ -43,7 +43,7 @@ _pack_ii, _unpack_ii = packing("ii")
 
 
 class JoinGroupResponseMember(Struct):
-    """What `JoinGroupResponse.members` holds."""
+    """Element of `JoinGroupResponse.members`."""
 
     __slots__ = ("member_id", "group_instance_id", "metadata")
 
@@ -56,7 +56,7 @@ class JoinGroupResponseMember(Struct):
 
 
 class JoinGroupResponse(Response):
-    """JoinGroup's response."""
+    """JoinGroup response."""
 
     __slots__ = (
         "throttle_time_ms",
@@ -94,7 +94,7 @@ class JoinGroupResponse(Response):
 
 
 class JoinGroupRequestProtocol(Struct):
-    """What `JoinGroupRequest.protocols` holds."""
+    """Element of `JoinGroupRequest.protocols`."""
 
     __slots__ = ("name", "metadata")
 
@@ -104,7 +104,7 @@ class JoinGroupRequestProtocol(Struct):
 
 
 class JoinGroupRequest(Request[JoinGroupResponse]):
-    """JoinGroup's request."""
+    """JoinGroup request."""
 
     RESPONSE: ClassVar[type[Message]] = JoinGroupResponse
 

@@ -35,7 +35,7 @@ _pack_ih, _unpack_ih = packing("ih")
 
 
 class MemberResponse(Struct):
-    """What `LeaveGroupResponse.members` holds."""
+    """Element of `LeaveGroupResponse.members`."""
 
     __slots__ = ("member_id", "group_instance_id", "error_code")
 
@@ -48,7 +48,7 @@ class MemberResponse(Struct):
 
 
 class LeaveGroupResponse(Response):
-    """LeaveGroup's response."""
+    """LeaveGroup response."""
 
     __slots__ = ("throttle_time_ms", "error_code", "members")
 
@@ -61,7 +61,7 @@ class LeaveGroupResponse(Response):
 
 
 class MemberIdentity(Struct):
-    """What `LeaveGroupRequest.members` holds."""
+    """Element of `LeaveGroupRequest.members`."""
 
     __slots__ = ("member_id", "group_instance_id", "reason")
 
@@ -74,7 +74,7 @@ class MemberIdentity(Struct):
 
 
 class LeaveGroupRequest(Request[LeaveGroupResponse]):
-    """LeaveGroup's request."""
+    """LeaveGroup request."""
 
     RESPONSE: ClassVar[type[Message]] = LeaveGroupResponse
 

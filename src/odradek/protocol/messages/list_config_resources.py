@@ -29,7 +29,7 @@ _pack_ih, _unpack_ih = packing("ih")
 
 
 class ConfigResource(Struct):
-    """What `ListConfigResourcesResponse.config_resources` holds."""
+    """Element of `ListConfigResourcesResponse.config_resources`."""
 
     __slots__ = ("resource_name", "resource_type")
 
@@ -39,7 +39,7 @@ class ConfigResource(Struct):
 
 
 class ListConfigResourcesResponse(Response):
-    """ListConfigResources's response."""
+    """ListConfigResources response."""
 
     __slots__ = ("throttle_time_ms", "error_code", "config_resources")
 
@@ -55,7 +55,7 @@ class ListConfigResourcesResponse(Response):
 
 
 class ListConfigResourcesRequest(Request[ListConfigResourcesResponse]):
-    """ListConfigResources's request."""
+    """ListConfigResources request."""
 
     RESPONSE: ClassVar[type[Message]] = ListConfigResourcesResponse
 

@@ -33,7 +33,7 @@ _pack_ih, _unpack_ih = packing("ih")
 
 
 class ListedGroup(Struct):
-    """What `ListGroupsResponse.groups` holds."""
+    """Element of `ListGroupsResponse.groups`."""
 
     __slots__ = ("group_id", "protocol_type", "group_state", "group_type")
 
@@ -51,7 +51,7 @@ class ListedGroup(Struct):
 
 
 class ListGroupsResponse(Response):
-    """ListGroups's response."""
+    """ListGroups response."""
 
     __slots__ = ("throttle_time_ms", "error_code", "groups")
 
@@ -64,7 +64,7 @@ class ListGroupsResponse(Response):
 
 
 class ListGroupsRequest(Request[ListGroupsResponse]):
-    """ListGroups's request."""
+    """ListGroups request."""
 
     RESPONSE: ClassVar[type[Message]] = ListGroupsResponse
 

@@ -35,7 +35,7 @@ _pack_iq, _unpack_iq = packing("iq")
 
 
 class ListOffsetsPartitionResponse(Struct):
-    """What `ListOffsetsTopicResponse.partitions` holds."""
+    """Element of `ListOffsetsTopicResponse.partitions`."""
 
     __slots__ = ("partition_index", "error_code", "timestamp", "offset", "leader_epoch")
 
@@ -55,7 +55,7 @@ class ListOffsetsPartitionResponse(Struct):
 
 
 class ListOffsetsTopicResponse(Struct):
-    """What `ListOffsetsResponse.topics` holds."""
+    """Element of `ListOffsetsResponse.topics`."""
 
     __slots__ = ("name", "partitions")
 
@@ -67,7 +67,7 @@ class ListOffsetsTopicResponse(Struct):
 
 
 class ListOffsetsResponse(Response):
-    """ListOffsets's response."""
+    """ListOffsets response."""
 
     __slots__ = ("throttle_time_ms", "topics")
 
@@ -79,7 +79,7 @@ class ListOffsetsResponse(Response):
 
 
 class ListOffsetsPartition(Struct):
-    """What `ListOffsetsTopic.partitions` holds."""
+    """Element of `ListOffsetsTopic.partitions`."""
 
     __slots__ = ("partition_index", "current_leader_epoch", "timestamp")
 
@@ -92,7 +92,7 @@ class ListOffsetsPartition(Struct):
 
 
 class ListOffsetsTopic(Struct):
-    """What `ListOffsetsRequest.topics` holds."""
+    """Element of `ListOffsetsRequest.topics`."""
 
     __slots__ = ("name", "partitions")
 
@@ -102,7 +102,7 @@ class ListOffsetsTopic(Struct):
 
 
 class ListOffsetsRequest(Request[ListOffsetsResponse]):
-    """ListOffsets's request."""
+    """ListOffsets request."""
 
     RESPONSE: ClassVar[type[Message]] = ListOffsetsResponse
 

@@ -30,7 +30,7 @@ _pack_ih, _unpack_ih = packing("ih")
 
 
 class OngoingPartitionReassignment(Struct):
-    """What `OngoingTopicReassignment.partitions` holds."""
+    """Element of `OngoingTopicReassignment.partitions`."""
 
     __slots__ = ("partition_index", "replicas", "adding_replicas", "removing_replicas")
 
@@ -48,7 +48,7 @@ class OngoingPartitionReassignment(Struct):
 
 
 class OngoingTopicReassignment(Struct):
-    """What `ListPartitionReassignmentsResponse.topics` holds."""
+    """Element of `ListPartitionReassignmentsResponse.topics`."""
 
     __slots__ = ("name", "partitions")
 
@@ -60,7 +60,7 @@ class OngoingTopicReassignment(Struct):
 
 
 class ListPartitionReassignmentsResponse(Response):
-    """ListPartitionReassignments's response."""
+    """ListPartitionReassignments response."""
 
     __slots__ = ("throttle_time_ms", "error_code", "error_message", "topics")
 
@@ -78,7 +78,7 @@ class ListPartitionReassignmentsResponse(Response):
 
 
 class ListPartitionReassignmentsTopics(Struct):
-    """What `ListPartitionReassignmentsRequest.topics` holds."""
+    """Element of `ListPartitionReassignmentsRequest.topics`."""
 
     __slots__ = ("name", "partition_indexes")
 
@@ -88,7 +88,7 @@ class ListPartitionReassignmentsTopics(Struct):
 
 
 class ListPartitionReassignmentsRequest(Request[ListPartitionReassignmentsResponse]):
-    """ListPartitionReassignments's request."""
+    """ListPartitionReassignments request."""
 
     RESPONSE: ClassVar[type[Message]] = ListPartitionReassignmentsResponse
 

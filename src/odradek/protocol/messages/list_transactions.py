@@ -33,7 +33,7 @@ _pack_q, _unpack_q = packing("q")
 
 
 class TransactionState(Struct):
-    """What `ListTransactionsResponse.transaction_states` holds."""
+    """Element of `ListTransactionsResponse.transaction_states`."""
 
     __slots__ = ("transactional_id", "producer_id", "transaction_state")
 
@@ -46,7 +46,7 @@ class TransactionState(Struct):
 
 
 class ListTransactionsResponse(Response):
-    """ListTransactions's response."""
+    """ListTransactions response."""
 
     __slots__ = ("throttle_time_ms", "error_code", "unknown_state_filters", "transaction_states")
 
@@ -64,7 +64,7 @@ class ListTransactionsResponse(Response):
 
 
 class ListTransactionsRequest(Request[ListTransactionsResponse]):
-    """ListTransactions's request."""
+    """ListTransactions request."""
 
     RESPONSE: ClassVar[type[Message]] = ListTransactionsResponse
 

@@ -47,7 +47,7 @@ _pack_i, _unpack_i = packing("i")
 
 
 class MetadataResponseBroker(Struct):
-    """What `MetadataResponse.brokers` holds."""
+    """Element of `MetadataResponse.brokers`."""
 
     __slots__ = ("node_id", "host", "port", "rack")
 
@@ -61,7 +61,7 @@ class MetadataResponseBroker(Struct):
 
 
 class MetadataResponsePartition(Struct):
-    """What `MetadataResponseTopic.partitions` holds."""
+    """Element of `MetadataResponseTopic.partitions`."""
 
     __slots__ = (
         "error_code",
@@ -93,7 +93,7 @@ class MetadataResponsePartition(Struct):
 
 
 class MetadataResponseTopic(Struct):
-    """What `MetadataResponse.topics` holds."""
+    """Element of `MetadataResponse.topics`."""
 
     __slots__ = (
         "error_code",
@@ -122,7 +122,7 @@ class MetadataResponseTopic(Struct):
 
 
 class MetadataResponse(Response):
-    """Metadata's response."""
+    """Metadata response."""
 
     __slots__ = (
         "throttle_time_ms",
@@ -154,7 +154,7 @@ class MetadataResponse(Response):
 
 
 class MetadataRequestTopic(Struct):
-    """What `MetadataRequest.topics` holds."""
+    """Element of `MetadataRequest.topics`."""
 
     __slots__ = ("topic_id", "name")
 
@@ -164,7 +164,7 @@ class MetadataRequestTopic(Struct):
 
 
 class MetadataRequest(Request[MetadataResponse]):
-    """Metadata's request."""
+    """Metadata request."""
 
     RESPONSE: ClassVar[type[Message]] = MetadataResponse
 

@@ -41,7 +41,7 @@ _pack_q, _unpack_q = packing("q")
 
 
 class OffsetCommitResponsePartition(Struct):
-    """What `OffsetCommitResponseTopic.partitions` holds."""
+    """Element of `OffsetCommitResponseTopic.partitions`."""
 
     __slots__ = ("partition_index", "error_code")
 
@@ -51,7 +51,7 @@ class OffsetCommitResponsePartition(Struct):
 
 
 class OffsetCommitResponseTopic(Struct):
-    """What `OffsetCommitResponse.topics` holds."""
+    """Element of `OffsetCommitResponse.topics`."""
 
     __slots__ = ("name", "topic_id", "partitions")
 
@@ -67,7 +67,7 @@ class OffsetCommitResponseTopic(Struct):
 
 
 class OffsetCommitResponse(Response):
-    """OffsetCommit's response."""
+    """OffsetCommit response."""
 
     __slots__ = ("throttle_time_ms", "topics")
 
@@ -79,7 +79,7 @@ class OffsetCommitResponse(Response):
 
 
 class OffsetCommitRequestPartition(Struct):
-    """What `OffsetCommitRequestTopic.partitions` holds."""
+    """Element of `OffsetCommitRequestTopic.partitions`."""
 
     __slots__ = (
         "partition_index",
@@ -102,7 +102,7 @@ class OffsetCommitRequestPartition(Struct):
 
 
 class OffsetCommitRequestTopic(Struct):
-    """What `OffsetCommitRequest.topics` holds."""
+    """Element of `OffsetCommitRequest.topics`."""
 
     __slots__ = ("name", "topic_id", "partitions")
 
@@ -118,7 +118,7 @@ class OffsetCommitRequestTopic(Struct):
 
 
 class OffsetCommitRequest(Request[OffsetCommitResponse]):
-    """OffsetCommit's request."""
+    """OffsetCommit request."""
 
     RESPONSE: ClassVar[type[Message]] = OffsetCommitResponse
 

@@ -26,7 +26,7 @@ _pack_ih, _unpack_ih = packing("ih")
 
 
 class OffsetDeleteResponsePartition(Struct):
-    """What `OffsetDeleteResponseTopic.partitions` holds."""
+    """Element of `OffsetDeleteResponseTopic.partitions`."""
 
     __slots__ = ("partition_index", "error_code")
 
@@ -36,7 +36,7 @@ class OffsetDeleteResponsePartition(Struct):
 
 
 class OffsetDeleteResponseTopic(Struct):
-    """What `OffsetDeleteResponse.topics` holds."""
+    """Element of `OffsetDeleteResponse.topics`."""
 
     __slots__ = ("name", "partitions")
 
@@ -48,7 +48,7 @@ class OffsetDeleteResponseTopic(Struct):
 
 
 class OffsetDeleteResponse(Response):
-    """OffsetDelete's response."""
+    """OffsetDelete response."""
 
     __slots__ = ("error_code", "throttle_time_ms", "topics")
 
@@ -64,7 +64,7 @@ class OffsetDeleteResponse(Response):
 
 
 class OffsetDeleteRequestPartition(Struct):
-    """What `OffsetDeleteRequestTopic.partitions` holds."""
+    """Element of `OffsetDeleteRequestTopic.partitions`."""
 
     __slots__ = ("partition_index",)
 
@@ -73,7 +73,7 @@ class OffsetDeleteRequestPartition(Struct):
 
 
 class OffsetDeleteRequestTopic(Struct):
-    """What `OffsetDeleteRequest.topics` holds."""
+    """Element of `OffsetDeleteRequest.topics`."""
 
     __slots__ = ("name", "partitions")
 
@@ -85,7 +85,7 @@ class OffsetDeleteRequestTopic(Struct):
 
 
 class OffsetDeleteRequest(Request[OffsetDeleteResponse]):
-    """OffsetDelete's request."""
+    """OffsetDelete request."""
 
     RESPONSE: ClassVar[type[Message]] = OffsetDeleteResponse
 

@@ -44,7 +44,7 @@ _pack_iqi, _unpack_iqi = packing("iqi")
 
 
 class OffsetFetchResponsePartition(Struct):
-    """What `OffsetFetchResponseTopic.partitions` holds."""
+    """Element of `OffsetFetchResponseTopic.partitions`."""
 
     __slots__ = (
         "partition_index",
@@ -70,7 +70,7 @@ class OffsetFetchResponsePartition(Struct):
 
 
 class OffsetFetchResponseTopic(Struct):
-    """What `OffsetFetchResponse.topics` holds."""
+    """Element of `OffsetFetchResponse.topics`."""
 
     __slots__ = ("name", "partitions")
 
@@ -82,7 +82,7 @@ class OffsetFetchResponseTopic(Struct):
 
 
 class OffsetFetchResponsePartitions(Struct):
-    """What `OffsetFetchResponseTopics.partitions` holds."""
+    """Element of `OffsetFetchResponseTopics.partitions`."""
 
     __slots__ = (
         "partition_index",
@@ -108,7 +108,7 @@ class OffsetFetchResponsePartitions(Struct):
 
 
 class OffsetFetchResponseTopics(Struct):
-    """What `OffsetFetchResponseGroup.topics` holds."""
+    """Element of `OffsetFetchResponseGroup.topics`."""
 
     __slots__ = ("name", "topic_id", "partitions")
 
@@ -124,7 +124,7 @@ class OffsetFetchResponseTopics(Struct):
 
 
 class OffsetFetchResponseGroup(Struct):
-    """What `OffsetFetchResponse.groups` holds."""
+    """Element of `OffsetFetchResponse.groups`."""
 
     __slots__ = ("group_id", "topics", "error_code")
 
@@ -137,7 +137,7 @@ class OffsetFetchResponseGroup(Struct):
 
 
 class OffsetFetchResponse(Response):
-    """OffsetFetch's response."""
+    """OffsetFetch response."""
 
     __slots__ = ("throttle_time_ms", "topics", "error_code", "groups")
 
@@ -155,7 +155,7 @@ class OffsetFetchResponse(Response):
 
 
 class OffsetFetchRequestTopic(Struct):
-    """What `OffsetFetchRequest.topics` holds."""
+    """Element of `OffsetFetchRequest.topics`."""
 
     __slots__ = ("name", "partition_indexes")
 
@@ -165,7 +165,7 @@ class OffsetFetchRequestTopic(Struct):
 
 
 class OffsetFetchRequestTopics(Struct):
-    """What `OffsetFetchRequestGroup.topics` holds."""
+    """Element of `OffsetFetchRequestGroup.topics`."""
 
     __slots__ = ("name", "topic_id", "partition_indexes")
 
@@ -178,7 +178,7 @@ class OffsetFetchRequestTopics(Struct):
 
 
 class OffsetFetchRequestGroup(Struct):
-    """What `OffsetFetchRequest.groups` holds."""
+    """Element of `OffsetFetchRequest.groups`."""
 
     __slots__ = ("group_id", "member_id", "member_epoch", "topics")
 
@@ -196,7 +196,7 @@ class OffsetFetchRequestGroup(Struct):
 
 
 class OffsetFetchRequest(Request[OffsetFetchResponse]):
-    """OffsetFetch's request."""
+    """OffsetFetch request."""
 
     RESPONSE: ClassVar[type[Message]] = OffsetFetchResponse
 

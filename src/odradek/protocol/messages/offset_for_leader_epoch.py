@@ -31,7 +31,7 @@ _pack_iii, _unpack_iii = packing("iii")
 
 
 class EpochEndOffset(Struct):
-    """What `OffsetForLeaderTopicResult.partitions` holds."""
+    """Element of `OffsetForLeaderTopicResult.partitions`."""
 
     __slots__ = ("error_code", "partition", "leader_epoch", "end_offset")
 
@@ -45,7 +45,7 @@ class EpochEndOffset(Struct):
 
 
 class OffsetForLeaderTopicResult(Struct):
-    """What `OffsetForLeaderEpochResponse.topics` holds."""
+    """Element of `OffsetForLeaderEpochResponse.topics`."""
 
     __slots__ = ("topic", "partitions")
 
@@ -55,7 +55,7 @@ class OffsetForLeaderTopicResult(Struct):
 
 
 class OffsetForLeaderEpochResponse(Response):
-    """OffsetForLeaderEpoch's response."""
+    """OffsetForLeaderEpoch response."""
 
     __slots__ = ("throttle_time_ms", "topics")
 
@@ -67,7 +67,7 @@ class OffsetForLeaderEpochResponse(Response):
 
 
 class OffsetForLeaderPartition(Struct):
-    """What `OffsetForLeaderTopic.partitions` holds."""
+    """Element of `OffsetForLeaderTopic.partitions`."""
 
     __slots__ = ("partition", "current_leader_epoch", "leader_epoch")
 
@@ -80,7 +80,7 @@ class OffsetForLeaderPartition(Struct):
 
 
 class OffsetForLeaderTopic(Struct):
-    """What `OffsetForLeaderEpochRequest.topics` holds."""
+    """Element of `OffsetForLeaderEpochRequest.topics`."""
 
     __slots__ = ("topic", "partitions")
 
@@ -90,7 +90,7 @@ class OffsetForLeaderTopic(Struct):
 
 
 class OffsetForLeaderEpochRequest(Request[OffsetForLeaderEpochResponse]):
-    """OffsetForLeaderEpoch's request."""
+    """OffsetForLeaderEpoch request."""
 
     RESPONSE: ClassVar[type[Message]] = OffsetForLeaderEpochResponse
 

@@ -50,7 +50,7 @@ _pack_ii, _unpack_ii = packing("ii")
 
 
 class BatchIndexAndErrorMessage(Struct):
-    """What `PartitionProduceResponse.record_errors` holds."""
+    """Element of `PartitionProduceResponse.record_errors`."""
 
     __slots__ = ("batch_index", "batch_index_error_message")
 
@@ -60,7 +60,7 @@ class BatchIndexAndErrorMessage(Struct):
 
 
 class LeaderIdAndEpoch(Struct):
-    """What `PartitionProduceResponse.current_leader` holds."""
+    """Value of `PartitionProduceResponse.current_leader`."""
 
     __slots__ = ("leader_id", "leader_epoch")
 
@@ -70,7 +70,7 @@ class LeaderIdAndEpoch(Struct):
 
 
 class PartitionProduceResponse(Struct):
-    """What `TopicProduceResponse.partition_responses` holds."""
+    """Element of `TopicProduceResponse.partition_responses`."""
 
     __slots__ = (
         "index",
@@ -107,7 +107,7 @@ class PartitionProduceResponse(Struct):
 
 
 class TopicProduceResponse(Struct):
-    """What `ProduceResponse.responses` holds."""
+    """Element of `ProduceResponse.responses`."""
 
     __slots__ = ("name", "topic_id", "partition_responses")
 
@@ -123,7 +123,7 @@ class TopicProduceResponse(Struct):
 
 
 class NodeEndpoint(Struct):
-    """What `ProduceResponse.node_endpoints` holds."""
+    """Element of `ProduceResponse.node_endpoints`."""
 
     __slots__ = ("node_id", "host", "port", "rack")
 
@@ -137,7 +137,7 @@ class NodeEndpoint(Struct):
 
 
 class ProduceResponse(Response):
-    """Produce's response."""
+    """Produce response."""
 
     __slots__ = ("responses", "throttle_time_ms", "node_endpoints")
 
@@ -153,7 +153,7 @@ class ProduceResponse(Response):
 
 
 class PartitionProduceData(Struct):
-    """What `TopicProduceData.partition_data` holds."""
+    """Element of `TopicProduceData.partition_data`."""
 
     __slots__ = ("index", "records")
 
@@ -163,7 +163,7 @@ class PartitionProduceData(Struct):
 
 
 class TopicProduceData(Struct):
-    """What `ProduceRequest.topic_data` holds."""
+    """Element of `ProduceRequest.topic_data`."""
 
     __slots__ = ("name", "topic_id", "partition_data")
 
@@ -179,7 +179,7 @@ class TopicProduceData(Struct):
 
 
 class ProduceRequest(Request[ProduceResponse]):
-    """Produce's request."""
+    """Produce request."""
 
     RESPONSE: ClassVar[type[Message]] = ProduceResponse
 

@@ -25,7 +25,7 @@ _pack_ih, _unpack_ih = packing("ih")
 
 
 class PushTelemetryResponse(Response):
-    """PushTelemetry's response."""
+    """PushTelemetry response."""
 
     __slots__ = ("throttle_time_ms", "error_code")
 
@@ -35,7 +35,7 @@ class PushTelemetryResponse(Response):
 
 
 class PushTelemetryRequest(Request[PushTelemetryResponse]):
-    """PushTelemetry's request."""
+    """PushTelemetry request."""
 
     RESPONSE: ClassVar[type[Message]] = PushTelemetryResponse
 

@@ -25,7 +25,7 @@ _pack_ih, _unpack_ih = packing("ih")
 
 
 class RemoveRaftVoterResponse(Response):
-    """RemoveRaftVoter's response."""
+    """RemoveRaftVoter response."""
 
     __slots__ = ("throttle_time_ms", "error_code", "error_message")
 
@@ -38,7 +38,7 @@ class RemoveRaftVoterResponse(Response):
 
 
 class RemoveRaftVoterRequest(Request[RemoveRaftVoterResponse]):
-    """RemoveRaftVoter's request."""
+    """RemoveRaftVoter request."""
 
     RESPONSE: ClassVar[type[Message]] = RemoveRaftVoterResponse
 

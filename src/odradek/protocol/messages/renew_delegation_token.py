@@ -25,7 +25,7 @@ _pack_q, _unpack_q = packing("q")
 
 
 class RenewDelegationTokenResponse(Response):
-    """RenewDelegationToken's response."""
+    """RenewDelegationToken response."""
 
     __slots__ = ("error_code", "expiry_timestamp_ms", "throttle_time_ms")
 
@@ -38,7 +38,7 @@ class RenewDelegationTokenResponse(Response):
 
 
 class RenewDelegationTokenRequest(Request[RenewDelegationTokenResponse]):
-    """RenewDelegationToken's request."""
+    """RenewDelegationToken request."""
 
     RESPONSE: ClassVar[type[Message]] = RenewDelegationTokenResponse
 

@@ -29,7 +29,7 @@ _pack_q, _unpack_q = packing("q")
 
 
 class SaslAuthenticateResponse(Response):
-    """SaslAuthenticate's response."""
+    """SaslAuthenticate response."""
 
     __slots__ = ("error_code", "error_message", "auth_bytes", "session_lifetime_ms")
 
@@ -47,7 +47,7 @@ class SaslAuthenticateResponse(Response):
 
 
 class SaslAuthenticateRequest(Request[SaslAuthenticateResponse]):
-    """SaslAuthenticate's request."""
+    """SaslAuthenticate request."""
 
     RESPONSE: ClassVar[type[Message]] = SaslAuthenticateResponse
 

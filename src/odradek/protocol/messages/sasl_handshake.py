@@ -25,7 +25,7 @@ _pack_h, _unpack_h = packing("h")
 
 
 class SaslHandshakeResponse(Response):
-    """SaslHandshake's response."""
+    """SaslHandshake response."""
 
     __slots__ = ("error_code", "mechanisms")
 
@@ -35,7 +35,7 @@ class SaslHandshakeResponse(Response):
 
 
 class SaslHandshakeRequest(Request[SaslHandshakeResponse]):
-    """SaslHandshake's request."""
+    """SaslHandshake request."""
 
     RESPONSE: ClassVar[type[Message]] = SaslHandshakeResponse
 

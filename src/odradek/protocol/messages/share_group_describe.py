@@ -37,7 +37,7 @@ _pack_ii, _unpack_ii = packing("ii")
 
 
 class TopicPartitions(Struct):
-    """What `Assignment.topic_partitions` holds."""
+    """Element of `Assignment.topic_partitions`."""
 
     __slots__ = ("topic_id", "topic_name", "partitions")
 
@@ -50,7 +50,7 @@ class TopicPartitions(Struct):
 
 
 class Assignment(Struct):
-    """What `Member.assignment` holds."""
+    """Value of `Member.assignment`."""
 
     __slots__ = ("topic_partitions",)
 
@@ -59,7 +59,7 @@ class Assignment(Struct):
 
 
 class Member(Struct):
-    """What `DescribedGroup.members` holds."""
+    """Element of `DescribedGroup.members`."""
 
     __slots__ = (
         "member_id",
@@ -93,7 +93,7 @@ class Member(Struct):
 
 
 class DescribedGroup(Struct):
-    """What `ShareGroupDescribeResponse.groups` holds."""
+    """Element of `ShareGroupDescribeResponse.groups`."""
 
     __slots__ = (
         "error_code",
@@ -131,7 +131,7 @@ class DescribedGroup(Struct):
 
 
 class ShareGroupDescribeResponse(Response):
-    """ShareGroupDescribe's response."""
+    """ShareGroupDescribe response."""
 
     __slots__ = ("throttle_time_ms", "groups")
 
@@ -141,7 +141,7 @@ class ShareGroupDescribeResponse(Response):
 
 
 class ShareGroupDescribeRequest(Request[ShareGroupDescribeResponse]):
-    """ShareGroupDescribe's request."""
+    """ShareGroupDescribe request."""
 
     RESPONSE: ClassVar[type[Message]] = ShareGroupDescribeResponse
 

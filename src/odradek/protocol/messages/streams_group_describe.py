@@ -40,7 +40,7 @@ _pack_iq, _unpack_iq = packing("iq")
 
 
 class KeyValue(Struct):
-    """What `TopicInfo.topic_configs` holds."""
+    """Element of `TopicInfo.topic_configs`."""
 
     __slots__ = ("key", "value")
 
@@ -50,7 +50,7 @@ class KeyValue(Struct):
 
 
 class TopicInfo(Struct):
-    """What `Subtopology.state_changelog_topics` holds."""
+    """Element of `Subtopology.state_changelog_topics`."""
 
     __slots__ = ("name", "partitions", "replication_factor", "topic_configs")
 
@@ -68,7 +68,7 @@ class TopicInfo(Struct):
 
 
 class Subtopology(Struct):
-    """What `Topology.subtopologies` holds."""
+    """Element of `Topology.subtopologies`."""
 
     __slots__ = (
         "subtopology_id",
@@ -100,7 +100,7 @@ class Subtopology(Struct):
 
 
 class Topology(Struct):
-    """What `DescribedGroup.topology` holds."""
+    """Value of `DescribedGroup.topology`."""
 
     __slots__ = ("epoch", "subtopologies")
 
@@ -110,7 +110,7 @@ class Topology(Struct):
 
 
 class Endpoint(Struct):
-    """What `Member.user_endpoint` holds."""
+    """Value of `Member.user_endpoint`."""
 
     __slots__ = ("host", "port")
 
@@ -120,7 +120,7 @@ class Endpoint(Struct):
 
 
 class TaskOffset(Struct):
-    """What `Member.task_offsets` holds."""
+    """Element of `Member.task_offsets`."""
 
     __slots__ = ("subtopology_id", "partition", "offset")
 
@@ -131,7 +131,7 @@ class TaskOffset(Struct):
 
 
 class TaskIds(Struct):
-    """What `Assignment.active_tasks` holds."""
+    """Element of `Assignment.active_tasks`."""
 
     __slots__ = ("subtopology_id", "partitions")
 
@@ -141,7 +141,7 @@ class TaskIds(Struct):
 
 
 class Assignment(Struct):
-    """What `Member.assignment` holds."""
+    """Value of `Member.assignment`."""
 
     __slots__ = ("active_tasks", "standby_tasks", "warmup_tasks")
 
@@ -157,7 +157,7 @@ class Assignment(Struct):
 
 
 class Member(Struct):
-    """What `DescribedGroup.members` holds."""
+    """Element of `DescribedGroup.members`."""
 
     __slots__ = (
         "member_id",
@@ -213,7 +213,7 @@ class Member(Struct):
 
 
 class TopologyDescriptionNode(Struct):
-    """What `TopologyDescriptionSubtopology.nodes` holds."""
+    """Element of `TopologyDescriptionSubtopology.nodes`."""
 
     __slots__ = ("name", "node_type", "source_topics", "sink_topic", "stores", "successors")
 
@@ -235,7 +235,7 @@ class TopologyDescriptionNode(Struct):
 
 
 class TopologyDescriptionSubtopology(Struct):
-    """What `TopologyDescription.subtopologies` holds."""
+    """Element of `TopologyDescription.subtopologies`."""
 
     __slots__ = ("subtopology_id", "nodes")
 
@@ -247,7 +247,7 @@ class TopologyDescriptionSubtopology(Struct):
 
 
 class TopologyDescriptionGlobalStore(Struct):
-    """What `TopologyDescription.global_stores` holds."""
+    """Element of `TopologyDescription.global_stores`."""
 
     __slots__ = ("source", "processor")
 
@@ -259,7 +259,7 @@ class TopologyDescriptionGlobalStore(Struct):
 
 
 class TopologyDescription(Struct):
-    """What `DescribedGroup.topology_description` holds."""
+    """Value of `DescribedGroup.topology_description`."""
 
     __slots__ = ("subtopologies", "global_stores")
 
@@ -273,7 +273,7 @@ class TopologyDescription(Struct):
 
 
 class DescribedGroup(Struct):
-    """What `StreamsGroupDescribeResponse.groups` holds."""
+    """Element of `StreamsGroupDescribeResponse.groups`."""
 
     __slots__ = (
         "error_code",
@@ -320,7 +320,7 @@ class DescribedGroup(Struct):
 
 
 class StreamsGroupDescribeResponse(Response):
-    """StreamsGroupDescribe's response."""
+    """StreamsGroupDescribe response."""
 
     __slots__ = ("throttle_time_ms", "groups")
 
@@ -330,7 +330,7 @@ class StreamsGroupDescribeResponse(Response):
 
 
 class StreamsGroupDescribeRequest(Request[StreamsGroupDescribeResponse]):
-    """StreamsGroupDescribe's request."""
+    """StreamsGroupDescribe request."""
 
     RESPONSE: ClassVar[type[Message]] = StreamsGroupDescribeResponse
 

@@ -40,7 +40,7 @@ _pack_ih, _unpack_ih = packing("ih")
 
 
 class SyncGroupResponse(Response):
-    """SyncGroup's response."""
+    """SyncGroup response."""
 
     __slots__ = ("throttle_time_ms", "error_code", "protocol_type", "protocol_name", "assignment")
 
@@ -60,7 +60,7 @@ class SyncGroupResponse(Response):
 
 
 class SyncGroupRequestAssignment(Struct):
-    """What `SyncGroupRequest.assignments` holds."""
+    """Element of `SyncGroupRequest.assignments`."""
 
     __slots__ = ("member_id", "assignment")
 
@@ -70,7 +70,7 @@ class SyncGroupRequestAssignment(Struct):
 
 
 class SyncGroupRequest(Request[SyncGroupResponse]):
-    """SyncGroup's request."""
+    """SyncGroup request."""
 
     RESPONSE: ClassVar[type[Message]] = SyncGroupResponse
 

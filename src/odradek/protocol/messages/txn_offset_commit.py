@@ -42,7 +42,7 @@ _pack_qhi, _unpack_qhi = packing("qhi")
 
 
 class TxnOffsetCommitResponsePartition(Struct):
-    """What `TxnOffsetCommitResponseTopic.partitions` holds."""
+    """Element of `TxnOffsetCommitResponseTopic.partitions`."""
 
     __slots__ = ("partition_index", "error_code")
 
@@ -52,7 +52,7 @@ class TxnOffsetCommitResponsePartition(Struct):
 
 
 class TxnOffsetCommitResponseTopic(Struct):
-    """What `TxnOffsetCommitResponse.topics` holds."""
+    """Element of `TxnOffsetCommitResponse.topics`."""
 
     __slots__ = ("name", "topic_id", "partitions")
 
@@ -68,7 +68,7 @@ class TxnOffsetCommitResponseTopic(Struct):
 
 
 class TxnOffsetCommitResponse(Response):
-    """TxnOffsetCommit's response."""
+    """TxnOffsetCommit response."""
 
     __slots__ = ("throttle_time_ms", "topics")
 
@@ -80,7 +80,7 @@ class TxnOffsetCommitResponse(Response):
 
 
 class TxnOffsetCommitRequestPartition(Struct):
-    """What `TxnOffsetCommitRequestTopic.partitions` holds."""
+    """Element of `TxnOffsetCommitRequestTopic.partitions`."""
 
     __slots__ = (
         "partition_index",
@@ -103,7 +103,7 @@ class TxnOffsetCommitRequestPartition(Struct):
 
 
 class TxnOffsetCommitRequestTopic(Struct):
-    """What `TxnOffsetCommitRequest.topics` holds."""
+    """Element of `TxnOffsetCommitRequest.topics`."""
 
     __slots__ = ("name", "topic_id", "partitions")
 
@@ -119,7 +119,7 @@ class TxnOffsetCommitRequestTopic(Struct):
 
 
 class TxnOffsetCommitRequest(Request[TxnOffsetCommitResponse]):
-    """TxnOffsetCommit's request."""
+    """TxnOffsetCommit request."""
 
     RESPONSE: ClassVar[type[Message]] = TxnOffsetCommitResponse
 

@@ -23,7 +23,7 @@ _pack_ih, _unpack_ih = packing("ih")
 
 
 class UnregisterBrokerResponse(Response):
-    """UnregisterBroker's response."""
+    """UnregisterBroker response."""
 
     __slots__ = ("throttle_time_ms", "error_code", "error_message")
 
@@ -36,7 +36,7 @@ class UnregisterBrokerResponse(Response):
 
 
 class UnregisterBrokerRequest(Request[UnregisterBrokerResponse]):
-    """UnregisterBroker's request."""
+    """UnregisterBroker request."""
 
     RESPONSE: ClassVar[type[Message]] = UnregisterBrokerResponse
 

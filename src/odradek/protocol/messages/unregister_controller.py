@@ -23,7 +23,7 @@ _pack_ih, _unpack_ih = packing("ih")
 
 
 class UnregisterControllerResponse(Response):
-    """UnregisterController's response."""
+    """UnregisterController response."""
 
     __slots__ = ("throttle_time_ms", "error_code", "error_message")
 
@@ -36,7 +36,7 @@ class UnregisterControllerResponse(Response):
 
 
 class UnregisterControllerRequest(Request[UnregisterControllerResponse]):
-    """UnregisterController's request."""
+    """UnregisterController request."""
 
     RESPONSE: ClassVar[type[Message]] = UnregisterControllerResponse
 

@@ -33,7 +33,7 @@ _pack_ih, _unpack_ih = packing("ih")
 
 
 class UpdatableFeatureResult(Struct):
-    """What `UpdateFeaturesResponse.results` holds."""
+    """Element of `UpdateFeaturesResponse.results`."""
 
     __slots__ = ("feature", "error_code", "error_message")
 
@@ -46,7 +46,7 @@ class UpdatableFeatureResult(Struct):
 
 
 class UpdateFeaturesResponse(Response):
-    """UpdateFeatures's response."""
+    """UpdateFeatures response."""
 
     __slots__ = ("throttle_time_ms", "error_code", "error_message", "results")
 
@@ -64,7 +64,7 @@ class UpdateFeaturesResponse(Response):
 
 
 class FeatureUpdateKey(Struct):
-    """What `UpdateFeaturesRequest.feature_updates` holds."""
+    """Element of `UpdateFeaturesRequest.feature_updates`."""
 
     __slots__ = ("feature", "max_version_level", "allow_downgrade", "upgrade_type")
 
@@ -82,7 +82,7 @@ class FeatureUpdateKey(Struct):
 
 
 class UpdateFeaturesRequest(Request[UpdateFeaturesResponse]):
-    """UpdateFeatures's request."""
+    """UpdateFeatures request."""
 
     RESPONSE: ClassVar[type[Message]] = UpdateFeaturesResponse
 

@@ -31,7 +31,7 @@ _pack_qht, _unpack_qht = packing("qh?")
 
 
 class WritableTxnMarkerPartitionResult(Struct):
-    """What `WritableTxnMarkerTopicResult.partitions` holds."""
+    """Element of `WritableTxnMarkerTopicResult.partitions`."""
 
     __slots__ = ("partition_index", "error_code")
 
@@ -41,7 +41,7 @@ class WritableTxnMarkerPartitionResult(Struct):
 
 
 class WritableTxnMarkerTopicResult(Struct):
-    """What `WritableTxnMarkerResult.topics` holds."""
+    """Element of `WritableTxnMarkerResult.topics`."""
 
     __slots__ = ("name", "partitions")
 
@@ -53,7 +53,7 @@ class WritableTxnMarkerTopicResult(Struct):
 
 
 class WritableTxnMarkerResult(Struct):
-    """What `WriteTxnMarkersResponse.markers` holds."""
+    """Element of `WriteTxnMarkersResponse.markers`."""
 
     __slots__ = ("producer_id", "topics")
 
@@ -65,7 +65,7 @@ class WritableTxnMarkerResult(Struct):
 
 
 class WriteTxnMarkersResponse(Response):
-    """WriteTxnMarkers's response."""
+    """WriteTxnMarkers response."""
 
     __slots__ = ("markers",)
 
@@ -74,7 +74,7 @@ class WriteTxnMarkersResponse(Response):
 
 
 class WritableTxnMarkerTopic(Struct):
-    """What `WritableTxnMarker.topics` holds."""
+    """Element of `WritableTxnMarker.topics`."""
 
     __slots__ = ("name", "partition_indexes")
 
@@ -84,7 +84,7 @@ class WritableTxnMarkerTopic(Struct):
 
 
 class WritableTxnMarker(Struct):
-    """What `WriteTxnMarkersRequest.markers` holds."""
+    """Element of `WriteTxnMarkersRequest.markers`."""
 
     __slots__ = (
         "producer_id",
@@ -113,7 +113,7 @@ class WritableTxnMarker(Struct):
 
 
 class WriteTxnMarkersRequest(Request[WriteTxnMarkersResponse]):
-    """WriteTxnMarkers's request."""
+    """WriteTxnMarkers request."""
 
     RESPONSE: ClassVar[type[Message]] = WriteTxnMarkersResponse
 
