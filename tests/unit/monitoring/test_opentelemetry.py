@@ -113,7 +113,7 @@ def test_a_garbage_collected_client_is_forgotten() -> None:
     assert read(reader) == {}
 
 
-def test_a_real_client() -> None:
+def test_metrics_of_a_real_client_can_be_exported() -> None:
     reader, provider = new_provider()
     with Admin(bootstrap_servers="127.0.0.1:1", client_id="me") as admin:
         OpenTelemetryMetrics(admin, meter_provider=provider)

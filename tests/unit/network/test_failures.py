@@ -54,7 +54,7 @@ def error_of(
         (NAME, NAME, EARLY, errors.CertificateExpiredError, "isn't valid yet"),
     ],
 )
-def test_an_unsuitable_broker_certificate(
+def test_the_error_for_an_unsuitable_broker_certificate_is_permanent(
     authority: Authority,
     host: str,
     name: str,
@@ -71,7 +71,9 @@ def test_an_unsuitable_broker_certificate(
     assert not error.retriable
 
 
-def test_a_certificate_of_an_untrusted_authority(authority: Authority, stranger: Authority) -> None:
+def test_a_certificate_of_an_untrusted_authority_is_rejected(
+    authority: Authority, stranger: Authority
+) -> None:
     broker = stranger.issue("server", hosts=[NAME])
     error = error_of(trusting(authority), server_context(broker))
     assert type(error) is errors.CertificateUntrustedError
@@ -127,7 +129,9 @@ def cipher(name: str) -> Change:
     ],
     ids=["client 1.2", "client 1.3", "cipher"],
 )
-def test_no_common_version_or_cipher(authority: Authority, client: Change, server: Change) -> None:
+def test_without_a_common_tls_version_or_cipher_the_handshake_fails(
+    authority: Authority, client: Change, server: Change
+) -> None:
     context, broker = trusting(authority), server_context(authority.issue("b", hosts=[NAME]))
     client(context)
     server(broker)
@@ -152,7 +156,9 @@ def error_after_hello(authority: Authority, answer: bytes, *, end: bool = False)
 @pytest.mark.parametrize(
     "answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"SSH-2.0-OpenSSH_9.6\r\n", bytes(64)]
 )
-def test_a_response_without_tls(authority: Authority, answer: bytes) -> None:
+def test_a_response_without_tls_is_a_plaintext_port_error(
+    authority: Authority, answer: bytes
+) -> None:
     error = as_error(error_after_hello(authority, answer), setting_up=True, address=WHERE)
     assert type(error) is errors.PlaintextPortError
     assert error.sticky
@@ -163,7 +169,7 @@ def test_a_response_without_tls(authority: Authority, answer: bytes) -> None:
 ALERT = b"\x15\x03\x03\x00\x02\x02"
 
 
-def test_tls_alerts(authority: Authority) -> None:
+def test_each_tls_alert_becomes_the_error_that_explains_it(authority: Authority) -> None:
     """Test alerts: unknown name, transient failure, failure of a connection in use."""
     seen = error_after_hello(authority, ALERT + b"\x70")
     assert type(as_error(seen, setting_up=True)) is errors.HostNameMismatchError
@@ -205,7 +211,7 @@ def test_a_silent_end_of_the_handshake_is_retried(authority: Authority) -> None:
         (errors.DnsError("no such name"), False, errors.DnsError, "no such name"),
     ],
 )
-def test_socket_errors(
+def test_each_socket_error_becomes_a_kafka_error_with_its_text(
     seen: BaseException | str | None, up: bool, kind: type[errors.KafkaError], text: str
 ) -> None:
     error = as_error(seen, setting_up=not up, address=WHERE)

@@ -54,7 +54,9 @@ def error_after_hello(client: ssl.SSLContext, data: bytes) -> KafkaError:
 
 
 @pytest.mark.slow
-def test_a_handshake_truncated_at_every_byte(client: ssl.SSLContext, flight: bytes) -> None:
+def test_a_handshake_truncated_at_any_byte_raises_tls_error(
+    client: ssl.SSLContext, flight: bytes
+) -> None:
     assert len(flight) > 500
     for length in range(len(flight)):
         error = error_after_hello(client, flight[:length])
@@ -64,7 +66,9 @@ def test_a_handshake_truncated_at_every_byte(client: ssl.SSLContext, flight: byt
             assert not error.sticky
 
 
-def test_a_handshake_with_changed_bytes(client: ssl.SSLContext, flight: bytes) -> None:
+def test_a_handshake_with_a_changed_byte_raises_tls_error(
+    client: ssl.SSLContext, flight: bytes
+) -> None:
     @given(at=st.integers(0, len(flight) - 1), byte=st.integers(0, 255))
     @settings(max_examples=examples(60))
     def check(at: int, byte: int) -> None:

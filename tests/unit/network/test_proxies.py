@@ -114,7 +114,7 @@ OPEN = b"\x05\x00"
         (HTTP, [b"\x05\xff"], NotAProxyError, "doesn't speak HTTP"),
     ],
 )
-def test_errors_of_proxies(
+def test_each_refusal_of_a_proxy_becomes_an_error_with_a_cure(
     proxy: Proxy, answers: list[bytes], kind: type[ProxyError], text: str
 ) -> None:
     """A permanent error is sticky, a transient one is retried."""
@@ -169,7 +169,7 @@ class ProxiedWorld(World):
 
 
 @pytest.mark.parametrize("scheme", ["socks5", "socks5h", "http"])
-def test_whether_client_or_proxy_resolves_names(scheme: str) -> None:
+def test_only_for_socks5_the_client_resolves_the_brokers_name(scheme: str) -> None:
     """Only socks5 resolves the broker's name in the client; the client connects to the proxy."""
     world = ProxiedWorld(scheme)
     world.names |= {"proxy": ["10.0.0.1"], "front": ["10.1.0.1"]}

@@ -102,7 +102,7 @@ def test_an_unsupported_version_is_rejected_in_both_directions(version: int) -> 
         MetadataRequest.decode(b"", version)
 
 
-def test_defaults_are_kafkas() -> None:
+def test_default_values_of_fields_equal_those_of_kafka() -> None:
     request = FetchRequest()
     assert (request.replica_id, request.max_bytes, request.session_epoch) == (-1, 0x7FFFFFFF, -1)
     assert MetadataRequest().allow_auto_topic_creation is True

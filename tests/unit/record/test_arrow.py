@@ -70,7 +70,7 @@ def test_requested_headers_that_are_not_named_are_rejected() -> None:
         arrow_schema(True, ["value"])
 
 
-def test_the_schema_is_sparks() -> None:
+def test_the_schema_equals_that_of_sparks_kafka_source() -> None:
     header = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
     fields = [
         StructField("key", BinaryType()),
@@ -90,7 +90,7 @@ def test_the_schema_is_sparks() -> None:
     assert all(field.nullable for field in arrow_schema(True))
 
 
-def test_values_of_all_columns() -> None:
+def test_the_batch_contains_the_values_of_all_columns() -> None:
     batch = to_record_batch(columns_of(), "t", 3, include_headers=True)
     batch.validate(full=True)
     assert batch.to_pylist() == as_dicts(ROWS)

@@ -99,7 +99,7 @@ def test_headers(kind: pa.DataType) -> None:
     assert [r[2] for r in records_from_arrow(table)] == [(("a", b"1"), ("é", None)), (), ()]
 
 
-def test_a_header_without_key() -> None:
+def test_a_header_without_key_is_rejected() -> None:
     table = pa.table(
         {"value": ["x"], "headers": pa.array([[{"key": None, "value": b""}]], HEADER_TYPES[0])}
     )
@@ -302,7 +302,7 @@ def test_matching_columns_are_not_copied() -> None:
         assert pa.py_buffer(ours).address == theirs.address
 
 
-def test_custom_column_names() -> None:
+def test_columns_may_have_custom_names() -> None:
     table = pa.table({"id": ["a"], "text": ["x"], "value": ["other"], "ts": [7]})
     named = ColumnNames(value="text", key="id", timestamp="ts")
     assert records_from_arrow(table, named) == [(b"a", b"x", (), None, 7)]

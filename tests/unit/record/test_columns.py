@@ -63,6 +63,6 @@ def test_any_kind_of_buffer_works() -> None:
     ]
 
 
-def test_empty_columns() -> None:
+def test_empty_columns_have_no_rows() -> None:
     assert list(EMPTY) == []
     assert len(EMPTY.slice(0, 5)) == 0

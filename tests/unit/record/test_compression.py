@@ -69,7 +69,7 @@ def test_data_within_the_limit_round_trips(codec: str, size: int) -> None:
                 decompress(codec_number(codec), packed, limit=len(data) - 1)
 
 
-def test_gzip_with_several_members() -> None:
+def test_gzip_data_with_several_members_is_decompressed() -> None:
     parts = [b"a" * 9000, b"", bytes(range(256)) * 50]
     assert decompress(1, b"".join(map(gzip.compress, parts))) == b"".join(parts)
 
@@ -95,7 +95,7 @@ def test_corrupt_data_raises(codec: str) -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS[1:])
-def test_a_batch_with_truncated_compressed_data(codec: str) -> None:
+def test_truncated_compressed_data_raises_corrupt_record_error(codec: str) -> None:
     builder = BatchBuilder(MB, codec)
     for i in range(100):
         builder.append(b"key", b"value %d" % i, (), i)
@@ -134,7 +134,7 @@ def test_a_higher_level_compresses_better(codec: str, low: int, high: int) -> No
     assert len(compress(number, high, data)) < len(compress(number, low, data))
 
 
-def test_default_levels_are_javas() -> None:
+def test_default_compression_levels_equal_those_of_java() -> None:
     data = memoryview(b"".join(b"%d," % (i * i) for i in range(5000)))
     for codec, default in (("gzip", -1), ("lz4", 9), ("zstd", 3)):
         number = codec_number(codec)

@@ -57,7 +57,7 @@ def with_records(records: bytes, count: int = 1, last_delta: int = 0) -> bytes:
     return resealed(batch)
 
 
-def test_an_empty_buffer() -> None:
+def test_an_empty_buffer_contains_no_records() -> None:
     found = decode(memoryview(b""), start_offset=7)
     assert (found.columns.count, found.next_offset, found.finished) == (0, 7, True)
     assert found.needed_bytes is None

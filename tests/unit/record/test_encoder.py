@@ -130,7 +130,7 @@ def test_without_columns_every_record_is_empty(use: Encoding) -> None:
     assert rows == [[], [(i, NOW, 0, None, None, ()) for i in range(3)], [], []]
 
 
-def test_no_rows(use: Encoding) -> None:
+def test_encoding_no_rows_is_done_at_once(use: Encoding) -> None:
     nothing = SentBinary(b"", b"")
     sent = SentColumns(0, nothing, nothing, SentHeaders(b"", nothing, nothing, 0))
     assert encoder(use, sent).encode(0, 0, timestamp_ms=NOW, room=0) == Encoded(

@@ -43,7 +43,7 @@ def test_both_sides_authenticate_and_no_security_layer_is_chosen() -> None:
     assert context.heard == [None, b"proof"]
 
 
-def test_a_context_that_is_complete_after_one_step() -> None:
+def test_a_context_that_is_complete_after_one_step_authenticates() -> None:
     sent = talk(Gssapi(lambda _: FakeContext([b"ticket"])), [b"sealed:\x01\x00\x00\x00", b""])
     assert sent == [b"ticket", b"sealed:\x01\x00\x00\x00"]
 

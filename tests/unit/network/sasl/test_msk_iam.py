@@ -53,7 +53,7 @@ BROKER = Address("b-1.mine.abcdef.c2.kafka.eu-central-1.amazonaws.com", 9098)
     ],
     ids=["vanilla", "session token", "order", "unreserved"],
 )
-def test_published_signatures(
+def test_signatures_equal_those_that_aws_published(
     credentials: AwsCredentials, query: dict[str, str], signature: str
 ) -> None:
     scope = SigningScope("us-east-1", "service", THEN, 3600)
@@ -114,7 +114,7 @@ def test_the_bearer_token_is_a_signed_url() -> None:
         ("10.0.0.1", None),
     ],
 )
-def test_the_region_in_a_host_name(host: str, region: str | None) -> None:
+def test_the_region_is_read_from_the_host_name(host: str, region: str | None) -> None:
     assert region_of(host) == region
 
 
@@ -149,6 +149,6 @@ def test_a_malformed_response_is_rejected(answer: bytes) -> None:
         talk.send(answer)
 
 
-def test_a_timeout_while_credentials_are_read() -> None:
+def test_a_timeout_while_credentials_are_read_is_a_token_error() -> None:
     with pytest.raises(TokenError, match="no AWS credentials before the timeout"):
         start()[0].throw(TimeoutError())

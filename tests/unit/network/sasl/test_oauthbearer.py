@@ -114,7 +114,7 @@ def test_a_token_is_used_until_it_expires_if_the_server_fails() -> None:
     assert isinstance(caught.value.__cause__, OSError)
 
 
-def test_a_token_function_that_times_out() -> None:
+def test_a_timeout_of_the_token_function_is_a_token_error() -> None:
     conversation = Issuer().mechanism().conversation(BROKER, random.Random(1))
     assert isinstance(next(conversation), WorkerCall)
     with pytest.raises(TokenError, match="before the timeout"):
@@ -177,7 +177,9 @@ class KafkaPythonProvider:
         (Secret("abc"), None, {}),
     ],
 )
-def test_results_of_token_functions(given: object, end: float | None, extensions: object) -> None:
+def test_token_functions_may_return_a_token_in_any_known_form(
+    given: object, end: float | None, extensions: object
+) -> None:
     token = read_token(given)
     assert (token.value.reveal(), token.expires_at, token.extensions) == ("abc", end, extensions)
 
@@ -198,7 +200,7 @@ def test_an_invalid_token_is_not_shown_in_the_error(given: object) -> None:
     [jwt({"exp": True}), jwt({"exp": "12345"}), jwt([1]), jwt({}), "a.b.c", "opaque",
      "e30." + "W1" * 100_000 + ".x"],
 )  # fmt: skip
-def test_the_expiry_of_a_jwt(token: str) -> None:
+def test_the_expiry_is_read_from_a_valid_jwt_only(token: str) -> None:
     assert end_of_jwt(jwt({"exp": 12345})) == 12345.0
     assert end_of_jwt(token) is None
 

@@ -112,6 +112,6 @@ def test_a_broker_that_does_not_prove_itself_is_rejected(final: bytes) -> None:
         talk(rfc_7677(), [FIRST, final])
 
 
-def test_a_rejection_in_the_final_message() -> None:
+def test_a_rejection_in_the_final_message_raises_credentials_refused() -> None:
     with pytest.raises(CredentialsRefusedError, match="invalid-proof"):
         talk(rfc_7677(), [FIRST, b"e=invalid-proof"])

@@ -26,7 +26,7 @@ def test_two_reauthentications_are_at_least_a_second_apart() -> None:
     assert session.ends_at == 10.9
 
 
-def test_a_session_without_a_lifetime() -> None:
+def test_a_session_without_a_lifetime_never_reauthenticates() -> None:
     session = SaslSession(5.0, 0.0, random.Random(1))
     session.renewed(0.0, 4.0)
     assert session.due_at == session.ends_at == math.inf
