@@ -329,7 +329,8 @@ class SelectorHost(EngineHost):
         self._quiet = not (effects or self._deferred)
         while effects:
             self._carry_out(effects.popleft())
-        self.run_deferred()
+        if self._deferred:
+            self.run_deferred()
         if self._raised and self.surfacing:
             self._safe(self._raise)
         return wanted
