@@ -165,9 +165,7 @@ def parsed_json(value: bytes | memoryview) -> Any:
     try:
         return json.loads(bytes(value))
     except (ValueError, RecursionError) as error:
-        framed = (
-            bytes(value[:1]) == b"\0"
-        )  # `json` would guess UTF-16 or UTF-32 and report a misleading error
+        framed = bytes(value[:1]) == b"\0"  # `json` would blame UTF-16 or UTF-32
         why = (
             "it starts with a zero byte, like data that is framed with a schema id"
             if framed

@@ -40,7 +40,7 @@ class SchemaId:
     """Protobuf: which message of the file, from the outermost inwards; None for other formats."""
 
     def prefix(self) -> bytes:
-        """Return the bytes before the payload."""
+        """Return the bytes that name the schema and precede the payload."""
         if self.id is None or not 0 <= self.id <= LARGEST_ID:
             raise SerializationError(f"a schema id must fit in four bytes, not {self.id}")
         return _PREFIX.pack(BY_ID, self.id) + _indexes(self.indexes)

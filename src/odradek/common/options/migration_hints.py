@@ -322,7 +322,7 @@ def missing_name(
 
 
 _NO_NEED = "nothing"
-"""Beginning of replacements if no call is needed."""
+"""First word of replacement texts that say that no call is needed."""
 
 
 def missing_method(of: object, name: str, cls: type | None = None) -> AttributeError:
