@@ -293,5 +293,5 @@ IN_SECONDS = (
 
 
 def looks_like_milliseconds(timeout: Any) -> bool:
-    """Return whether a timeout of `poll` is a usual one of other clients, in milliseconds."""
+    """Return whether a timeout of `poll` looks like milliseconds, the unit of other clients."""
     return type(timeout) is int and 100 <= timeout < FOREVER

@@ -338,7 +338,7 @@ class OutageLog:
         if outage.told:
             self._next_line = math.inf
             over = "reached the cluster" if outage.first else "outage over"
-            # At the level of its beginning, so that the same readers get both lines.
+            # The end is logged at the level of the beginning, so the same readers get both.
             self._say(
                 logging.WARNING,
                 f"{over} after {seconds:.1f} s: {why}; {self.counts.in_words()}",

@@ -49,7 +49,7 @@ def plain_forms(text: str) -> set[str]:
 
 
 def _base64_forms(data: bytes) -> Iterator[str]:
-    """Yield the Base64 characters that depend on the secret alone, at any offset."""
+    """Yield the Base64 characters that only depend on the secret, for each offset in a text."""
     for before in range(3):
         first, last = -(-before * 8 // 6), (before + len(data)) * 8 // 6
         for encode in (b64encode, urlsafe_b64encode):

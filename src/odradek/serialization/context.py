@@ -34,9 +34,9 @@ class SerializationContext:
 
 
 Serializer = Callable[[Any, SerializationContext | None], bytes | None]
-"""Function that returns the bytes of an object; None for None."""
+"""Function that encodes an object as bytes; None for None."""
 Deserializer = Callable[[bytes | None, SerializationContext | None], Any]
-"""Function that returns the object of bytes; None for None."""
+"""Function that decodes bytes to an object; None for None."""
 
 NO_WAITING: ContextVar[bool] = ContextVar("odradek_no_waiting", default=False)
 """Whether the caller is an event loop, which must not wait for a registry."""

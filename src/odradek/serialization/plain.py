@@ -28,7 +28,7 @@ class StringSerializer:
         self.codec = codec
 
     def __call__(self, obj: str | None, ctx: SerializationContext | None = None) -> bytes | None:
-        """Return the bytes of a string; None for None. Raises `SerializationError`."""
+        """Encode a string as bytes; None for None. Raises `SerializationError`."""
         if obj is None:
             return None
         try:
@@ -46,7 +46,7 @@ class StringDeserializer:
         self.codec = codec
 
     def __call__(self, value: bytes | None, ctx: SerializationContext | None = None) -> str | None:
-        """Return the string of bytes; None for None. Raises `DeserializationError`."""
+        """Decode bytes to a string; None for None. Raises `DeserializationError`."""
         if value is None:
             return None
         try:
@@ -85,7 +85,7 @@ class IntegerSerializer(_Number):
     form, kind = struct.Struct(">i"), "an int of 4 bytes"
 
     def __call__(self, obj: int | None, ctx: SerializationContext | None = None) -> bytes | None:
-        """Return the bytes of a number; None for None. Raises `SerializationError`."""
+        """Encode a number as bytes; None for None. Raises `SerializationError`."""
         return self._packed(obj)
 
 
@@ -95,7 +95,7 @@ class IntegerDeserializer(_Number):
     form, kind = struct.Struct(">i"), "an int of 4 bytes"
 
     def __call__(self, value: bytes | None, ctx: SerializationContext | None = None) -> int | None:
-        """Return the number of bytes; None for None. Raises `DeserializationError`."""
+        """Return the number that the bytes encode; None for None. Raises `DeserializationError`."""
         found: int | None = self._unpacked(value)
         return found
 
@@ -106,7 +106,7 @@ class LongSerializer(_Number):
     form, kind = struct.Struct(">q"), "an int of 8 bytes"
 
     def __call__(self, obj: int | None, ctx: SerializationContext | None = None) -> bytes | None:
-        """Return the bytes of a number; None for None. Raises `SerializationError`."""
+        """Encode a number as bytes; None for None. Raises `SerializationError`."""
         return self._packed(obj)
 
 
@@ -116,7 +116,7 @@ class LongDeserializer(_Number):
     form, kind = struct.Struct(">q"), "an int of 8 bytes"
 
     def __call__(self, value: bytes | None, ctx: SerializationContext | None = None) -> int | None:
-        """Return the number of bytes; None for None. Raises `DeserializationError`."""
+        """Return the number that the bytes encode; None for None. Raises `DeserializationError`."""
         found: int | None = self._unpacked(value)
         return found
 
@@ -127,7 +127,7 @@ class DoubleSerializer(_Number):
     form, kind = struct.Struct(">d"), "a float of 8 bytes"
 
     def __call__(self, obj: float | None, ctx: SerializationContext | None = None) -> bytes | None:
-        """Return the bytes of a number; None for None. Raises `SerializationError`."""
+        """Encode a number as bytes; None for None. Raises `SerializationError`."""
         return self._packed(obj)
 
 
@@ -139,7 +139,7 @@ class DoubleDeserializer(_Number):
     def __call__(
         self, value: bytes | None, ctx: SerializationContext | None = None
     ) -> float | None:
-        """Return the number of bytes; None for None. Raises `DeserializationError`."""
+        """Return the number that the bytes encode; None for None. Raises `DeserializationError`."""
         found: float | None = self._unpacked(value)
         return found
 
@@ -148,7 +148,7 @@ class PlainJSONSerializer:
     """Serialize objects to JSON in UTF-8, without spaces, schema or framing."""
 
     def __call__(self, obj: Any, ctx: SerializationContext | None = None) -> bytes | None:
-        """Return the JSON of an object; None for None. Raises `SerializationError`."""
+        """Encode an object as JSON; None for None. Raises `SerializationError`."""
         return None if obj is None else written_json(obj)
 
 
@@ -156,7 +156,7 @@ class PlainJSONDeserializer:
     """Deserialize JSON in UTF-8 without schema or framing."""
 
     def __call__(self, value: bytes | None, ctx: SerializationContext | None = None) -> Any:
-        """Return the object of JSON; None for None. Raises `DeserializationError`."""
+        """Decode JSON to an object; None for None. Raises `DeserializationError`."""
         return None if value is None else parsed_json(value)
 
 
@@ -165,7 +165,7 @@ def parsed_json(value: bytes | memoryview) -> Any:
     try:
         return json.loads(bytes(value))
     except (ValueError, RecursionError) as error:
-        framed = bytes(value[:1]) == b"\0"  # json would report an error of UTF-16 or -32
+        framed = bytes(value[:1]) == b"\0"  # `json` would blame UTF-16 or UTF-32
         why = (
             "it starts with a zero byte, like data that is framed with a schema id"
             if framed
@@ -199,7 +199,7 @@ def written_json(value: Any) -> bytes:
 
 
 def _with_decimals(text: str, decimals: list[str]) -> str:
-    """Replace marks with decimals, which Python's JSON encoder doesn't support."""
+    """Replace the placeholders with decimals, which Python's JSON encoder doesn't support."""
     parts = text.split(f'"{_DECIMAL}"')
     if len(parts) != len(decimals) + 1:
         raise ValueError(f"the string {_DECIMAL!r} is reserved")

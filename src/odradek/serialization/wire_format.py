@@ -20,12 +20,12 @@ from odradek.serialization.context import MessageField, SerializationContext
 from odradek.serialization.errors import DeserializationError, SerializationError
 
 BY_ID, BY_GUID = 0, 1
-"""The magic bytes."""
+"""Magic bytes, which say whether an id or a GUID follows."""
 ID_SIZE, GUID_SIZE = 5, 17
-"""Bytes of an id or GUID with its magic byte."""
+"""Size of an id or GUID with its magic byte, in bytes."""
 LARGEST_ID = 0xFFFFFFFF
 MOST_INDEXES = 1024
-"""A message is nested so deep at the most."""
+"""Maximum number of indexes, which is the maximum nesting depth of a message."""
 KEY_HEADER, VALUE_HEADER = "__key_schema_id", "__value_schema_id"
 _PREFIX = struct.Struct(">BI")
 
@@ -40,7 +40,7 @@ class SchemaId:
     """Protobuf: which message of the file, from the outermost inwards; None for other formats."""
 
     def prefix(self) -> bytes:
-        """Return the bytes before the payload."""
+        """Return the bytes that name the schema and precede the payload."""
         if self.id is None or not 0 <= self.id <= LARGEST_ID:
             raise SerializationError(f"a schema id must fit in four bytes, not {self.id}")
         return _PREFIX.pack(BY_ID, self.id) + _indexes(self.indexes)
@@ -80,8 +80,8 @@ def schema_of(
 ) -> tuple[SchemaId, int]:
     """Return the schema of a key or value, and the position of its payload.
 
-    `indexed` for Protobuf. A header takes precedence over a prefix, as in confluent-kafka. Raises
-    `DeserializationError`.
+    Set `indexed` for Protobuf. A header takes precedence over a prefix, as in confluent-kafka.
+    Raises `DeserializationError`.
     """
     headers = None if context is None else context.headers
     if headers:

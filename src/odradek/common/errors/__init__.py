@@ -624,7 +624,7 @@ class AbortableTransactionError(KafkaError):
     """
 
     refusal: KafkaError | None = None
-    """The error that is the reason, if it is of a retriable class: a retry doesn't help here."""
+    """The original error, if its class is retriable: a retry doesn't help here."""
     retriable = False
     requires_abort = True
 

@@ -17,7 +17,7 @@ from odradek.common.errors import ArgumentError
 from odradek.common.options.values import CONSUMER, PRODUCER
 
 CO_COROUTINE = 0x80
-"""Flag of an `async def`, as in `inspect`, whose import takes a tenth of a client's start."""
+"""Value of `inspect.CO_COROUTINE`; the import would take a tenth of a client's start."""
 P = ParamSpec("P")
 R = TypeVar("R")
 _BYTES_OUT = "a function can't be an option; use Producer(key_serializer=..., value_serializer=...)"
@@ -322,7 +322,7 @@ def missing_name(
 
 
 _NO_NEED = "nothing"
-"""Beginning of replacements if no call is needed."""
+"""First word of replacement texts that say that no call is needed."""
 
 
 def missing_method(of: object, name: str, cls: type | None = None) -> AttributeError:
