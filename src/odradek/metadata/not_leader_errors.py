@@ -46,9 +46,9 @@ AFTER = 3.0
 Elections take a while in a busy cluster, and many clients would reconnect at the same moment.
 """
 MAX_GAP_S = 5.0
-"""Maximum number of seconds between two errors in a row, unless `BACKOFFS` is longer."""
+"""Most seconds between two errors in a row; `BACKOFFS` times the longest backoff if longer."""
 BACKOFFS = 3.0
-"""The same maximum, as a multiple of the client's longest retry backoff."""
+"""The same maximum, as a multiple of `retry.backoff.max.ms`."""
 RECONNECT_WAITS = ExponentialBackoff(1.0, 10.0)
 """Seconds between two reconnects of an address, by the number of earlier ones."""
 FORGOTTEN = 60.0

@@ -51,7 +51,7 @@ def _size(data: bytes | None) -> int:
 
 
 def no_bytes(data: object) -> TypeError:
-    """Return the error for a number or text; numpy's scalars expose memory not to be sent."""
+    """Return the error for a value that isn't bytes, such as a number of numpy with a buffer."""
     return TypeError(f"a bytes-like object is required, not {type(data).__name__!r}")
 
 

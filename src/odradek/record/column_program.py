@@ -1,7 +1,7 @@
 """Define the kernel's input for columns: columns to fill, and programs that describe the bytes.
 
-In: nothing. Out: numbers that `kernel_columns` shares with its compilers, `serialization.avro_plan`
-and `serialization.protobuf_plan`. Must not know a schema. A program comes from the compiler and is
+In: nothing. Out: numbers that `kernel_columns` shares with its compilers, `serialization.avro.plan`
+and `serialization.protobuf.plan`. Must not know a schema. A program comes from the compiler and is
 trusted; the bytes that it reads are not.
 
 A column consists of four numbers: its kind, the bytes of an entry, its first child and its next

@@ -470,7 +470,7 @@ class AvroLimits:
                 "Avro",
             )
         self.has_arrays_of_fixed_size = any(self.nodes[at].kind in (FIXED, RECORD) for at in items)
-        """Whether items of an array may have a fixed size: a record's fields may all have one."""
+        """Whether an array's items may have a fixed size, as records with such fields have."""
         height = _height(self.nodes, range(7))
         self._recursive = height == math.inf
         if not self._recursive and height > DEEPEST_VALUE:

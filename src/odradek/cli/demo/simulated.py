@@ -191,7 +191,7 @@ class Simulated:
         self.world.at(self._begin + self._seconds / 2, self._move)
 
     def _steps(self) -> Iterator[float]:
-        """Yield the end times of small steps, until all rows have arrived, or none arrive."""
+        """Yield the end times of small steps, until all rows or no more rows arrive."""
         rows, world = self._sample.rows, self.world
         end = self._begin
         over = self._begin + self._seconds

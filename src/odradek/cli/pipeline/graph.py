@@ -135,7 +135,7 @@ class Graph:
         for name, sink in self._pipeline.sinks.items():
             try:
                 started[name] = self.start_one(name, frames[name])
-            except Exception as error:  # of any class of Spark or the sink
+            except Exception as error:  # Spark and the sink may raise any class
                 self._problems.add(sink.line_of(text_of(error)), f"sink {name}: {text_of(error)}")
                 for query in started.values():
                     query.stop()

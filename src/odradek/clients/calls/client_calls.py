@@ -1,4 +1,4 @@
-"""Run the calls that all clients share in their caller: deadlines, a new engine, closing.
+"""Run the part of a call that all clients share: deadline, replacing the engine, closing.
 
 In: an engine that was just built, and its host. Out: `call`, which runs a flow of the engine to its
 end or to the caller's deadline; `close`. Must not: know what a flow does. R-RT-2: no public call

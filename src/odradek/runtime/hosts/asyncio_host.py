@@ -181,7 +181,7 @@ class AsyncioHost(EngineHost):
     async def breathe(self) -> None:
         """Let the event loop run other tasks, if it hasn't for some time."""
         if self.overdue or self._clock() - self._turned > BREATH:
-            running_loop()  # raises in other frameworks, which don't support `sleep`
+            running_loop()  # raises where asyncio's `sleep` can't be used
             await asyncio.sleep(0)
             # The loop has run, so a call that follows needn't let it run again.
             self._turned = self._asked = self._clock()

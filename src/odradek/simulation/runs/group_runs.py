@@ -52,7 +52,7 @@ A restarted static member requests a description of its group, which may be late
 ORDERLY = frozenset(("leave", "grow_topic", "quiet"))
 """Faults after which no record may be returned twice."""
 REPEATS = frozenset(("raises", "retries", "besides"))
-"""Habits with which `poll` may return a record to an application twice."""
+"""Behaviours of an application for which `poll` may return a record twice."""
 GENTLE = ORDERLY | {"rejoin", "subscribe_anew", "slow_api"}
 """Faults after which each commit of an orderly close is accepted in time, unless responses are
 delayed by more than `SLOW` seconds."""

@@ -28,7 +28,7 @@ from odradek.runtime.process_sockets import acknowledge_at_once, tcp_connections
 REUSED = "SPARK_REUSE_WORKER"
 """Set by Spark's JVM for workers that get more than one task; its daemon reads it, too."""
 FULL = 2
-"""Generation of a full collection, as in the daemon."""
+"""Garbage collector's generation of a full collection, as in Spark's daemon."""
 
 
 class WorkerProcess:

@@ -31,7 +31,7 @@ SPARE_NAMES = 64
 
 
 class FetchRequestState(Sampled):
-    """One leader's partitions; each state refers to the `FetchRequestState` that contains it.
+    """Partitions fetched from one leader; the state of each partition refers to this object.
 
     The samples are the response times, in seconds.
     """

@@ -1,8 +1,8 @@
-"""Implement `range`: divide each topic into runs of partitions, in the order of its members.
+"""Implement `range`: divide each topic into one run of partitions for each subscriber.
 
 In: members and partition counts, racks if there are any. Out: for topics with equal counts and
 equal subscribers the same partition numbers for each member, so that the topics can be joined; with
-racks (KIP-881) the same guarantees, and replicas in the members' racks as far as they allow that.
+racks (KIP-881) also replicas in the members' racks, as far as these guarantees allow that.
 """
 
 from __future__ import annotations
