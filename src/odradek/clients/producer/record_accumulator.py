@@ -384,7 +384,7 @@ class RecordAccumulator:
         return went
 
     def _settle(self, batch: ProducerBatch, reserved: int | None = None) -> None:
-        """Set the number of bytes reserved for a batch; None stands for its current size."""
+        """Set the number of bytes reserved for a batch; if None, to its current size."""
         if reserved is None:
             reserved = batch.builder.estimated_size - HEADER_SIZE
         self.used += reserved - batch.reserved
