@@ -141,7 +141,7 @@ def emit(code: Code) -> str:
     doc = textwrap.wrap(f'"""{sentence}', 93, subsequent_indent="    ")
     text = "\n    ".join([doc[0], *(line.strip() for line in doc[1:])])
     text += '"""' if len(doc) == 1 else '\n    """'
-    base = "AuthorizationError" if code.of_rights else "BrokerError"
+    base = "AuthorizationError" if code.of_authorization else "BrokerError"
     lines = [f"class {code.python}({base}):", f"    {text}", ""]
     lines.append(f'    code, name = {code.number}, "{code.name}"')
     flags = ["retriable"] * code.retriable + ["refresh_metadata"] * code.refresh_metadata

@@ -178,8 +178,8 @@ class GroupUnderTest:
         self.frozen = self.grown = 0
         self.left_over = 0
         """Offsets of a deleted topic that a coordinator returned for the new one."""
-        self._kept: set[int] = set()
-        """Partitions for which the group has offsets of the deleted topic."""
+        self._kept: dict[int, int] = {}
+        """By partition: the group's committed offset in the deleted topic, if a broker kept it."""
         self._deleted: dict[int, float] = {}
         """Time of the deletion before each incarnation of the topic."""
         self.sent: list[tuple[int, Write]] = []
@@ -241,7 +241,7 @@ class GroupUnderTest:
         self._again(self._read_kept)
 
     def _read_kept(self) -> None:
-        """Find out for which partitions the group has offsets of the deleted topic.
+        """Read which committed offsets of the deleted topic the group still has.
 
         Kafka before 4.1 stores offsets by the topic's name. A coordinator that was away when the
         topic was deleted keeps them, so members skip records of the new topic.
@@ -253,7 +253,7 @@ class GroupUnderTest:
         consumer = confluent_kafka.Consumer(settings(self._theirs, **{"group.id": self.group}))
         with closing(consumer):
             found: Any = consumer.committed(places, timeout=5)
-        self._kept = {place.partition for place in found if place.offset > 0}
+        self._kept = {place.partition: place.offset for place in found if place.offset > 0}
 
     def _again(self, act: Callable[[], object], done: int = 0) -> None:
         """Repeat a request until it succeeds, because a topic can't be created during its deletion.
@@ -420,13 +420,19 @@ class GroupUnderTest:
         return found
 
     def left(self) -> list[str]:
-        """Return the values that no member has received, except in `_kept` partitions."""
+        """Return the values that no member has received, except those below a `_kept` offset."""
         handed = self.handed()
         wanted = (f"{self.kind}/{self.incarnation}/{n}" for n in range(self.plan.records))
         left = [value for value in wanted if not handed[value]]
         if left and self._kept:
-            places = {write.value: write.partition.partition for _, write in self.sent}
-            left = [value for value in left if places.get(value) not in self._kept]
+            skipped = {
+                write.value
+                for number, write in self.sent
+                if number == self.incarnation
+                and write.offset is not None
+                and write.offset < self._kept.get(write.partition.partition, 0)
+            }
+            left = [value for value in left if value not in skipped]
         return left
 
     def described(self, left: Collection[str]) -> str:

@@ -44,7 +44,7 @@ ALWAYS: tuple[float, int | None] = (float("-inf"), None)
 class IdHistory:
     """Ids of one topic besides the present one, and the brokers that named them."""
 
-    __slots__ = ("answers", "confirmed", "older", "others", "peers", "since", "told")
+    __slots__ = ("answers", "confirmed", "older", "others", "since", "told")
 
     def __init__(self) -> None:
         self.older: dict[bytes, None] = {}
@@ -56,8 +56,6 @@ class IdHistory:
         self.answers = 0
         self.confirmed: set[int] = set()
         """Brokers that have named the present id since then."""
-        self.peers: set[int] = set()
-        """Brokers in the response before then and in those since: a lagging broker may list few."""
         self.told = False
 
     def add_older(self, topic_id: bytes) -> None:
@@ -69,18 +67,14 @@ class IdHistory:
     def forget_others(self, brokers: Collection[int]) -> None:
         """Forget brokers outside the cluster, if there are many."""
         if max(len(self.others), len(self.confirmed)) > FORMER + len(brokers):
-            there = {*brokers}
-            self.others = {b: named for b, named in self.others.items() if b in there}
+            self.others = {b: named for b, named in self.others.items() if b in brokers}
             self.confirmed.intersection_update(brokers)
-        if len(self.peers) > FORMER + len(brokers):
-            self.peers.intersection_update(brokers)
 
-    def hear(self, now: float, peers: Collection[int] = ()) -> None:
-        """Count a response while the ids of the brokers differ; `peers`: the brokers before it."""
+    def hear(self, now: float) -> None:
+        """Count a response while the ids of the brokers differ."""
         if self.since is None:
             self.since, self.answers, self.told = now, 0, False
             self.confirmed.clear()
-            self.peers = {*peers}
         self.answers += 1
 
     def is_outvoted(self, brokers: Collection[int], now: float, *, by: bytes) -> bool:
@@ -97,10 +91,10 @@ class IdHistory:
         mine = votes.pop(by, 0)
         return mine >= min(ANSWERS, len(brokers) // 2 + 1) and mine > max(votes.values(), default=0)
 
-    def is_unanimous(self, topic_id: bytes) -> bool:
+    def is_unanimous(self, brokers: Collection[int], topic_id: bytes) -> bool:
         """Return whether all brokers, at most `ANSWERS` of them, name another id."""
-        votes = sum(self.others.get(b) == topic_id for b in self.peers)
-        return len(self.peers) > 0 and not self.confirmed and votes >= min(ANSWERS, len(self.peers))
+        votes = sum(self.others.get(b) == topic_id for b in brokers)
+        return len(brokers) > 0 and not self.confirmed and votes >= min(ANSWERS, len(brokers))
 
 
 class TopicIds:
@@ -120,6 +114,10 @@ class TopicIds:
         """Topics of which brokers name different ids."""
         self._listed: tuple[int, ...] = ()
         """Brokers in the last response."""
+        self._recent: set[int] = set()
+        """Brokers in the present response and in the one before it."""
+        self._peers: set[int] = set()
+        """Brokers in these responses and in all since ids differ: a lagging broker may list few."""
         self._answered: dict[Address, None] = {}
         self._first: frozenset[Address] = frozenset()
 
@@ -152,6 +150,10 @@ class TopicIds:
         brokers = brokers_by_address(looked.answer)
         broker = brokers.get(at) if at is not None else None
         ids = brokers.values()
+        self._recent = {*self._listed, *ids}
+        self._peers = self._recent | self._peers if self.undecided else self._recent
+        if len(self._peers) > FORMER + len(self._recent):
+            self._peers = self._recent
         self._since.update(dict.fromkeys(looked.added, (now, broker)))
         for name in [name for name in self._histories if name in looked.ready.topics]:
             self._confirm(name, broker, ids, now)
@@ -181,9 +183,8 @@ class TopicIds:
             self._since.clear()
         if broker is not None and (first or sent_at is not None):
             self._asked[broker] = now if sent_at is None else sent_at
-        listed = {*self._listed, *ids}
-        if len(self._asked) > FORMER + len(listed):  # an endpoint may have another id each time
-            self._asked = {b: sent for b, sent in self._asked.items() if b in listed}
+        if len(self._asked) > FORMER + len(self._recent):  # an endpoint may change its id each time
+            self._asked = {b: sent for b, sent in self._asked.items() if b in self._recent}
         self._listed = tuple(ids)
         self._choose_next(brokers, at)
         return refused
@@ -201,22 +202,21 @@ class TopicIds:
             return True  # the metadata of one broker never goes back
         if history is None:
             history = self._histories[name] = IdHistory()
-        history.hear(now, self._listed)
-        history.peers.update(brokers)
+        history.hear(now)
         self.undecided[name] = None
         if broker is not None:
             history.others[broker] = topic_id
             history.confirmed.discard(broker)
-        history.forget_others({*self._listed, *brokers})
+        history.forget_others(self._recent)
         if history.is_outvoted(brokers, now, by=topic_id):
             logger.warning(
                 "topic %s: after %.0f s most brokers still report the topic id %s: it is accepted",
                 *(name, SECONDS, topic_id_text(topic_id)),
             )
             return True
-        if older or not history.is_unanimous(topic_id):
+        if older or not history.is_unanimous(self._peers, topic_id):
             return False
-        return not any(self._has_named(name, b) for b in history.peers)
+        return not any(self._has_named(name, b) for b in self._peers)
 
     def _accept(
         self, name: str, topic_id: bytes, former: bytes, broker: int | None, now: float

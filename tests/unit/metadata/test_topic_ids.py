@@ -173,7 +173,8 @@ def test_brokers_with_another_id_each_time_are_not_remembered_for_ever() -> None
         metadata.brokers = (now, now + 1, now + 2)
         metadata.respond(float(now), Address(f"b{now}", 9092), OTHER if now % 2 else ID)
     kept = metadata.ids._histories["t"]
-    sizes = [len(each) for each in (metadata.ids._asked, kept.others, kept.confirmed, kept.peers)]
+    ids = metadata.ids
+    sizes = [len(each) for each in (ids._asked, ids._peers, kept.others, kept.confirmed)]
     assert max(sizes) <= 4 + FORMER + 1
 
 

@@ -169,7 +169,7 @@ def test_a_response_without_tls_is_a_plaintext_port_error(
 ALERT = b"\x15\x03\x03\x00\x02\x02"
 
 
-def test_each_tls_alert_becomes_the_error_that_explains_it(authority: Authority) -> None:
+def test_tls_alerts_become_errors_that_explain_them(authority: Authority) -> None:
     """Test alerts: unknown name, transient failure, failure of a connection in use."""
     seen = error_after_hello(authority, ALERT + b"\x70")
     assert type(as_error(seen, setting_up=True)) is errors.HostNameMismatchError

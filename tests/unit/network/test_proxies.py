@@ -114,7 +114,7 @@ OPEN = b"\x05\x00"
         (HTTP, [b"\x05\xff"], NotAProxyError, "doesn't speak HTTP"),
     ],
 )
-def test_each_refusal_of_a_proxy_becomes_an_error_with_a_cure(
+def test_refused_and_broken_tunnels_become_errors_with_a_cure(
     proxy: Proxy, answers: list[bytes], kind: type[ProxyError], text: str
 ) -> None:
     """A permanent error is sticky, a transient one is retried."""

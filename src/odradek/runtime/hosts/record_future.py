@@ -254,16 +254,13 @@ def report_to(future: RecordFuture, on_delivery: DeliveryCallback) -> None:
     producer = future._producer
     registering = get_ident()
 
-    def tell(_: RecordFuture) -> None:
-        on_delivery(*future._told())
-
-    def tell_or_defer(_: RecordFuture) -> None:
-        if registering == get_ident():
-            producer._defer(partial(called, tell, future, producer))
-        else:
+    def tell(_: RecordFuture, late: bool = False) -> None:
+        if late or registering != get_ident():
             on_delivery(*future._told())
+        else:
+            producer._defer(partial(called, partial(tell, late=True), future, producer))
 
-    future.add_done_callback(tell_or_defer)
+    future.add_done_callback(tell)
     registering = 0
 
 
