@@ -1,4 +1,4 @@
-"""The checker of a member's automatic commits compares those of one ownership."""
+"""The checker compares a member's automatic commits only within one ownership period."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Scene:
         return self.checker.begins(self.member, commit, None if asked else renewed)
 
 
-def test_a_renewal_below_a_commit_of_the_same_ownership_is_reported() -> None:
+def test_renewing_an_older_offset_than_the_last_commit_is_reported() -> None:
     for asked in (False, True):
         scene, ownership = Scene(), Ownership()
         assert scene.begin(3, ownership, asked=asked) is None
@@ -35,7 +35,7 @@ def test_a_renewal_below_a_commit_of_the_same_ownership_is_reported() -> None:
         assert "t-0 at 2 by itself after it has begun a commit at 3" in str(found)
 
 
-def test_a_renewal_of_an_ownership_unknown_to_the_application_is_not_compared() -> None:
+def test_a_commit_from_before_a_rejoin_in_the_background_is_not_compared() -> None:
     """The member was removed, so its commit was refused, and has rejoined in the background."""
     for asked in (False, True):
         scene, removed, joined = Scene(), Ownership(), Ownership()

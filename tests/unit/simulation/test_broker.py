@@ -222,7 +222,7 @@ def test_unknown_topics_partitions_and_ids_are_refused(setting: Setting) -> None
     assert [t.error_code for t in found.topics] == [100, 3]
 
 
-def test_the_current_leader_is_named_with_its_address() -> None:
+def test_a_broker_that_is_not_the_leader_names_the_current_leader() -> None:
     setting = Setting(brokers=3)
     setting.cluster.move_leader("t", 0, to=2)
     place = setting.cluster.brokers[2].address
@@ -238,7 +238,7 @@ def test_the_current_leader_is_named_with_its_address() -> None:
     assert response.node_endpoints[0].node_id == 2
 
 
-def test_leader_epochs_are_compared(setting: Setting) -> None:
+def test_a_wrong_leader_epoch_is_refused(setting: Setting) -> None:
     setting.topic.partitions[0].leader_epoch = 5
     assert setting.fetched(18, leader_epoch=4).error_code == errors.FencedLeaderEpochError.code
     assert setting.fetched(18, leader_epoch=6).error_code == errors.UnknownLeaderEpochError.code
@@ -336,7 +336,7 @@ def test_a_fetch_without_a_session_returns_every_partition(setting: Setting) -> 
         assert len(single.responses[0].partitions) == 1
 
 
-def test_offsets_are_found_by_time(setting: Setting) -> None:
+def test_list_offsets_finds_offsets_by_timestamp(setting: Setting) -> None:
     setting.produced(13, records(b"a", b"b"))
     assert setting.offset(-2).offset == 0
     assert setting.offset(-1).offset == 2

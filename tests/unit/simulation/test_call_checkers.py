@@ -59,7 +59,7 @@ def test_a_call_that_ends_late_is_reported(time: VirtualTime) -> None:
     assert texts(calls) == ["1.11: a call ended; its deadline was 1.0"]
 
 
-def test_an_overdue_call_is_reported(time: VirtualTime) -> None:
+def test_an_overdue_call_is_reported_before_it_ends(time: VirtualTime) -> None:
     calls = CallsEnd(time)
     calls.begin(Completion(), "a call", 1.0)
     time.run_until(1.2)

@@ -221,7 +221,9 @@ def test_unacknowledged_records_may_be_lost_or_kept() -> None:
     "go_back",
     [lambda p: p.moved(TP, 4), lambda p: (p.sought(TP, 2), p.moved(TP, 3), p.moved(TP, 2))],
 )
-def test_positions_that_move_back(go_back: Callable[[PositionsGoForward], object]) -> None:
+def test_positions_that_move_back_without_a_seek_are_reported(
+    go_back: Callable[[PositionsGoForward], object],
+) -> None:
     positions = PositionsGoForward()
     positions.moved(TP, 5)
     positions.moved(TP, 5)

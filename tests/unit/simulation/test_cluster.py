@@ -89,7 +89,7 @@ def test_a_crashed_broker_is_replaced_when_the_controller_notices(
     assert offline == [[2]] * 6
 
 
-def test_a_broker_that_restarts_at_once_loses_its_leaderships(
+def test_a_broker_that_restarts_at_once_is_no_longer_a_leader(
     world: World, cluster: SimulatedCluster, dial: Dial
 ) -> None:
     cluster.bounce(2, after=0.3)
@@ -100,7 +100,9 @@ def test_a_broker_that_restarts_at_once_loses_its_leaderships(
     assert epochs(answer)[1] == 1
 
 
-def test_a_stopped_broker_moves_its_leaderships(cluster: SimulatedCluster, dial: Dial) -> None:
+def test_an_orderly_stop_moves_the_brokers_leaderships_first(
+    cluster: SimulatedCluster, dial: Dial
+) -> None:
     client = dial(1)
     held = dial(2)
     cluster.stop(2)
@@ -131,7 +133,7 @@ def test_a_broker_that_was_paused_too_long_loses_its_leaderships(
     assert [b.node_id for b in metadata(dial(1)).brokers] == [1, 2, 3]
 
 
-def test_a_black_hole_keeps_all_packets_until_it_is_repaired(
+def test_packets_to_a_black_hole_are_kept_until_it_is_repaired(
     world: World, cluster: SimulatedCluster, dial: Dial
 ) -> None:
     client = dial(1)
@@ -145,7 +147,7 @@ def test_a_black_hole_keeps_all_packets_until_it_is_repaired(
     assert len(client.answers) == 1
 
 
-def test_accepted_connections_are_reset(
+def test_a_broker_can_reset_connections_after_accepting_them(
     cluster: SimulatedCluster, world: World, dial: Dial
 ) -> None:
     held = dial(1)
@@ -179,7 +181,7 @@ def test_a_silent_broker_never_answers_requests(
     assert client.answers == []
 
 
-def test_the_bootstrap_address_leads_to_a_running_broker(
+def test_the_bootstrap_address_connects_to_any_running_broker(
     cluster: SimulatedCluster, world: World, dial: Dial
 ) -> None:
     for i in (1, 3):
@@ -193,7 +195,7 @@ def test_the_bootstrap_address_leads_to_a_running_broker(
 
 
 @pytest.mark.parametrize("old", ["refused", "blackholed"])
-def test_a_move_keeps_data_and_cluster_id_and_changes_the_addresses(
+def test_a_moved_cluster_keeps_its_data_and_id_and_changes_its_addresses(
     cluster: SimulatedCluster, world: World, dial: Dial, old: Any
 ) -> None:
     client = dial(1)
@@ -286,7 +288,9 @@ def test_without_running_brokers_no_partition_has_a_leader(
     assert set(leaders(metadata(dial(3)))) == {3}
 
 
-def test_metadata_may_be_empty_or_an_error(cluster: SimulatedCluster, dial: Dial) -> None:
+def test_metadata_responses_can_be_made_empty_or_errors(
+    cluster: SimulatedCluster, dial: Dial
+) -> None:
     client = dial(1)
     cluster.answer_empty_brokers()
     assert metadata(client).brokers == []

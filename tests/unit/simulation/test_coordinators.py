@@ -87,7 +87,7 @@ def setting() -> Setting:
     return Setting()
 
 
-def test_hashes_equal_javas() -> None:
+def test_string_hashes_equal_those_of_java() -> None:
     assert java_hash("") == 0
     assert java_hash("hello") == 99162322
     assert java_hash("polygenelubricants") == -(1 << 31)

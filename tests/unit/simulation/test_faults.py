@@ -138,7 +138,7 @@ def test_drawn_faults_are_valid() -> None:
         (Fault(1.0, "answer_129", {"on": 1}), "true or false"),
     ],
 )
-def test_errors_in_a_fault_are_reported(fault: Fault, complaint: str) -> None:
+def test_an_invalid_description_of_a_fault_is_rejected(fault: Fault, complaint: str) -> None:
     with pytest.raises(ScheduleError, match=complaint):
         check(fault, SCOPE)
 

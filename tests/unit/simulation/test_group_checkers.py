@@ -77,7 +77,9 @@ def test_two_owners_in_one_generation_are_reported(ledger: GroupLedger) -> None:
         ledger.assigned(b, [T0])
 
 
-def test_a_late_static_member_is_excused(ledger: GroupLedger) -> None:
+def test_a_static_member_that_rejoins_late_may_still_own_a_reassigned_partition(
+    ledger: GroupLedger,
+) -> None:
     """KIP-345: it remains a member until its session times out, even if it doesn't rejoin."""
     a, b = Member("a", ("id-a", 3), static=True), Member("b", ("id-b", 4))
     group = shard(ledger).consumer("g", create=True)
@@ -183,7 +185,7 @@ def test_missing_records_and_owners_at_the_end_are_reported(ledger: GroupLedger)
     ledger.verify("t")
 
 
-def test_without_a_coordinator_nothing_is_compared(ledger: GroupLedger) -> None:
+def test_without_a_coordinator_no_violation_is_reported(ledger: GroupLedger) -> None:
     ledger.cluster.crash(1)
     ledger.cluster.environment.time.run_until(3.0)
     assert ledger.cluster.leader(GROUP_TOPIC, 0) is None
@@ -407,7 +409,9 @@ def test_commits_of_a_topic_deleted_meanwhile_are_not_recorded(ledger: GroupLedg
     ledger.look()
 
 
-def test_with_latest_records_after_a_first_commit_must_be_read(ledger: GroupLedger) -> None:
+def test_with_auto_offset_reset_latest_records_after_the_first_commit_must_be_read(
+    ledger: GroupLedger,
+) -> None:
     a, b = Member("a", ("id-a", 1)), Member("b", ("id-b", 2))
     ledger.latest = True
     ledger.assigned(a, [T0])
@@ -464,7 +468,7 @@ def test_records_after_an_expired_offset_may_be_read_and_committed_again(
 
 
 @pytest.mark.parametrize("expired", [True, False])
-def test_with_latest_a_group_starts_at_the_end_only_if_its_offset_expired(
+def test_with_auto_offset_reset_latest_records_are_skipped_only_if_the_offset_expired(
     ledger: GroupLedger, expired: bool
 ) -> None:
     a, b = Member("a", ("id-a", 1)), Member("b", ("id-b", 2))
@@ -486,7 +490,7 @@ def test_with_latest_a_group_starts_at_the_end_only_if_its_offset_expired(
 
 
 @pytest.mark.parametrize("late", [True, False])
-def test_no_offset_expires_soon_after_an_auto_committing_owner(
+def test_an_offset_that_expires_soon_after_an_auto_committing_owner_is_reported(
     ledger: GroupLedger, late: bool
 ) -> None:
     a = Member("a", ("id-a", 1), auto_commits=True)
@@ -532,7 +536,7 @@ def expired(ledger: GroupLedger, *, age: float) -> Member:
     return Member("b", ("id-b", 2), auto_commits=True)
 
 
-def test_the_owner_after_an_expired_offset_is_not_blamed(ledger: GroupLedger) -> None:
+def test_the_owner_after_an_expired_offset_may_commit_a_lower_one(ledger: GroupLedger) -> None:
     b = expired(ledger, age=RETENTION)
     ledger.assigned(b, [T0])
     ledger.look()

@@ -73,7 +73,7 @@ def test_a_correct_history_has_no_anomaly() -> None:
     assert check(good()) == []
 
 
-def test_a_history_is_written_line_by_line() -> None:
+def test_a_history_is_written_as_json_lines_and_can_be_read_again() -> None:
     history = good()
     lines = [json.loads(line) for line in history.lines()]
     assert [one["call"] for one in lines] == [one.call for one in history.operations]
@@ -270,7 +270,7 @@ def test_a_poll_without_records_hides_no_unseen_record() -> None:
     assert kinds(history) == {Kind.UNSEEN}
 
 
-def test_readers_determine_an_unknown_result() -> None:
+def test_an_unknown_result_of_a_transaction_is_inferred_from_its_readers() -> None:
     history = spoilt(wrote("a3", "b3", outcome=MAYBE, inputs=[2]))
     assert check(history) == []  # aborted: no record was read, and the offset wasn't committed
     saw(A, (9, "a3"))(history)

@@ -149,7 +149,7 @@ def test_names_are_resolved_when_the_answer_arrives(world: World) -> None:
     assert [(seen[1], type(seen[2])) for seen in engine.seen[2:]] == [(2, TimeoutError)]
 
 
-def test_calls_run_at_once_or_after_the_given_duration(world: World) -> None:
+def test_calls_outside_the_engine_run_at_once_or_after_the_given_duration(world: World) -> None:
     made, engine = attached(world)
     made.worker_delay = 0.05
 

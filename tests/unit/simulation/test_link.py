@@ -63,7 +63,7 @@ def test_responses_arrive_in_order_despite_jitter(mode: Mode) -> None:
     assert names == ["Metadata", "DescribeCluster"] * 10
 
 
-def test_both_modes_deliver_the_same_at_the_same_times() -> None:
+def test_byte_and_message_modes_deliver_the_same_responses_at_the_same_times() -> None:
     answers = []
     for mode in ("bytes", "messages"):
         client, _ = connected(mode, jitter=0.01)

@@ -121,7 +121,7 @@ def test_sequence_numbers_wrap_around() -> None:
     assert next_sequence(MAX_SEQUENCE - 1, 3) == 1
 
 
-def test_a_lost_leader_loses_its_last_uncommitted_batches() -> None:
+def test_a_leader_that_is_lost_loses_its_last_uncommitted_batches() -> None:
     log = PartitionLog()
     append(log, batch(b"a", producer=7, sequence=0))
     told: list[tuple[bytes, bool]] = []

@@ -46,7 +46,7 @@ def test_lines_have_times_and_traces_by_connection_have_none() -> None:
     ]
 
 
-def test_a_difference_is_readable() -> None:
+def test_a_difference_between_traces_is_shown_as_a_diff() -> None:
     left = {"broker 1 #1": ["dial", "ready"], "client": ["round_failed"]}
     right = {"broker 1 #1": ["dial", "dial_failed"], "client": ["round_failed"]}
     assert difference(left, dict(left)) == ""

@@ -69,7 +69,9 @@ def test_later_records_are_invisible_until_an_open_transaction_ends(setting: Set
 
 
 @both
-def test_the_next_init_fences_and_aborts(setting: Setting, version: int) -> None:
+def test_a_second_init_producer_id_fences_the_producer_and_aborts_its_transaction(
+    setting: Setting, version: int
+) -> None:
     old = setting.producer(version=version)
     assert old.send(b"old") == 0
     assert setting.init("x").error_code == code(errors.ConcurrentTransactionsError)
@@ -279,7 +281,9 @@ def test_an_open_transaction_times_out_at_the_next_coordinator(setting: Setting)
     assert setting.state() is State.COMPLETE_ABORT
 
 
-def test_a_new_batch_waits_for_the_coordinator(setting: Setting) -> None:
+def test_a_batch_for_a_new_partition_is_refused_while_the_coordinator_is_paused(
+    setting: Setting,
+) -> None:
     producer = setting.producer()
     assert producer.send(b"a") == 0
     coordinator = setting.coordinator("x")

@@ -160,7 +160,7 @@ def test_the_checker_knows_which_brokers_hold_produce_requests(watched: Watched)
 TIMEOUT = {"request.timeout.ms": 3000}
 
 
-def test_a_request_that_waits_beyond_its_timeout_for_bytes_that_trickle() -> None:
+def test_a_request_whose_response_trickles_in_beyond_its_timeout_is_reported() -> None:
     watched = Watched(config=TIMEOUT)
     number = watched.send(1, MetadataRequest())
     for second in (1.0, 2.0, 3.0, 4.0):
@@ -187,7 +187,7 @@ def _fails(watched: Watched, at: float, error: str) -> None:
     watched.wire(Event(at, "disconnected", fields))
 
 
-def test_a_timeout_that_ignores_a_throttle() -> None:
+def test_a_response_timeout_that_ignores_a_throttle_is_reported() -> None:
     watched = Watched(config=TIMEOUT)
     first, _ = (watched.send(1, MetadataRequest()) for _ in range(2))
     watched.wire.answered(1, first, 5.0)
@@ -212,7 +212,7 @@ def test_a_join_may_take_the_rebalance_timeout_and_five_seconds() -> None:
     assert "of 0.0 is open; it ends at 45.0" in watched.found[0]
 
 
-def test_a_throttle_is_no_silence() -> None:
+def test_an_event_of_a_silent_broker_during_a_throttle_is_reported() -> None:
     watched = Watched(config=TIMEOUT)
     first, _ = (watched.send(1, MetadataRequest()) for _ in range(2))
     watched.wire.answered(1, first, 5.0)
