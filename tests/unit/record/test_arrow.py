@@ -173,7 +173,7 @@ def test_timestamps_beyond_microseconds_are_null() -> None:
 
 
 @pytest.mark.parametrize("form", ["batch", "table", "selected", "stream"])
-def test_a_timestamp_that_became_null_is_not_sent_as_now(form: str) -> None:
+def test_a_too_large_timestamp_that_became_null_is_not_sent_as_now(form: str) -> None:
     limit = (2**63 - 1) // 1000
     times = [5, limit, limit + 1, -1]
     rows: list[Row] = [(i, time, 0, None, b"v", ()) for i, time in enumerate(times)]
@@ -193,7 +193,7 @@ def test_a_timestamp_that_became_null_is_not_sent_as_now(form: str) -> None:
     assert len(list(columns_from_arrow(own))) == 1  # a program's own null means the present time
 
 
-def test_column_names() -> None:
+def test_the_arrow_schema_has_the_listed_column_names() -> None:
     assert tuple(arrow_schema(True).names) == COLUMN_NAMES
 
 
@@ -220,7 +220,7 @@ assert "pandas" not in sys.modules
 
 
 @pytest.mark.parametrize("count", [1, 3, FEW - 1, FEW, FEW + 1])
-def test_topics_of_any_name_and_number_of_rows(count: int) -> None:
+def test_the_topic_column_repeats_any_topic_name_for_each_row(count: int) -> None:
     rows: list[Row] = [(n, 1, 0, None, b"v", ()) for n in range(count)]
     columns = decode(memoryview(encode(rows)), start_offset=0).columns
     for name in ("ab", "cd", "", "ä", "abc"):

@@ -37,7 +37,9 @@ TEXT_TYPES = [pa.string(), pa.large_string(), pa.string_view()]
 
 @pytest.mark.parametrize("kind", [*BINARY_TYPES, *TEXT_TYPES], ids=str)
 @pytest.mark.parametrize("chunked", [False, True])
-def test_keys_and_values_of_every_width(kind: pa.DataType, chunked: bool) -> None:
+def test_keys_and_values_of_every_binary_and_string_type_are_sent(
+    kind: pa.DataType, chunked: bool
+) -> None:
     values: list[Any] = KEYS if kind in BINARY_TYPES else ["a", None, "é"]
     batch = pa.record_batch({"value": pa.array(values, kind), "key": pa.array(values, kind)})
     data = pa.Table.from_batches([batch, batch.slice(1), batch.slice(0, 0)]) if chunked else batch
@@ -48,7 +50,7 @@ def test_keys_and_values_of_every_width(kind: pa.DataType, chunked: bool) -> Non
     assert records_from_arrow(data.slice(1)) == [(k, k, (), None, None) for k in expected[1:]]
 
 
-def test_dictionaries_and_fixed_sizes() -> None:
+def test_dictionary_and_fixed_size_binary_columns_are_sent() -> None:
     coded = pa.array(["x", "y", "x", None]).dictionary_encode()
     fixed = pa.array([b"12", None, b"34", b"56"], pa.binary(2))
     assert [r[:2] for r in records_from_arrow(pa.table({"key": coded, "value": fixed}))] == [
@@ -59,7 +61,7 @@ def test_dictionaries_and_fixed_sizes() -> None:
     ]
 
 
-def test_partition_and_timestamp() -> None:
+def test_partition_and_timestamp_columns_of_several_types_are_sent() -> None:
     moment = datetime(2026, 1, 2, 3, 4, 5, 678_901, tzinfo=UTC)
     milliseconds = int(moment.timestamp() * 1000)
     for kind in (
@@ -90,7 +92,7 @@ HEADER_TYPES = [
 
 
 @pytest.mark.parametrize("kind", HEADER_TYPES, ids=str)
-def test_headers(kind: pa.DataType) -> None:
+def test_headers_as_maps_or_lists_of_structs_are_sent(kind: pa.DataType) -> None:
     pairs = [[("a", "1"), ("é", None)], None, []]
     given: list[Any] = pairs
     if not pa.types.is_map(kind):
@@ -156,7 +158,7 @@ def test_a_number_that_does_not_fit_is_reported_with_its_row(
     assert told.value.row == 3
 
 
-def test_data_below_a_null_is_ignored() -> None:
+def test_the_bytes_behind_a_null_are_ignored() -> None:
     numbers = pa.py_buffer(struct.pack("<qq", 2**62, 5))
     times = pa.Array.from_buffers(pa.timestamp("s"), 2, [pa.py_buffer(b"\x02"), numbers])
     views = pa.py_buffer(struct.pack("<i4sii", 100, b"abcd", 7, 0) * 2)
@@ -178,7 +180,7 @@ def bad_views(kind: pa.DataType, size: int, buffer: int, offset: int) -> pa.Arra
     ("size", "buffer", "offset"),
     [(100, 0, 0), (20, 0, 1), (13, 0, -4), (13, 0, 2**30), (-5, 0, 0), (13, -1, 0), (13, 7, 0)],
 )
-def test_views_are_validated_before_they_are_followed(
+def test_string_and_binary_views_are_validated_before_they_are_read(
     kind: pa.DataType, size: int, buffer: int, offset: int
 ) -> None:
     """Arrow's kernels would follow invalid ones into other or unmapped memory."""
@@ -198,7 +200,7 @@ def test_views_are_validated_before_they_are_followed(
             records_from_arrow(pa.record_batch({"value": ["x"] * 3, "headers": headers}))
 
 
-def test_dictionaries_are_validated_before_they_are_followed() -> None:
+def test_dictionary_indices_and_values_are_validated_before_they_are_used() -> None:
     words = pa.array([b"a", b"b"])
     short = pa.py_buffer(struct.pack("<iiii", 0, 1, 1, -2))
     kind = pa.dictionary(pa.int32(), pa.binary())
@@ -215,7 +217,7 @@ def test_dictionaries_are_validated_before_they_are_followed() -> None:
         assert told.value.row is None
 
 
-def test_dictionaries_of_views() -> None:
+def test_dictionaries_of_string_or_binary_views_are_sent() -> None:
     for kind in (pa.string_view(), pa.binary_view()):
         words = pa.array(["x" * 20, "y"]).cast(kind)
         coded = pa.DictionaryArray.from_arrays(pa.array([1, None, 0], pa.int8()), words)
@@ -229,7 +231,7 @@ def test_a_repeated_column_is_rejected() -> None:
         records_from_arrow(table)
 
 
-def test_other_arrow_libraries_and_other_objects() -> None:
+def test_data_of_other_arrow_libraries_is_sent_and_other_objects_are_rejected() -> None:
     frame = polars.DataFrame({"value": ["a", None], "key": [b"k", b"l"]})
     assert [r[:2] for r in records_from_arrow(frame)] == [(b"k", b"a"), (b"l", None)]
     reader = pa.table({"value": ["a"]}).to_reader()
@@ -238,7 +240,7 @@ def test_other_arrow_libraries_and_other_objects() -> None:
         records_from_arrow([b"v"])
 
 
-def test_slices_with_all_columns() -> None:
+def test_slices_of_tables_with_all_columns_are_sent() -> None:
     """An array's offset applies to each of its buffers, children and bitmaps."""
     count = 40
     headers: list[Any] = [

@@ -55,7 +55,7 @@ def test_a_batch_that_does_not_shrink_is_not_compressed(use: Encoding) -> None:
     assert decode(built, start_offset=0).columns.count == 1
 
 
-def test_a_closed_or_built_batch_takes_no_records(use: Encoding) -> None:
+def test_a_closed_or_built_batch_accepts_no_records(use: Encoding) -> None:
     builder = filled(use, 1)
     builder.close()
     assert builder.append(b"k", b"v", (), TIME) is None
@@ -112,7 +112,7 @@ def test_timestamps_may_decrease(use: Encoding) -> None:
     assert read_header(builder.build()).max_timestamp == TIME + 2**40
 
 
-def test_many_records_and_large_ones(use: Encoding) -> None:
+def test_many_records_and_large_records_round_trip(use: Encoding) -> None:
     # Exceed the table of short varints in each place that uses it.
     builder = use.BatchBuilder(1 << 30, None)
     values = [b"v"] * 5000 + [bytes(n) for n in (2047, 2048, 70_000)]
@@ -139,7 +139,7 @@ def test_the_estimated_record_size_is_an_upper_bound(
         assert estimate <= builder.estimated_size + 200
 
 
-def test_a_str_is_rejected(use: Encoding) -> None:
+def test_a_str_as_key_or_value_is_rejected(use: Encoding) -> None:
     builder = use.BatchBuilder(1 << 20, None)
     with pytest.raises(TypeError):
         builder.append("text", b"", (), TIME)
@@ -148,7 +148,7 @@ def test_a_str_is_rejected(use: Encoding) -> None:
     assert [r[3:5] for r in decode(builder.build(), start_offset=0).columns] == [(b"k", b"v")]
 
 
-def test_the_limit_may_grow_and_released_memory_is_freed(use: Encoding) -> None:
+def test_a_full_batch_accepts_records_after_its_limit_is_raised(use: Encoding) -> None:
     builder = use.BatchBuilder(200, None)
     while builder.append(b"k", b"v" * 30, (), 5) is not None:
         pass

@@ -47,7 +47,7 @@ def test_offset_at_returns_the_offset_of_a_row(columns: RecordColumns) -> None:
             part.offset_at(row)
 
 
-def test_any_kind_of_buffer_works() -> None:
+def test_columns_may_have_any_kind_of_buffer() -> None:
     """The kernel fills other kinds of buffers than the Python decoder."""
     ints = memoryview(array("i", [0, 1, 1, 3]))
     text = BinaryColumn(ints, memoryview(bytearray(b"abc")), memoryview(b"\x05"))

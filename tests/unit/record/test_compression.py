@@ -50,7 +50,7 @@ def test_a_decompression_bomb_uses_little_memory(codec: str) -> None:
         decode(buffer, start_offset=0)
 
 
-def test_a_bomb_in_one_zstd_frame() -> None:
+def test_a_decompression_bomb_in_one_zstd_frame_is_rejected() -> None:
     packer = zstandard.ZstdCompressor().compressobj()
     payload = b"".join(packer.compress(bytes(MB)) for _ in range(400)) + packer.flush()
     with peak_below(16 * MB), pytest.raises(BadBatchError, match="exceed"):
@@ -75,7 +75,7 @@ def test_gzip_data_with_several_members_is_decompressed() -> None:
 
 
 @pytest.mark.parametrize("codec", ["lz4", "zstd"])
-def test_several_frames_in_one_batch(codec: str) -> None:
+def test_several_frames_in_one_batch_are_decompressed(codec: str) -> None:
     parts = [b"a" * 9000, b"b", bytes(range(256)) * 50]
     number = codec_number(codec)
     packed = b"".join(bytes(compress(number, None, memoryview(part))) for part in parts)
@@ -83,7 +83,7 @@ def test_several_frames_in_one_batch(codec: str) -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS[1:])
-def test_corrupt_data_raises(codec: str) -> None:
+def test_corrupt_compressed_data_raises_an_error(codec: str) -> None:
     packed = bytes(compress(codec_number(codec), None, memoryview(b"some text " * 50)))
     for data in (b"", b"garbage", packed + b"garbage"):
         if data or codec != "zstd":
@@ -105,7 +105,7 @@ def test_truncated_compressed_data_raises_corrupt_record_error(codec: str) -> No
             decode(batch_of(payload[:kept], codec_number(codec)), start_offset=0)
 
 
-def test_names_and_levels() -> None:
+def test_codec_names_and_compression_levels_are_validated() -> None:
     names = (None, "none", "gzip", "snappy", "lz4", "zstd")
     assert [codec_number(name) for name in names] == [0, 0, 1, 2, 3, 4]
     assert codec_number("gzip", 9) == 1
@@ -154,7 +154,7 @@ def test_without_isal_pythons_zlib_is_used(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize("codec", CODECS[1:])
-def test_one_buffer_is_reused_for_all_batches(codec: str) -> None:
+def test_one_decompression_buffer_is_reused_for_all_batches(codec: str) -> None:
     number, scratch = codec_number(codec), Scratch()
     contents = [b"a%d" % i * 3000 * i for i in (1, 90, 2, 0, 30)]
     sizes = []
@@ -171,7 +171,7 @@ def test_one_buffer_is_reused_for_all_batches(codec: str) -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS[1:])
-def test_the_buffer_can_be_used_after_corrupt_data(codec: str) -> None:
+def test_the_decompression_buffer_can_be_used_after_corrupt_data(codec: str) -> None:
     number, scratch = codec_number(codec), Scratch()
     content = b"".join(b"%d;" % (i * i) for i in range(30000))
     packed = bytes(compress(number, None, memoryview(content)))

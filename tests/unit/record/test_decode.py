@@ -73,7 +73,7 @@ def test_start_and_until_offsets_are_exact() -> None:
     assert (at_border.next_offset, at_border.finished) == (10, True)
 
 
-def test_an_until_offset_in_a_gap_is_reached() -> None:
+def test_decoding_finishes_if_the_until_offset_is_in_a_gap() -> None:
     buffer = log(span(0, 3), span(20, 23))
     found = decode(buffer, start_offset=0, until_offset=10)
     assert (offsets(found), found.next_offset, found.finished) == ([0, 1, 2], 10, True)
@@ -88,7 +88,7 @@ def test_a_compacted_batch_keeps_its_offset_range() -> None:
     assert decode(log(batch), start_offset=16).next_offset == 20
 
 
-def test_a_truncated_last_batch_is_left() -> None:
+def test_a_truncated_last_batch_is_not_decoded() -> None:
     whole, last = span(0, 5), span(5, 10)
     for kept in (0, 5, 11, 12, 30, len(last) - 1):
         found = decode(log(whole, last[:kept]), start_offset=0)
@@ -231,13 +231,15 @@ def test_the_checksum_is_always_checked(codec: str | None) -> None:
         (">q", 27, 2**63 - 1, "timestamp doesn't fit"),
     ],
 )
-def test_header_fields_out_of_range(layout: str, at: int, value: int, reason: str) -> None:
+def test_batch_header_fields_out_of_range_are_rejected(
+    layout: str, at: int, value: int, reason: str
+) -> None:
     with pytest.raises(CorruptRecordError, match=f"batch at offset 0: .*{reason}"):
         decode(log(changed(span(0, 4), layout, at, value)), start_offset=0)
 
 
 @pytest.mark.parametrize("offset", [-1, 2**63 - 2])
-def test_offsets_out_of_range(offset: int) -> None:
+def test_base_offsets_out_of_range_are_rejected(offset: int) -> None:
     batch = struct.pack(">q", offset) + span(0, 4)[8:]
     with pytest.raises(CorruptRecordError, match=f"batch at offset {offset}: its"):
         decode(log(batch), start_offset=0)
@@ -281,7 +283,7 @@ def record(body: bytes, length: int | None = None) -> bytes:
         (record(b"\0\0\0\x01\x01\x02\x02a\x04b"), "is 2, but 1"),
     ],
 )
-def test_malformed_records(records: bytes, reason: str) -> None:
+def test_malformed_records_are_rejected(records: bytes, reason: str) -> None:
     with pytest.raises(CorruptRecordError, match=f"batch at offset 0: .*{reason}"):
         decode(log(with_records(records)), start_offset=0)
 
@@ -301,7 +303,7 @@ def test_invalid_utf8_in_header_names_is_replaced() -> None:
     )
 
 
-def test_a_control_record_without_type() -> None:
+def test_a_control_record_without_a_type_is_rejected_if_its_producer_has_aborted() -> None:
     batch = encode([row(0)], control=True, transactional=True, producer_id=7)
     short = encode([(0, 0, 0, b"k", b"", ())], control=True, transactional=True, producer_id=7)
     assert decode(log(short), start_offset=0, aborted=[(8, 0)]).control_batches == 1
@@ -332,13 +334,13 @@ def test_an_unknown_codec_after_good_batches_raises_at_the_next_call() -> None:
 
 
 @pytest.mark.parametrize("number", [0, -1, 63, 64, -64, -65, 2**31 - 1, -(2**31)])
-def test_varints(number: int) -> None:
+def test_varints_round_trip(number: int) -> None:
     written = write_varint(number)
     assert read_varint(written, 0) == (number, len(written))
 
 
 @pytest.mark.parametrize("number", [2**31, -(2**31) - 1, 2**63 - 1, -(2**63)])
-def test_long_varints(number: int) -> None:
+def test_varints_above_32_bits_are_only_read_if_64_bits_are_allowed(number: int) -> None:
     written = write_varint(number)
     assert read_varint(written, 0, 64) == (number, len(written))
     with pytest.raises(ValueError, match="32 bits"):

@@ -99,7 +99,9 @@ def all_rows(use: Encoding, made: Any, partitions: int = 4, **options: Any) -> l
 
 @pytest.mark.parametrize("wide", [False, True])
 @pytest.mark.parametrize("start", [0, 3, 17])
-def test_rows_round_trip(use: Encoding, start: int, wide: bool) -> None:
+def test_encoded_rows_can_be_decoded_from_their_partitions(
+    use: Encoding, start: int, wide: bool
+) -> None:
     keys = [None, b"", b"k", b"key" * 50, *(b"%d" % n for n in range(40))]
     values = [b"v" * n if n % 5 else None for n in range(44)]
     lists: list[Headers | None] = [None, (), (("a", b"1"), ("ü", None))] * 14 + [(("", b""),)] * 2
@@ -138,7 +140,9 @@ def test_encoding_no_rows_is_done_at_once(use: Encoding) -> None:
     )
 
 
-def test_reasons_to_stop_and_pieces_of_batches(use: Encoding) -> None:
+def test_the_encoder_stops_at_a_full_batch_and_reports_its_rows_in_each_batch(
+    use: Encoding,
+) -> None:
     sent = columns(100, partitions=numbers("i", [0, 1] * 50))
     made = encoder(use, sent)
     stop = made.encode(0, 100, timestamp_ms=NOW, room=PLENTY)
@@ -200,7 +204,7 @@ def test_encoding_stops_when_memory_or_sticky_bytes_are_used_up(use: Encoding) -
     assert made.encode(3, 10, timestamp_ms=NOW, room=PLENTY).reason is StopReason.STICKY
 
 
-def test_keys_may_be_ignored(use: Encoding) -> None:
+def test_with_ignore_keys_all_rows_go_to_the_sticky_partition(use: Encoding) -> None:
     made = use.ColumnEncoder(columns(5), 4, 1 << 20, ignore_keys=True)
     rows = all_rows(use, made, sticky=3, sticky_room=PLENTY)
     assert [len(one) for one in rows] == [0, 0, 0, 5]
@@ -286,7 +290,7 @@ def test_invalid_headers_are_rejected(use: Encoding, changes: dict[str, Any], me
         encoder(use, columns(3, headers=HEADED._replace(**changes)))
 
 
-def test_data_below_a_null_is_ignored(use: Encoding) -> None:
+def test_offsets_of_null_rows_are_ignored(use: Encoding) -> None:
     odd = invalid(GOOD, offsets=array("i", [0, 3, 2, 11]), validity=b"\x01")
     rows = all_rows(use, encoder(use, columns(3, values=odd)))
     assert sorted(row[4] or b"" for one in rows for row in one) == [b"", b"", b"one"]

@@ -133,7 +133,7 @@ ROWS = [
 
 
 @pytest.mark.parametrize("name", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_batches_of_java_are_decoded(name: str) -> None:
+def test_batches_written_by_java_are_decoded(name: str) -> None:
     found = decode(memoryview(JAVA[name]), start_offset=0)
     assert list(found.columns) == ROWS
     assert (found.next_offset, found.finished, found.batches) == (1004, True, 1)
@@ -148,7 +148,7 @@ def test_log_append_time_replaces_the_producers_timestamps() -> None:
     ]
 
 
-def test_the_header_of_a_transactional_batch() -> None:
+def test_the_header_of_a_transactional_batch_is_read() -> None:
     header = read_header(memoryview(JAVA["zstd"]))
     assert header.transactional
     assert not header.control
@@ -160,12 +160,12 @@ def test_the_header_of_a_transactional_batch() -> None:
 
 
 @pytest.mark.parametrize("name", ["none", "append"])
-def test_the_reference_encoder_writes_javas_batches(name: str) -> None:
+def test_the_reference_encoder_writes_the_same_batches_as_java(name: str) -> None:
     append_time = 1800000000000 if name == "append" else None
     assert encode(ROWS, leader_epoch=5, log_append_time_ms=append_time) == JAVA[name]
 
 
-def test_the_reference_encoder_writes_javas_empty_batch() -> None:
+def test_the_reference_encoder_writes_the_same_empty_batch_as_java() -> None:
     written = encode(
         [],
         base_offset=2000,
@@ -181,7 +181,7 @@ def test_the_reference_encoder_writes_javas_empty_batch() -> None:
     assert (written[:17], written[21:35], written[43:]) == (java[:17], java[21:35], java[43:])
 
 
-def test_the_builder_writes_javas_batch() -> None:
+def test_the_builder_writes_the_same_batch_as_java() -> None:
     builder = BatchBuilder(1 << 20, None)
     for _, timestamp_ms, _, key, value, headers in ROWS:
         builder.append(key, value, headers, timestamp_ms)
@@ -192,7 +192,9 @@ def test_the_builder_writes_javas_batch() -> None:
 
 
 @pytest.mark.parametrize(("name", "offset", "time"), [("abort", 1004, 100), ("commit", 1005, 200)])
-def test_the_reference_encoder_writes_javas_markers(name: str, offset: int, time: int) -> None:
+def test_the_reference_encoder_writes_the_same_transaction_markers_as_java(
+    name: str, offset: int, time: int
+) -> None:
     marker = encode_marker(
         offset, 1700000000000 + time, producer_id=77, producer_epoch=3, commit=name == "commit"
     )
@@ -206,7 +208,7 @@ def test_an_empty_batch_only_advances_the_position() -> None:
     assert (found.columns.count, found.next_offset, found.batches) == (0, 2010, 1)
 
 
-def test_a_committed_and_an_aborted_transaction() -> None:
+def test_records_of_a_committed_transaction_are_returned_and_of_an_aborted_one_hidden() -> None:
     def log(marker: str) -> memoryview:
         return memoryview(JAVA["zstd"] + JAVA[marker])
 
@@ -219,13 +221,13 @@ def test_a_committed_and_an_aborted_transaction() -> None:
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_old_messages_of_java_are_decoded(magic: int) -> None:
+def test_messages_of_formats_0_and_1_written_by_java_are_decoded(magic: int) -> None:
     found = decode(memoryview(JAVA[f"magic{magic}"]), start_offset=0)
     assert list(found.columns) == [(3, 5 if magic else -1, magic - 1, b"k", b"v", ())]
 
 
 @pytest.mark.parametrize("name", OLD)
-def test_old_message_sets_of_java_are_decoded(name: str) -> None:
+def test_message_sets_of_formats_0_and_1_written_by_java_are_decoded(name: str) -> None:
     rows: list[Row] = [
         (10, 1700000000000, 0, b"k1", b"value one", ()),
         (11, 1700000000005, 0, None, b"no key", ()),

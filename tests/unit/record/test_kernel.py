@@ -97,7 +97,7 @@ def same(buffer: memoryview, **options: Any) -> None:
 
 
 @pytest.mark.slow
-def test_rows_smaller_or_larger_than_earlier_ones() -> None:
+def test_rows_much_smaller_or_larger_than_earlier_ones_are_decoded() -> None:
     """Sizes are estimated from the last batches; the result must not depend on it."""
     for size in (0, 1, 5_000, 3, 200_000, 90, 1):
         rows: list[Row] = [
@@ -139,7 +139,7 @@ def test_a_large_record_count_allocates_no_memory() -> None:
     assert peak() - before < 1 << 30
 
 
-def test_overflowing_timestamps() -> None:
+def test_timestamps_that_overflow_64_bits_are_rejected() -> None:
     batch = with_records(record(write_varint(1), Z, N, N, Z), base_time=(1 << 63) - 1)
     for decode in (kernel.decode, reference.decode):
         with pytest.raises(CorruptRecordError, match="timestamp doesn't fit into 64 bits"):
@@ -359,7 +359,7 @@ def test_a_batch_for_arrow_returns_its_memory(empty_pool: None) -> None:
     assert kernel.pool_state().lent == before
 
 
-def test_columns_that_only_pyarrow_can_build_are_left_to_it() -> None:
+def test_the_kernel_builds_no_batch_from_columns_that_only_pyarrow_can_build() -> None:
     columns = kernel.decode(batches(9), start_offset=0).columns
     late: list[Row] = [(0, 1 << 62, 0, b"k", b"v", ())]
     views = kernel.decode(batches(9), start_offset=0, layout="binary_view").columns
@@ -398,7 +398,7 @@ def test_invalid_columns_for_arrow_return_their_memory() -> None:
     assert kernel.pool_state().lent == before
 
 
-def test_native_and_python_surveys_agree() -> None:
+def test_native_and_python_survey_batches_return_the_same() -> None:
     rng = random.Random(3)
     whole = bytes(batches(3, 20, 1, 50, codec="zstd"))
     for cut in range(0, len(whole), 7):
@@ -414,7 +414,7 @@ def test_native_and_python_surveys_agree() -> None:
 @pytest.mark.parametrize(
     "size", [0, 1, 7, 8, 767, 768, 769, 4031, 4032, 4033, 24_191, 24_192, 24_193, 50_001]
 )
-def test_checksums(size: int) -> None:
+def test_crc32c_equals_that_of_google_crc32c(size: int) -> None:
     data = random.Random(size).randbytes(size + 3)
     for start in range(3):
         part = memoryview(data)[start : start + size]
@@ -423,7 +423,7 @@ def test_checksums(size: int) -> None:
 
 
 @pytest.mark.parametrize("kept", [0, 1, 7, 8, 9, 63, 64, 65, 1000])
-def test_hashes_of_texts(kept: int) -> None:
+def test_text_hashes_equal_those_of_the_python_implementation(kept: int) -> None:
     data = random.Random(kept).randbytes(kept + 40)
     offsets = array("q", [3, 3, 3 + kept, 20 + kept, 20 + kept])
     found = array("Q", [1] * 4)
@@ -434,14 +434,14 @@ def test_hashes_of_texts(kept: int) -> None:
 @pytest.mark.parametrize(
     "offsets", [[0, 5], [0, 3, 2, 5], [-1, 2], [4, 5, 6], [0, -(1 << 63), 0], [0, (1 << 63) - 1]]
 )
-def test_hashes_of_texts_out_of_bounds(offsets: list[int]) -> None:
+def test_text_hashes_reject_offsets_out_of_bounds(offsets: list[int]) -> None:
     found = array("Q", [0] * (len(offsets) - 1))
     with pytest.raises(ValueError, match=r"entry \d isn't within the 4 bytes"):
         kernel.text_hashes(memoryview(b"12345678")[:4], array("q", offsets), found)
 
 
 @pytest.mark.parametrize("count", [0, 1, 3])
-def test_hashes_with_a_wrong_number_of_entries(count: int) -> None:
+def test_text_hashes_reject_a_wrong_number_of_entries(count: int) -> None:
     with pytest.raises(ValueError, match=f"3 offsets for {count} entries"):
         kernel.text_hashes(b"1234", array("q", [0, 1, 4]), array("Q", [0] * count))
 
@@ -488,7 +488,7 @@ def test_the_class_of_unread_rows_must_be_a_named_tuple_too() -> None:
 
 
 @pytest.mark.parametrize("count", [16, 17])
-def test_few_headers_are_parsed_at_once(count: int) -> None:
+def test_a_few_headers_are_parsed_with_their_record(count: int) -> None:
     raw = b"\x02h\x02v" * count
     (found,) = kernel.header_lists(array("i", (0, len(raw))), raw, 0, 1)
     assert (type(found) is tuple) == (count == 16)

@@ -116,7 +116,7 @@ def test_rows_in_the_usual_encoding_are_decoded() -> None:
         ({"type": "int", "logicalType": "date"}, b"\xff\xff\xff\x7f"),
     ],
 )
-def test_unusual_rows_are_left_and_add_nothing(schema: Any, payload: bytes) -> None:
+def test_rows_in_unusual_encodings_are_left_to_fastavro(schema: Any, payload: bytes) -> None:
     record = {
         "type": "record",
         "name": "R",
@@ -130,7 +130,9 @@ def test_unusual_rows_are_left_and_add_nothing(schema: Any, payload: bytes) -> N
 @pytest.mark.parametrize(
     "keys", [("ab", "a"), ("a", "ab"), ("a", "aa"), ("a", ""), ("", "a"), ("\0", ""), ("a\0", "a")]
 )
-def test_keys_that_are_prefixes_of_others_differ(keys: tuple[str, str], more: int) -> None:
+def test_map_keys_that_are_prefixes_of_others_are_different_keys(
+    keys: tuple[str, str], more: int
+) -> None:
     others = [f"x{at}" for at in range(more)]
     found, left = filled({"type": "map", "values": "int"}, a_map(keys[0], *others, keys[1]))
     assert left == []
@@ -147,7 +149,7 @@ def slot(key: str, size: int) -> int:
     return (found ^ found >> 29) & (size - 1)
 
 
-def test_colliding_keys_are_left_to_fastavro() -> None:
+def test_rows_with_many_colliding_map_keys_are_left_to_fastavro() -> None:
     """Comparing each key with all others is quadratic: minutes for a megabyte."""
     crowd: list[str] = []
     number = 0
@@ -162,7 +164,7 @@ def test_colliding_keys_are_left_to_fastavro() -> None:
     assert (len(found.values[0]), found.errors) == (40, {})
 
 
-def test_a_full_column_leaves_the_row() -> None:
+def test_a_row_that_does_not_fit_into_a_column_is_left_to_fastavro() -> None:
     """Offsets have 32 bits; here the limit is lower."""
     assert filled("string", b"\6abc", b"\4de", b"\2g", most=4) == (["abc", None, "g"], [1])
     items = {"type": "array", "items": "int"}
@@ -214,7 +216,7 @@ def test_invalid_arguments_are_rejected() -> None:
         kernel.ColumnReader(b"")
 
 
-def test_an_unknown_schema_is_requested() -> None:
+def test_reading_stops_at_an_unknown_schema_and_names_its_id() -> None:
     columns = Columns(pa.int32())
     reader = kernel.ColumnReader(columns.layout())
     rows = exact(b"\0\0\0\0\1\2" + b"\0\0\0\0\2\4" + b"\0\0\0\0\1\6")

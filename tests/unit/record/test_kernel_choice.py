@@ -28,7 +28,9 @@ def run(program: str, **environment: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-def test_choice_of_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_native_kernel_is_chosen_unless_it_is_missing_or_python_is_requested(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     assert choose_kernel("python") == "python"
     with pytest.raises(ConfigurationError, match="must be native or python"):
         choose_kernel("rust")

@@ -154,7 +154,7 @@ def test_other_threads_cannot_change_a_batch_written_without_the_gil() -> None:
     assert batch.count == rows + added
 
 
-def test_uninitialized_objects_do_no_harm() -> None:
+def test_objects_created_without_init_do_not_crash() -> None:
     batch = kernel_encode.BatchBuilder.__new__(kernel_encode.BatchBuilder)
     assert batch.append(b"k", VALUE, (), 5) == 0
     assert bytes(batch.build()) == bytes(_plain(b"k", VALUE))
@@ -239,7 +239,7 @@ def test_a_buffer_without_dimensions_is_rejected(where: str) -> None:
     assert batch.count == 0
 
 
-def test_objects_are_initialized_once() -> None:
+def test_a_second_call_of_init_is_rejected() -> None:
     batch = kernel_encode.BatchBuilder(1000, None)
     batch.append(b"k", VALUE, (), 5)
     with pytest.raises(IllegalStateError, match="initialised twice"):

@@ -217,7 +217,7 @@ def test_threads_share_the_fast_path_into_open_batches() -> None:
         assert sorted(keys_in(batches[topic].builder)) == sorted(wanted)  # type: ignore[type-var]
 
 
-def test_the_data_of_a_report_comes_from_one_message() -> None:
+def test_a_delivery_report_contains_the_data_of_one_message() -> None:
     """A report is built of one message's data, although other threads send at the same time."""
     snapshot, room = object(), kernel_encode.Room(1 << 40, 1 << 40)
     waiting = SentMessages(Given({}), lambda _: None)
@@ -256,7 +256,7 @@ def test_the_data_of_a_report_comes_from_one_message() -> None:
 
 
 @pytest.mark.parametrize("apart", [apart, kernel.apart])
-def test_separated_views_can_be_used_by_one_thread_each(apart: Any) -> None:
+def test_threads_can_use_separate_views_of_the_same_memory(apart: Any) -> None:
     """Views of one another share a counter, which CPython 3.14t changes without a lock."""
     memory = bytearray(range(100))
     whole = memoryview(memory)[3:90]
@@ -271,7 +271,7 @@ def test_separated_views_can_be_used_by_one_thread_each(apart: Any) -> None:
     at_once(*(lambda view=view: read(view) for view in mine))
 
 
-def test_a_list_may_change_while_it_is_gathered() -> None:
+def test_a_list_may_change_while_a_column_is_built_from_it() -> None:
     """Whatever another thread puts into the list, a column has whole items and their sizes."""
     gathered: Any = kernel_encode.gather
     items: list[bytes] = [b"a" * 100] * 500

@@ -150,7 +150,7 @@ def test_too_many_bytes_of_a_batch_are_rejected(codec: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_decompression_ratio_is_limited_above_a_free_size() -> None:
+def test_the_decompression_ratio_is_only_limited_for_large_batches() -> None:
     made = encode([(0, 0, 0, None, bytes(FREE_OF_RATIO), ())], compression="zstd")
     with (
         peak_below(8 * MB),
@@ -215,7 +215,7 @@ def test_raw_headers_behave_like_a_tuple() -> None:
             raise AssertionError
 
 
-def test_where_reading_continues_after_a_corrupt_batch() -> None:
+def test_reading_continues_at_the_next_reliable_offset_after_a_corrupt_batch() -> None:
     first = encode([(n, 0, 0, None, b"v", ()) for n in range(10, 14)])
     second = encode([(20, 0, 0, None, b"v", ())])
     torn = first[:-1] + bytes([first[-1] ^ 1])

@@ -122,7 +122,7 @@ def test_a_program_may_change_its_lists_afterwards() -> None:
     st.integers(0, 40),
     st.integers(0, 100),
 )
-def test_the_kernel_gathers_like_the_python_code(
+def test_the_kernel_builds_the_same_columns_as_the_python_code(
     items: list[Any], one: int, other: int, most: int
 ) -> None:
     first, last = sorted((min(one, len(items)), min(other, len(items))))
@@ -146,7 +146,7 @@ def plain(found: tuple[int, SentBinary | None] | None) -> Any:
     return count, column.offsets, column.data, column.validity, column.start, column.wide
 
 
-def test_no_records() -> None:
+def test_empty_lists_send_no_records() -> None:
     assert pieces(values=[], keys=[], headers=[], partitions=[], timestamps_ms=[]) == []
 
 

@@ -41,7 +41,7 @@ def test_written_frames_have_independent_blocks(level: int | None, size: int) ->
     assert decompress(3, written) == TEXT[:size]
 
 
-def test_records_larger_than_the_largest_block() -> None:
+def test_data_larger_than_the_largest_block_round_trips() -> None:
     data = TEXT * 30
     assert len(data) > 8 << 20
     written = bytes(compress(3, None, memoryview(data)))
@@ -59,7 +59,9 @@ def test_incompressible_data_is_stored() -> None:
 @pytest.mark.parametrize("level", [1, 9])
 @pytest.mark.parametrize("checksum", [False, True])
 @pytest.mark.parametrize("linked", [False, True])
-def test_frames_of_the_reference_implementation(level: int, checksum: bool, linked: bool) -> None:
+def test_frames_of_the_reference_implementation_are_decompressed(
+    level: int, checksum: bool, linked: bool
+) -> None:
     packer = cramjam.lz4.Compressor(level=level, content_checksum=checksum, block_linked=linked)
     packer.compress(TEXT)
     written = bytes(packer.finish())
@@ -69,7 +71,7 @@ def test_frames_of_the_reference_implementation(level: int, checksum: bool, link
     assert decompress(3, written * 3) == TEXT * 3
 
 
-def test_corrupt_frames_with_linked_blocks() -> None:
+def test_corrupt_frames_with_linked_blocks_are_rejected() -> None:
     packer = cramjam.lz4.Compressor(level=1, content_checksum=True, block_linked=True)
     packer.compress(TEXT)
     written = bytearray(packer.finish())
@@ -80,7 +82,7 @@ def test_corrupt_frames_with_linked_blocks() -> None:
         decompress(3, written)
 
 
-def test_linked_blocks_beyond_the_limit() -> None:
+def test_linked_blocks_that_exceed_the_size_limit_are_rejected() -> None:
     packer = cramjam.lz4.Compressor(level=1, block_linked=True)
     packer.compress(bytes(3 << 20))
     written = bytes(packer.finish())
@@ -101,7 +103,7 @@ def test_linked_blocks_beyond_the_limit() -> None:
         frame(block(b"", stored=True), block(b"ab" * 50 + b"cd" * 50)),
     ],
 )
-def test_all_frame_options(written: bytes) -> None:
+def test_frames_with_any_options_are_decompressed(written: bytes) -> None:
     assert decompress(3, written) == b"ab" * 50 + b"cd" * 50
 
 
@@ -127,6 +129,6 @@ def test_all_frame_options(written: bytes) -> None:
         (frame(block(bytes(65537))), "lz4 data is corrupt"),  # exceeds its block size
     ],
 )
-def test_corrupt_frames(written: bytes, says: str) -> None:
+def test_corrupt_frames_are_rejected(written: bytes, says: str) -> None:
     with pytest.raises(BadBatchError, match=says):
         decompress(3, written)

@@ -22,7 +22,9 @@ VECTORS = [
 
 @pytest.mark.parametrize("use", ENCODINGS, ids=lambda encoding: encoding.name)
 @pytest.mark.parametrize(("text", "expected", "of_six"), VECTORS)
-def test_hash_and_partition_are_javas(use: Encoding, text: str, expected: int, of_six: int) -> None:
+def test_hash_and_partition_equal_those_of_java(
+    use: Encoding, text: str, expected: int, of_six: int
+) -> None:
     data = text.encode()
     for same in (data, bytearray(data), memoryview(data)):
         assert use.murmur2(same) == expected

@@ -54,7 +54,7 @@ def rows(buffer: memoryview, start: int = 0, **how: object) -> list[Row]:
     return list(decode(buffer, start_offset=start, **how).columns)  # type: ignore[arg-type]
 
 
-def test_plain_messages_with_gaps_of_compaction() -> None:
+def test_uncompressed_messages_with_gaps_from_compaction_are_decoded() -> None:
     buffer = log(one(3, 0), one(4, 0), one(9, 1), one(12, 1))
     found = decode(buffer, start_offset=0)
     assert list(found.columns) == [old_row(3), old_row(4), row(9), row(12)]
@@ -65,7 +65,7 @@ def test_plain_messages_with_gaps_of_compaction() -> None:
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("layout", ["binary", "binary_view"])
-def test_compressed_messages(codec: str, layout: str) -> None:
+def test_compressed_messages_are_decoded(codec: str, layout: str) -> None:
     relative = b"".join(one(20 + i, 1, written=i) for i in (0, 1, 4))
     absolute = b"".join(one(i, 0) for i in (7, 8, 11))
     buffer = log(wrapper(absolute, 11, 0, CODECS[codec]), wrapper(relative, 24, 1, CODECS[codec]))
@@ -78,12 +78,12 @@ def test_compressed_messages(codec: str, layout: str) -> None:
     assert rows(buffer, until_offset=20) == expected[:3]
 
 
-def test_a_compacted_wrapper_keeps_the_remaining_offsets() -> None:
+def test_a_compacted_wrapper_message_keeps_the_remaining_offsets() -> None:
     inner = b"".join(one(40 + i, 1, written=i) for i in (3, 5))
     assert rows(log(wrapper(inner, 45, 1, 1))) == [row(43), row(45)]
 
 
-def test_log_append_time() -> None:
+def test_messages_have_the_log_append_time_of_their_wrapper() -> None:
     inner = one(0, 1, written=0) + one(1, 1, written=1)
     appended = wrapper(inner, 1, 1, 2, time=5000, append_time=True)
     plain = one(2, 1, attributes=8)
@@ -96,7 +96,7 @@ def test_log_append_time() -> None:
     ]
 
 
-def test_formats_may_be_mixed_in_a_response_and_in_a_wrapper() -> None:
+def test_formats_may_be_mixed_in_a_response_and_in_a_wrapper_message() -> None:
     new = [(9, 7, CREATED, b"k", b"v", (("h", b"x"),)), (10, 8, CREATED, None, None, ())]
     mixed = wrapper(one(6, 0, written=0) + one(7, 1, written=1), 7, 1, 1, append_time=True, time=9)
     last = (12, 9, CREATED, b"", b"v", (("i", None),))
@@ -109,7 +109,7 @@ def test_formats_may_be_mixed_in_a_response_and_in_a_wrapper() -> None:
 
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("compressed", [False, True])
-def test_old_messages_as_arrow(magic: int, compressed: bool) -> None:
+def test_old_messages_are_converted_to_arrow(magic: int, compressed: bool) -> None:
     content = [one(i, magic) for i in range(6)]
     buffer = log(wrapper(b"".join(content), 5, magic, 3)) if compressed else log(*content)
     for layout in ("binary", "binary_view"):
@@ -143,7 +143,7 @@ def test_several_calls_read_all_messages() -> None:
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_truncation_at_every_byte(magic: int) -> None:
+def test_only_complete_messages_of_a_truncated_buffer_are_decoded(magic: int) -> None:
     first, second = one(3, magic), wrapper(one(4, magic, written=4 * (1 - magic)), 4, magic, 1)
     whole = log(first, second)
     for end in range(len(whole) + 1):
@@ -280,7 +280,7 @@ def test_no_row_of_a_corrupt_wrapper_is_returned() -> None:
     assert not found.finished
 
 
-def test_the_batch_header_of_a_message() -> None:
+def test_a_message_is_described_by_a_batch_header() -> None:
     header = read_header(log(wrapper(one(2, 1), 2, 1, 3, time=77, append_time=True)))
     assert (header.base_offset, header.last_offset, header.count) == (2, 2, 1)
     assert (header.magic, header.codec, header.max_timestamp) == (1, 3, 77)

@@ -230,7 +230,7 @@ def test_without_space_in_the_queue_the_slow_path_is_used(use: Encoding) -> None
     assert scene.counts() == [3, 0]
 
 
-def test_a_message_after_the_outcome_is_reported_as_late(use: Encoding) -> None:
+def test_a_message_that_is_queued_after_the_outcome_is_reported_as_late(use: Encoding) -> None:
     scene = Scene(use)
     notes = scene.reports[scene.batches[1]]
     notes.can_be_made = True

@@ -45,7 +45,7 @@ def expected(epochs: list[int]) -> list[ConsumerRecord]:
     return [ConsumerRecord("t", 3, *row, epoch) for row, epoch in zip(ROWS, epochs, strict=True)]
 
 
-def test_all_parts_of_all_rows(build: Callable[..., list[Any]]) -> None:
+def test_records_contain_all_parts_of_all_rows(build: Callable[..., list[Any]]) -> None:
     made = build(ConsumerRecord, "t", 3, decoded(), 7)
     assert made == expected([7] * 4)
     assert all(type(record) is ConsumerRecord for record in made)
@@ -60,7 +60,9 @@ def changed(columns: RecordColumns, **changes: Any) -> RecordColumns:
     return made
 
 
-def test_slices_and_missing_columns(build: Callable[..., list[Any]]) -> None:
+def test_records_are_built_from_slices_and_without_unrequested_columns(
+    build: Callable[..., list[Any]],
+) -> None:
     part = build(ConsumerRecord, "t", 3, decoded().slice(1, 3), 7)
     assert part == expected([7] * 4)[1:3]
     bare = build(ConsumerRecord, "t", 3, decoded(want_key=False, want_headers=False), 7)
@@ -68,7 +70,7 @@ def test_slices_and_missing_columns(build: Callable[..., list[Any]]) -> None:
     assert build(ConsumerRecord, "t", 3, EMPTY, 7) == []
 
 
-def test_views_are_copied(build: Callable[..., list[Any]]) -> None:
+def test_values_in_views_are_copied_to_bytes(build: Callable[..., list[Any]]) -> None:
     columns = decoded()
     inline = b"\1\0\0\0k" + bytes(11)
     there = len(LONG).to_bytes(4, "little") + LONG[:4] + bytes(4) + (2).to_bytes(4, "little")
@@ -89,7 +91,7 @@ def raw_records(build: Callable[..., list[Any]], *headers: Headers) -> list[Cons
     return list(build(ConsumerRecord, "t", 3, columns, 7, UnreadRecord))
 
 
-def test_few_headers_are_parsed_at_once(build: Callable[..., list[Any]]) -> None:
+def test_a_few_headers_are_parsed_with_their_record(build: Callable[..., list[Any]]) -> None:
     some = (("ñ", b"\xff"), ("", None), ("bad \ufffd", b""))
     made = raw_records(build, some, (), many(MOST_READ), many(MOST_READ + 1))
     assert [type(r) for r in made] == [ConsumerRecord] * 3 + [UnreadRecord]
@@ -150,7 +152,9 @@ def test_record_classes_have_no_attribute_hook() -> None:
 
 
 @pytest.mark.slow
-def test_many_headers_cost_their_bytes_until_they_are_read(build: Callable[..., list[Any]]) -> None:
+def test_many_headers_only_use_their_encoded_size_until_they_are_read(
+    build: Callable[..., list[Any]],
+) -> None:
     headers = tuple((f"name {n}", b"") for n in range(10_000))
     encoded = memoryview(encode([(0, 1, 0, None, None, headers)]))
     decoder = reference.decode if build is rows.build_rows else decode
@@ -222,7 +226,7 @@ class WithDict(Named):
     """A subclass with a `__dict__`."""
 
 
-def test_fields_are_read_as_before(build: Callable[..., list[Any]]) -> None:
+def test_read_as_slots_keeps_the_behaviour_of_named_tuples(build: Callable[..., list[Any]]) -> None:
     twin: Any = rows if build is rows.build_rows else odradek.record
     twin.read_as_slots(Named)
     held = object()
@@ -300,7 +304,7 @@ TWINS = [rows, odradek.record] if KERNEL == "native" else [rows]
 
 
 @pytest.mark.parametrize("twin", TWINS)
-def test_objects_are_filled_and_change_their_class(twin: Any) -> None:
+def test_blank_objects_can_be_filled_and_change_their_class(twin: Any) -> None:
     made = twin.blanks(Filled, 3)
     assert [type(one) for one in made] == [Filled] * 3
     for n, one in enumerate(made):
@@ -317,7 +321,7 @@ def test_objects_are_filled_and_change_their_class(twin: Any) -> None:
 
 @pytest.mark.skipif(FREE_THREADS, reason="each thread counts references of classes there")
 @pytest.mark.parametrize("twin", TWINS)
-def test_classes_live_as_long_as_their_objects(twin: Any) -> None:
+def test_blank_objects_hold_references_to_their_class(twin: Any) -> None:
     before = sys.getrefcount(Filled), sys.getrefcount(Shown)
     made = twin.blanks(Filled, 100)
     twin.become(made, Filled, Shown)

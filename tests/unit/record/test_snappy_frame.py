@@ -21,7 +21,7 @@ def chunk(data: bytes) -> bytes:
     return len(raw(data)).to_bytes(4, "big") + raw(data)
 
 
-def test_written_data_has_xerials_chunks() -> None:
+def test_data_is_written_in_the_chunks_of_xerial_snappy() -> None:
     written = bytes(compress(2, None, memoryview(TEXT[:100])))
     assert written == HEADER + chunk(TEXT[:100])
     written = bytes(compress(2, None, memoryview(TEXT)))
@@ -39,7 +39,7 @@ def test_written_data_has_xerials_chunks() -> None:
         HEADER + chunk(TEXT),
     ],
 )
-def test_data_of_other_clients(written: bytes) -> None:
+def test_data_compressed_by_other_clients_is_decompressed(written: bytes) -> None:
     assert decompress(2, written) == TEXT
 
 
@@ -67,7 +67,7 @@ def test_highly_compressed_runs_are_accepted() -> None:
         (HEADER + chunk(TEXT) + HEADER[:-1], "snappy data is truncated"),
     ],
 )
-def test_corrupt_data(written: bytes, says: str) -> None:
+def test_corrupt_snappy_data_is_rejected(written: bytes, says: str) -> None:
     with pytest.raises(BadBatchError, match=says):
         decompress(2, written)
 
