@@ -90,7 +90,7 @@ class TestPickIp:
         t.closed(A, 0.0)
         assert t.pick_ip(A, both) == "2"
 
-    def test_ips_of_the_first_ips_family_come_first(self) -> None:
+    def test_ips_of_the_same_family_as_the_first_are_tried_first(self) -> None:
         s = states()
         assert [s.pick_ip(A, ["v4", "::1", "v4b"]) for _ in range(3)] == ["v4", "v4b", "::1"]
         assert [s.pick_ip(B, ["::1", "v4", "::2"]) for _ in range(3)] == ["::1", "::2", "v4"]
@@ -165,7 +165,7 @@ def test_an_ip_address_needs_no_lookup(host: str, numeric: bool) -> None:
     assert states().state(Address(host, 9092)).numeric is numeric
 
 
-def test_the_state_records_ip_bytes_and_suspicion() -> None:
+def test_the_state_records_the_ip_the_time_of_the_last_bytes_and_a_suspicion() -> None:
     one = states().state(A)
     one.opens_to("10.0.0.1")
     one.heard(7.0)
@@ -225,7 +225,7 @@ def test_a_backoff_that_just_ended_keeps_no_state() -> None:
     assert s.find(A) is None
 
 
-def test_a_new_turn_does_not_begin_with_the_last_used_ip() -> None:
+def test_after_all_ips_were_tried_the_last_used_one_is_not_tried_first() -> None:
     s, ips = states(), ["1", "2"]
     for _ in ips:
         s.pick_ip(A, ips)
@@ -278,7 +278,7 @@ def test_the_end_of_a_connection_without_a_known_ip_marks_no_ip_as_tried(end: st
     assert s.state(A).setup_failures == 0
 
 
-def test_each_api_versions_version_is_tried_once_without_a_failure() -> None:
+def test_each_api_versions_version_is_tried_once_before_a_failure_is_counted() -> None:
     s = states()
     steps = []
     for _ in range(5):
@@ -291,7 +291,7 @@ def test_each_api_versions_version_is_tried_once_without_a_failure() -> None:
     assert (s.step_down(A, 0), s.state(A).api_versions) == (True, 4)  # by another connection
 
 
-def test_an_answered_version_is_not_lowered() -> None:
+def test_an_api_versions_version_that_was_answered_is_not_lowered() -> None:
     s = states()
     s.api_versions_known(A, 3, 3)
     assert (s.state(A).api_versions, s.state(A).api_versions_answered) == (3, 3)
@@ -301,7 +301,7 @@ def test_an_answered_version_is_not_lowered() -> None:
     assert s.state(A).api_versions_answered == 3
 
 
-def test_a_version_that_another_broker_answered_excuses_nothing() -> None:
+def test_a_version_that_another_broker_answered_does_not_allow_a_lower_version() -> None:
     s = states()
     s.api_versions_known(B, 4, 4)
     assert s.step_down(A, 5)
@@ -313,7 +313,7 @@ def test_a_version_that_another_broker_answered_excuses_nothing() -> None:
     assert not t.step_down(A, 3)
 
 
-def test_a_newer_version_is_tried_once() -> None:
+def test_a_newer_api_versions_version_is_tried_once() -> None:
     s = states()
     s.step_down(A, 5)
     s.step_down(A, 4)
@@ -329,7 +329,7 @@ def test_a_newer_version_is_tried_once() -> None:
         assert u.state(A).api_versions == newest
 
 
-def test_an_excused_end_is_an_error_but_no_failure() -> None:
+def test_an_end_that_is_excused_sets_the_error_but_no_backoff() -> None:
     s, error = states(), OSError("reset")
     s.excused(A, 3.0, error)
     one = s.state(A)
@@ -346,7 +346,7 @@ def test_a_success_clears_the_state_of_failures() -> None:
     assert s.proved_anywhere is True
 
 
-def test_a_success_with_another_cluster_is_undone() -> None:
+def test_a_successful_connection_to_another_cluster_is_undone() -> None:
     s = states()
     for _ in range(3):
         s.failed(A, 0.0, None, connecting=True)

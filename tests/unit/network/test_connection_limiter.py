@@ -48,7 +48,7 @@ def test_a_few_addresses_that_have_not_failed_are_tried_sooner() -> None:
     assert g.wait(now, for_metadata=True) >= 0.08  # from now on they are spaced like all others
 
 
-def test_the_wait_is_drawn_once() -> None:
+def test_the_random_wait_is_drawn_once() -> None:
     g = limiter()
     g.dialled(0.0, for_metadata=True)
     assert len({g.wait(0.0, for_metadata=True) for _ in range(20)}) == 1
@@ -107,7 +107,7 @@ def test_no_configured_backoff_exceeds_the_limit_of_attempts(longest: float) -> 
         assert max(waits[1:]) <= max(longest, 1.0 / most) + 0.01 or most == 1
 
 
-def test_a_success_allows_close_attempts_again() -> None:
+def test_a_success_allows_closely_spaced_attempts_again() -> None:
     """In the next outage six addresses are tried 50 ms apart again."""
     g = limiter()
     for outage in range(3):
@@ -134,14 +134,14 @@ def test_the_spacing_begins_at_100_ms(proofs: int) -> None:
     assert 0.08 <= g.wait(0.0, for_metadata=True, **AGAIN) <= 0.12
 
 
-def test_a_success_that_never_came_can_be_withdrawn() -> None:
+def test_withdrawing_a_success_that_never_happened_has_no_effect() -> None:
     g = ConnectionLimiter(random.Random(1))
     g.disproved()
     g.dialled(0.0, for_metadata=True, **AGAIN)
     assert 0.08 <= g.wait(0.0, for_metadata=True, **AGAIN) <= 0.12
 
 
-def test_all_close_attempts_together_count_as_the_first_one() -> None:
+def test_the_first_few_attempts_count_as_one_when_the_spacing_doubles() -> None:
     g = ConnectionLimiter(random.Random(1))
     for now in range(FRESH):
         g.dialled(10.0 * now, for_metadata=True)

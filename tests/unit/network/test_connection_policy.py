@@ -79,7 +79,7 @@ def test_leaders_wait_while_no_metadata_is_available() -> None:
     assert s.policy.when(B, 9.0) == AllowedTime(9.0, AttemptDelay.NOTHING)
 
 
-def test_a_full_set_of_pending_attempts_has_to_shrink_first() -> None:
+def test_no_connection_is_attempted_while_the_maximum_number_is_pending() -> None:
     s = Setting()
     s.policy.alarmed(0.0)
     record = s.states.state(A)

@@ -34,7 +34,7 @@ def test_every_open_state_can_be_lost_and_final_states_are_final() -> None:
     assert not [pair for pair in TRANSITIONS if pair[0] in ENDS]
 
 
-def test_authentication_precedes_ready_and_may_be_refused_later() -> None:
+def test_authentication_precedes_ready_and_can_also_be_rejected_afterwards() -> None:
     """Authentication can be rejected after the first API call, and precedes READY."""
     allowed = [s for s in S if (s, E.AUTHENTICATION_REFUSED) in TRANSITIONS]
     assert allowed == [S.CHECKING_API_VERSIONS, S.AUTHENTICATING, S.READY]

@@ -86,7 +86,7 @@ def test_a_certificate_of_an_untrusted_authority_is_rejected(
     ("client", "words"),
     [("none", ""), ("strange", "doesn't trust the issuer"), ("old", "has expired")],
 )
-def test_a_client_certificate_that_the_broker_rejects(
+def test_the_error_for_a_rejected_client_certificate_is_permanent_and_explains_it(
     authority: Authority, stranger: Authority, version: ssl.TLSVersion, client: str, words: str
 ) -> None:
     """TLS 1.3 reports it only after the handshake, in place of the first response."""
@@ -185,7 +185,7 @@ def test_tls_alerts_become_errors_that_explain_them(authority: Authority) -> Non
     assert re.fullmatch("TLS: (sslv3|ssl/tls) alert bad record mac", str(lost))
 
 
-def test_a_silent_end_of_the_handshake_is_retried(authority: Authority) -> None:
+def test_a_handshake_that_ends_without_an_alert_is_retried(authority: Authority) -> None:
     """A proxy whose broker is down closes the connection like this, and may recover."""
     seen = error_after_hello(authority, b"", end=True)
     error = as_error(seen, setting_up=True, address=WHERE)
@@ -219,7 +219,7 @@ def test_each_socket_error_becomes_a_kafka_error_with_its_text(
     assert text in str(error)
 
 
-def test_an_error_gets_a_missing_address() -> None:
+def test_an_address_is_added_to_an_error_without_one() -> None:
     error = errors.CredentialsRefusedError("the broker said no.")
     placed = as_error(error, setting_up=True, address=WHERE)
     assert str(placed).startswith("broker-1:9093: the broker said no. Check sasl.username")

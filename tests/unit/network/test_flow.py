@@ -181,7 +181,9 @@ class TestCancel:
         assert cleaned == [True]
         assert not signal._waiters
 
-    def test_cancelling_before_the_first_step_and_after_the_end(self, e: Engine) -> None:
+    def test_a_flow_can_be_cancelled_before_its_first_step_and_after_its_end(
+        self, e: Engine
+    ) -> None:
         early, late = (e.start(waits(deadline=1.0)) for _ in range(2))
         e.cancel(early, ClientClosedError())
         e.step(1.0)
@@ -263,7 +265,9 @@ class TestTheEnd:
         e.step(1.0)
         assert isinstance(future.error, ClientBrokenError)
 
-    def test_a_component_that_never_rests_is_a_bug(self, e: Engine) -> None:
+    def test_a_component_that_requests_steps_endlessly_is_reported_as_a_bug(
+        self, e: Engine
+    ) -> None:
         e.components.append(Part(lambda now: True))
         e.step(1.0)
         assert isinstance(e.ended, ClientBrokenError)
@@ -301,7 +305,7 @@ class TestTheEnd:
         assert isinstance(called.error, ClientClosedError)
 
 
-def test_a_call_is_an_effect_and_its_result_an_input(e: Engine) -> None:
+def test_a_call_outside_the_engine_is_an_effect_and_its_result_an_input(e: Engine) -> None:
     done, failing = e.call(pow, (2, 3), deadline=4.0), e.call(int, ("x",), deadline=4.0)
     call, other = e.effects.popleft(), e.effects.popleft()
     assert isinstance(call, Call)

@@ -132,7 +132,7 @@ def test_without_mmap_a_buffer_above_16_mib_grows_as_bytes_arrive() -> None:
         (b"SSH-2.0-OpenSSH_9.6\r\n", "SSH"),
     ],
 )
-def test_other_protocols_are_named(first: bytes, words: str) -> None:
+def test_the_error_names_the_protocol_of_a_peer_that_is_not_kafka(first: bytes, words: str) -> None:
     with pytest.raises(NotKafkaError, match=f"the peer speaks {words}"):
         feed(FrameReader(), first)
 

@@ -14,7 +14,7 @@ MIB = 1 << 20
 
 
 @pytest.mark.parametrize("size", [1, 65536, 65537, MIB, MIB + 1, 9 * MIB, 100 * MIB + 17])
-def test_sizes_are_rounded_up_by_a_quarter_at_most(size: int) -> None:
+def test_buffer_sizes_are_rounded_up_by_a_quarter_at_most(size: int) -> None:
     rounded = size_class(size)
     assert size <= rounded <= max(4096, size * 1.25)
     assert size_class(rounded) == rounded
@@ -57,7 +57,7 @@ def test_the_pool_stays_within_its_limit_and_drops_free_buffers_first() -> None:
     used[0] = large[0] = more[0] = 1
 
 
-def test_without_a_limit_nothing_is_kept() -> None:
+def test_by_default_no_buffer_is_kept() -> None:
     buffers = FrameBuffers()
     buffers.take(MIB)
     assert (buffers.kept, buffers.free) == (0, 0)

@@ -83,5 +83,5 @@ def test_a_handshake_with_a_changed_byte_raises_tls_error(
     data=st.binary(max_size=200), record=st.sampled_from((b"", b"\x16\x03\x03", b"\x15\x03\x03"))
 )
 @settings(max_examples=examples(60))
-def test_random_bytes(data: bytes, record: bytes) -> None:
+def test_random_bytes_instead_of_a_handshake_raise_tls_error(data: bytes, record: bytes) -> None:
     assert isinstance(error_after_hello(ssl.create_default_context(), record + data), TlsError)

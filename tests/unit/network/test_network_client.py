@@ -174,7 +174,7 @@ def test_a_response_in_pieces_keeps_a_connection_only_at_the_minimum_rate(piece:
     assert isinstance(call.error, DisconnectedError)
 
 
-def test_a_request_during_a_throttle_is_silent_only_after_it() -> None:
+def test_the_response_timeout_of_a_request_starts_after_a_throttle_ends() -> None:
     """R-TI-1: a reauthentication, for example, doesn't wait for the end of a throttle."""
     w, connection = connected()
     w.delays["b1:9092"] = 30.0
@@ -198,7 +198,7 @@ def test_a_long_poll_may_be_silent_for_its_wait_time() -> None:
     assert connection.suspect
 
 
-def test_purposes_have_separate_connections_and_one_backoff() -> None:
+def test_connections_for_different_purposes_are_separate_but_share_a_backoff() -> None:
     w, _ = connected()
     network, address = w.engine.network, parse("b1:9092")
     post(w, lambda now: network.ready(address, now, purpose=COORDINATOR))

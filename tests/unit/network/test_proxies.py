@@ -54,12 +54,14 @@ def talk(proxy: Proxy, target: Address, *answers: bytes) -> list[tuple[bytes, in
         (Address("bröker", 9092), b"\x03\x0dxn--brker-kua\x23\x84"),
     ],
 )
-def test_a_socks5_conversation(target: Address, place: bytes) -> None:
+def test_the_client_requests_a_connection_from_a_socks5_proxy(
+    target: Address, place: bytes
+) -> None:
     said = talk(SOCKS, target, b"\x05\x00", b"\x05\x00", b"\x00\x04", bytes(18))
     assert said == [(b"\x05\x01\x00", 2), (b"\x05\x01\x00" + place, 2), (b"", 2), (b"", 18)]
 
 
-def test_socks5_with_a_login_and_a_name_in_the_response() -> None:
+def test_a_socks5_proxy_may_require_a_login_and_respond_with_a_host_name() -> None:
     answers = (b"\x05\x02", b"\x01\x00", b"\x05\x00", b"\x00\x03", b"\x05", bytes(7))
     assert talk(SOCKS_LOGIN, BROKER, *answers) == [
         (b"\x05\x02\x00\x02", 2),
@@ -72,7 +74,7 @@ def test_socks5_with_a_login_and_a_name_in_the_response() -> None:
 
 
 @pytest.mark.parametrize("target", [BROKER, Address("::1", 9092)])
-def test_an_http_connect_conversation(target: Address) -> None:
+def test_the_client_sends_an_http_connect_request_with_or_without_a_login(target: Address) -> None:
     where = str(target).encode()
     request = b"CONNECT " + where + b" HTTP/1.1\r\nHost: " + where + b"\r\n"
     assert talk(HTTP, target, b"HTTP/1.1 200 Fine\r\n\r\n") == [(request + b"\r\n", 0)]
@@ -114,7 +116,7 @@ OPEN = b"\x05\x00"
         (HTTP, [b"\x05\xff"], NotAProxyError, "doesn't speak HTTP"),
     ],
 )
-def test_refused_and_broken_tunnels_become_errors_with_a_cure(
+def test_errors_of_refused_and_broken_tunnels_say_what_to_do(
     proxy: Proxy, answers: list[bytes], kind: type[ProxyError], text: str
 ) -> None:
     """A permanent error is sticky, a transient one is retried."""
@@ -131,7 +133,7 @@ def test_refused_and_broken_tunnels_become_errors_with_a_cure(
 
 @pytest.mark.parametrize("proxy", [SOCKS, HTTP_LOGIN])
 @pytest.mark.parametrize("host", ["b HTTP/1.1\r\n\r\nx", "b\nx", "b\x7f"])
-def test_an_impossible_host_is_not_sent_to_a_proxy(proxy: Proxy, host: str) -> None:
+def test_an_invalid_host_name_is_not_sent_to_a_proxy(proxy: Proxy, host: str) -> None:
     """Brokers name hosts; a line break in a host name would inject words into the request."""
     with pytest.raises(ValueError, match="host"):
         talk(proxy, Address(host, 9092), b"\x05\x00")
@@ -169,7 +171,7 @@ class ProxiedWorld(World):
 
 
 @pytest.mark.parametrize("scheme", ["socks5", "socks5h", "http"])
-def test_only_for_socks5_the_client_resolves_the_brokers_name(scheme: str) -> None:
+def test_the_client_resolves_the_brokers_name_for_socks5_proxies_only(scheme: str) -> None:
     """Only socks5 resolves the broker's name in the client; the client connects to the proxy."""
     world = ProxiedWorld(scheme)
     world.names |= {"proxy": ["10.0.0.1"], "front": ["10.1.0.1"]}

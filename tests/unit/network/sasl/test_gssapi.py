@@ -62,7 +62,7 @@ def test_a_broker_that_violates_the_protocol_is_rejected(answers: list[bytes], s
         talk(Gssapi(lambda _: FakeContext([b"ticket"])), answers)
 
 
-def test_a_conversation_has_a_maximum_of_steps() -> None:
+def test_a_conversation_with_too_many_steps_is_rejected() -> None:
     context = FakeContext([b"x"] * (MOST_STEPS + 1))
     with pytest.raises(ServerNotTrustedError, match="didn't finish"):
         talk(Gssapi(lambda _: context), [b"y"] * MOST_STEPS)

@@ -126,7 +126,7 @@ def start(sign: Callable[[Address], Secret] = lambda _: Secret("{}")) -> tuple[A
     return talk, outside
 
 
-def test_a_successful_conversation() -> None:
+def test_the_signed_payload_is_sent_and_the_brokers_response_accepted() -> None:
     asked: list[Address] = []
 
     def sign(address: Address) -> Secret:

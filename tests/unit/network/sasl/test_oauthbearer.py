@@ -205,7 +205,7 @@ def test_the_expiry_is_read_from_a_valid_jwt_only(token: str) -> None:
     assert end_of_jwt(token) is None
 
 
-def test_when_a_token_is_refreshed() -> None:
+def test_a_token_is_refreshed_before_it_expires_but_not_before_the_minimum_period() -> None:
     rng = random.Random(1)
     for _ in range(100):
         assert Refresh().due(0.0, 1000.0, rng) <= 700, "at least 300 s before it expires"

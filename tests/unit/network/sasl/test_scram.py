@@ -23,7 +23,7 @@ def rfc_7677() -> Scram:
     return Scram("SCRAM-SHA-256", credentials, random_bytes=lambda _: b64decode(NONCE))
 
 
-def test_the_example_of_rfc_7677() -> None:
+def test_the_messages_equal_those_of_the_example_in_rfc_7677() -> None:
     sent = talk(rfc_7677(), [FIRST, FINAL])
     assert sent == [
         b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO",
@@ -58,7 +58,9 @@ def test_a_salted_password_is_cached_until_the_credentials_change() -> None:
         ("id", True, b"n,,n=id,r="),
     ],
 )
-def test_the_first_message(name: str, token: bool, sent: bytes) -> None:
+def test_the_first_message_contains_the_escaped_name_and_a_new_nonce(
+    name: str, token: bool, sent: bytes
+) -> None:
     """Names are escaped, nonces differ, and a delegation token is marked as one."""
     scram = Scram("SCRAM-SHA-512", Credentials(name, Secret("x")), delegation_token=token)
     rng = random.Random(1)
@@ -70,7 +72,7 @@ def test_the_first_message(name: str, token: bool, sent: bytes) -> None:
     assert first.endswith(b",tokenauth=true") == token
 
 
-def test_many_iterations_run_outside_the_engine() -> None:
+def test_a_password_hash_of_many_iterations_is_computed_outside_the_engine() -> None:
     conversation = rfc_7677().conversation(BROKER, random.Random(1))
     next(conversation)
     wanted = conversation.send(FIRST.replace(b"i=4096", b"i=65536"))
@@ -107,7 +109,7 @@ def test_a_malformed_or_insecure_challenge_is_rejected(message: bytes, says: str
 @pytest.mark.parametrize(
     "final", [b"", b"v=", b"v=AAAA", b"v=!", b"x=1", FINAL[:-2] + b"A=", b"\xff"]
 )
-def test_a_broker_that_does_not_prove_itself_is_rejected(final: bytes) -> None:
+def test_a_broker_without_a_valid_server_signature_is_rejected(final: bytes) -> None:
     with pytest.raises(ServerNotTrustedError):
         talk(rfc_7677(), [FIRST, final])
 

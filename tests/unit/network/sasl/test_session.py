@@ -10,7 +10,7 @@ from odradek.network.sasl.session import LEAST_BETWEEN, SaslSession
 from odradek.protocol.messages.fetch import FetchRequest
 
 
-def test_reauthentication_is_due_at_a_random_85_to_95_percent() -> None:
+def test_reauthentication_is_due_at_a_random_85_to_95_percent_of_the_lifetime() -> None:
     rng = random.Random(1)
     due = [SaslSession(100.0, 7.0, rng).due_at - 7.0 for _ in range(200)]
     assert min(due) >= 85.0
