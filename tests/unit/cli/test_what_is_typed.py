@@ -94,7 +94,9 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_passwords(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_password_is_read_from_a_file_variable_argument_pipe_or_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "word"
     file.write_text("of a file\nmore\n")
     assert read_password("u", file, None, None).reveal() == "of a file"

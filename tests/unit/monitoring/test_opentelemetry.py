@@ -41,7 +41,7 @@ def new_provider() -> tuple[InMemoryMetricReader, MeterProvider]:
     return reader, MeterProvider(metric_readers=[reader])
 
 
-def test_instruments_have_the_clients_values() -> None:
+def test_instruments_export_the_values_of_the_clients_metrics() -> None:
     reader, provider = new_provider()
     client, other = Client(), Client(sent=9)
     OpenTelemetryMetrics(client, other, meter_provider=provider)
@@ -54,7 +54,7 @@ def test_instruments_have_the_clients_values() -> None:
     assert "kafka.producer.request_latency_avg" not in found, "no request was measured"
 
 
-def test_messages_are_counted_by_the_semantic_conventions() -> None:
+def test_messages_are_counted_as_the_semantic_conventions_of_opentelemetry_require() -> None:
     reader, provider = new_provider()
     client = Client()
     OpenTelemetryMetrics(client, meter_provider=provider)

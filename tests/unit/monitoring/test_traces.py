@@ -55,7 +55,9 @@ def spans_of(exported: Exported) -> ClientSpans:
         (None, None),
     ],
 )
-def test_trace_contexts_of_other_clients(headers: Any, found: int | None) -> None:
+def test_trace_contexts_of_other_clients_are_read_and_invalid_ones_ignored(
+    headers: Any, found: int | None
+) -> None:
     context = sent_in(headers)
     assert (None if context is None else context.span_id) == found
 

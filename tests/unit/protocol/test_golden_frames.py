@@ -83,7 +83,7 @@ def test_a_version_0_response_of_an_older_broker_is_decoded(listed: str) -> None
     assert response.api_keys == ([ApiVersion(18, 0, 3)] if len(listed) > 8 else [])
 
 
-def test_error_35_in_the_requested_version_is_decoded() -> None:
+def test_an_unsupported_version_error_in_the_requested_version_is_decoded() -> None:
     body = frame_of("00000007", "0023", "01", "00000000", "00")
     assert decode_api_versions_response(body, 3)[1] == ApiVersionsResponse(error_code=35)
 
@@ -101,7 +101,7 @@ def test_a_request_for_all_topics_is_null_from_version_1_on() -> None:
     assert MetadataRequest.decode(b"\xff\xff\xff\xff\x01", 4).topics is None
 
 
-def test_metadata_response_v1() -> None:
+def test_a_metadata_response_of_version_1_is_encoded_and_decoded() -> None:
     expected = frame_of("00000001", "00000005", "0001", "'h", "00002384", "ffff")
     expected += frame_of("00000005")
     expected += frame_of("00000001", "0000", "0001", "'t", "00")
@@ -205,7 +205,7 @@ def test_a_tagged_field_with_a_wrong_length_is_malformed() -> None:
         FetchResponse.decode(longer, 13)
 
 
-def test_absent_records_are_null_and_empty_ones_empty() -> None:
+def test_null_and_empty_records_remain_different_in_a_round_trip() -> None:
     def answer(records: bytes | None) -> FetchResponse:
         partitions = [PartitionData(records=records)]
         return FetchResponse(responses=[FetchableTopicResponse("t", partitions=partitions)])

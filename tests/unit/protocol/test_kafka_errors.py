@@ -46,7 +46,7 @@ def test_every_code_has_its_own_class() -> None:
         (129, False, False),  # REBOOTSTRAP_REQUIRED
     ],
 )
-def test_retriable_and_refresh_are_as_in_kafkas_client(
+def test_errors_are_retriable_and_refresh_metadata_as_in_the_java_client(
     code: int, retriable: bool, refresh: bool
 ) -> None:
     kind = ERRORS[code]
