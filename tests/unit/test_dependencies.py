@@ -19,7 +19,7 @@ MENDED = {
     "starlette": ("0.49.1", "CVE-2025-62727"),
     "wheel": ("0.46.2", "CVE-2026-24049"),
 }
-"""The first version without a known vulnerability, and the vulnerability of those before."""
+"""The first version without a known vulnerability, and the vulnerability of earlier versions."""
 
 
 def numbers(version: str) -> list[int]:

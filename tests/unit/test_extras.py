@@ -106,7 +106,7 @@ def test_the_error_for_a_missing_package_has_the_pip_command(package: str) -> No
 
 @pytest.mark.slow
 @pytest.mark.parametrize("package", ["typer", "rich"])
-def test_the_command_reports_a_missing_package(package: str) -> None:
+def test_the_odradek_command_reports_a_missing_package(package: str) -> None:
     code = BLOCKED.format(package=package, code="from odradek.__main__ import main; main()")
     done = subprocess.run(
         [sys.executable, "-c", code, "topics"],
@@ -153,7 +153,7 @@ def test_the_version_command_needs_no_extra(words: list[str]) -> None:
 @pytest.mark.parametrize(
     "words", [["demo"], ["version"], ["demo", "--simulated", "--rows", "3"], ["--simulated"], []]
 )
-def test_other_words_are_left_to_the_full_command(words: list[str]) -> None:
+def test_other_arguments_are_passed_to_the_full_command(words: list[str]) -> None:
     assert minimal_demo.asked(words) is None
 
 

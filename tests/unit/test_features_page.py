@@ -113,7 +113,7 @@ def helpers(imports: set[str]) -> Iterator[Module]:
 
 
 def problems(found: Module, test: str) -> list[str]:
-    """Return why a test (or, without a name, a file of tests) proves nothing."""
+    """Return the reasons why a test (or, without a name, a file of tests) proves nothing."""
     told = []
     imports = found.imports
     if not uses_odradek(imports) and not any(uses_odradek(m.imports) for m in helpers(imports)):
@@ -132,7 +132,7 @@ def problems(found: Module, test: str) -> list[str]:
     return told
 
 
-def test_each_feature_of_ours_names_a_test() -> None:
+def test_each_supported_feature_names_a_test() -> None:
     assert len(ROWS) > 30
     for row in ROWS:
         assert len(row) in (9, 4), row  # of clients, and of Spark's connectors
@@ -177,7 +177,9 @@ def test_raises():
         (("check(1)", "print(1)"), "checks nothing"),
     ],
 )
-def test_a_useless_test_is_reported(change: tuple[str, str], problem: str | None) -> None:
+def test_a_named_test_that_proves_nothing_is_reported(
+    change: tuple[str, str], problem: str | None
+) -> None:
     found = problems(Module(GOOD.replace(*change) if change[0] else GOOD), "test_one")
     assert (problem is None and found == []) or (problem is not None and problem in found[0])
 

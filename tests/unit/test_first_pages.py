@@ -96,7 +96,7 @@ SHORT = {
         ),
     ),
 }
-"""Rows of the summary on performance, and the tables that contain their cells."""
+"""Rows of the performance summary, and the tables that contain their cells."""
 
 
 def test_the_summary_on_performance_agrees_with_its_tables() -> None:
@@ -143,7 +143,7 @@ def test_the_scorecard_in_the_readme_equals_its_report() -> None:
     }  # "the others never do"
 
 
-def test_never_means_the_time_that_the_page_states() -> None:
+def test_never_means_not_within_60_seconds_as_the_page_states() -> None:
     from benchmarks.scorecard.rows import NEVER_AFTER
 
     assert NEVER_AFTER == 60

@@ -32,7 +32,7 @@ GENERATED = (
     SOURCE / "odradek" / "protocol" / "messages",
     SOURCE / "odradek" / "common" / "errors" / "kafka.py",
 )
-# One loop over bytes is one function here: a call for each record would cost as much as the work.
+# In these files a loop over bytes is one function: a call per record would double its cost.
 KERNELS = (
     SOURCE / "odradek" / "record" / "kernel.py",
     SOURCE / "odradek" / "record" / "kernel_encode.py",

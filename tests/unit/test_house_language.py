@@ -89,7 +89,7 @@ def test_each_marker_is_found_in_prose_only(marker: Marker) -> None:
         assert list(hits(path, text)) == []
 
 
-def test_each_line_of_a_text_is_named() -> None:
+def test_markers_are_reported_with_their_line() -> None:
     source = (
         '"""Return it.\n\n    It gives the sum.\n    """\n'
         "x = 'gives'  # it gives the sum\n"
@@ -108,7 +108,7 @@ def made_of(**numbers: int) -> dict[str, list[Hit]]:
     return {room: [hit] * number for room, number in numbers.items()}
 
 
-def test_limits_only_fall() -> None:
+def test_limits_of_markers_only_fall() -> None:
     allowed = {"large": 1000, "small": 30, "gone": 3}
     assert too_many(made_of(large=1001, small=30, new=2), allowed) == {"large": 1, "new": 2}
     assert too_many(made_of(large=1000), allowed) == {}

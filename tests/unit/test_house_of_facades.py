@@ -57,7 +57,7 @@ def foreign_stores(function: Function) -> Iterator[str]:
             yield ast.unparse(node)
 
 
-def test_facades_decide_nothing() -> None:
+def test_functions_of_facades_have_few_statements() -> None:
     long = {name: statements(node) for name, node in functions("api")}
     assert {name: count for name, count in long.items() if count > MOST_STATEMENTS} == {}
 

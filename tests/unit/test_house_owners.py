@@ -136,7 +136,7 @@ def test_objects_are_only_changed_by_their_module() -> None:
     assert too_many == {}, f"call a method of the owner instead of a store; limits: {limits}"
 
 
-def test_each_exception_is_needed() -> None:
+def test_each_listed_exception_is_still_needed() -> None:
     for name in EXCEPTIONS:
         assert list(foreign_stores(parsed(ROOT / name)))
 

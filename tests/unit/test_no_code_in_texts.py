@@ -37,7 +37,7 @@ def called(node: ast.Call) -> str:
 
 
 @pytest.mark.slow
-def test_only_constants_and_our_own_tables_name_imported_modules() -> None:
+def test_names_of_imported_modules_are_constants_or_from_our_own_tables() -> None:
     found: dict[str, str] = {}
     for path in naming(*RUNNERS):
         for node in ast.walk(parsed(path)):

@@ -20,7 +20,7 @@ def spin(seconds: float) -> None:
         pass
 
 
-def test_late_and_early_returns_are_reported() -> None:
+def test_a_call_that_returns_late_or_early_is_reported() -> None:
     with ends_at(0.05):
         time.sleep(0.05)
     with pytest.raises(AssertionError, match=r"0\.\d+ s instead of 0\.01 s"), ends_at(0.01):
@@ -33,7 +33,7 @@ def test_late_and_early_returns_are_reported() -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not COUNTED, reason="only Linux counts how long a thread waits for its turn")
-def test_waiting_for_a_processor_and_garbage_collection_are_subtracted() -> None:
+def test_time_spent_waiting_for_a_processor_or_collecting_garbage_is_subtracted() -> None:
     hogs = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(4)]
     try:
         begin = time.monotonic()

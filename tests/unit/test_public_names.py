@@ -212,7 +212,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("client", KINDS)
-def test_the_types_name_every_option_of_a_client(client: str) -> None:
+def test_the_typed_dict_of_options_has_every_option_of_a_client(client: str) -> None:
     theirs = {o.name.replace(".", "_") for o in OPTIONS.values() if client in o.clients}
     assert set(get_type_hints(KINDS[client])) == theirs
 
@@ -224,7 +224,7 @@ def fixed_values(kind: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("client", KINDS)
-def test_clients_accept_every_value_that_a_type_lists(client: str) -> None:
+def test_clients_accept_every_literal_value_in_the_types_of_options(client: str) -> None:
     listed = 0
     for name, kind in get_type_hints(KINDS[client]).items():
         option = OPTIONS[name.replace("_", ".")]
@@ -234,13 +234,13 @@ def test_clients_accept_every_value_that_a_type_lists(client: str) -> None:
     assert listed > 20
 
 
-def test_the_types_accept_python_values_of_options() -> None:
+def test_types_of_options_accept_python_values_like_lists() -> None:
     options: odradek.ProducerOptions = {"bootstrap_servers": ["h:1", "h:2"], "acks": "all"}
     assert Config("producer", options)["acks"] == -1
 
 
 @pytest.mark.parametrize("name", ["compat", "spark", "testing"])
-def test_packages_that_must_be_imported_separately_say_so(name: str) -> None:
+def test_the_error_of_a_package_that_is_not_imported_yet_names_the_import(name: str) -> None:
     code = f"import odradek; odradek.{name}"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=HANG_S

@@ -146,7 +146,7 @@ def test_errors_of_confluent_kafka_clients_hide_secrets(client: str, wrong: str)
         lambda: our_admin.AdminClient([PASSWORD]),  # type: ignore[arg-type]  # that is the test
     ],
 )
-def test_errors_about_types_hide_secrets(make: Callable[[], object]) -> None:
+def test_errors_about_wrong_types_of_arguments_hide_secrets(make: Callable[[], object]) -> None:
     found = shown(make)
     assert found is not None
     assert PASSWORD not in found
@@ -213,7 +213,9 @@ def test_errors_of_registry_clients_hide_secrets(kind: Any, wrong: dict[str, Any
         lambda given: JSONDeserializer(None, schema_registry_client=given),
     ],
 )
-def test_settings_as_a_registry_client_are_hidden(make: Callable[[Any], object]) -> None:
+def test_settings_passed_in_place_of_a_registry_client_are_hidden(
+    make: Callable[[Any], object],
+) -> None:
     given = {"url": f"https://alice:{PASSWORD}@127.0.0.1:1", "basic.auth.user.info": PASSWORD}
     found = shown(lambda: make(given))
     assert found is not None
