@@ -22,7 +22,7 @@ OF_ALL = {"client_instance_id", "cluster_id", "ended", "explain", "health", "lis
 
 
 def table() -> list[list[str]]:
-    """Return the rows of the table: Java's, kafka-python's and our methods, tests."""
+    """Return the table's rows: methods of Java, of kafka-python and ours, and their tests."""
     text = (ROOT / "docs/features.md").read_text()
     section = text.partition("\n## Admin\n")[2].partition("\n## ")[0]
     lines = [line for line in section.splitlines() if re.match(r"\| [^|-]|\| – ", line)]

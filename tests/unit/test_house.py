@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCE = PACKAGE.parent
 MODULE_LINES = 800
 FUNCTION_LINES = 70
-# Written by tools, which are measured instead.
+# Generated files have no limit of lines; the limit applies to their generators.
 GENERATED = (
     SOURCE / "odradek" / "protocol" / "messages",
     SOURCE / "odradek" / "common" / "errors" / "kafka.py",
@@ -153,7 +153,7 @@ def test_every_module_is_imported() -> None:
         if path.name != "__init__.py" and module_name(path).startswith("odradek.")
     }
     left = modules - used - ENTRY_POINTS
-    # These rooms serve tests and programs of users, so uses in our tests count.
+    # Users import these packages in their tests and programs, so imports in our tests count.
     offered = ("odradek.testing.", "odradek.simulation.", "odradek.compat.")
     for_tests = {name for name in left if name.startswith(offered)}
     lasts = {name.rpartition(".")[2] for name in for_tests}

@@ -43,7 +43,7 @@ def statements(function: Function) -> int:
 
 
 def foreign_stores(function: Function) -> Iterator[str]:
-    """Yield stores to anything but an attribute of the function's own object."""
+    """Yield assignments to anything but an attribute of the function's own object."""
     for node in ast.walk(function):
         stored = isinstance(getattr(node, "ctx", None), ast.Store | ast.Del)
         if isinstance(node, ast.Attribute):

@@ -121,7 +121,9 @@ def test_metrics_of_a_real_client_can_be_exported() -> None:
     assert found["kafka.admin_client.connection_count"] == {(("client-id", "me"),): 0}
 
 
-def test_the_error_without_the_extra_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_for_a_missing_opentelemetry_package_names_the_extra(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.metrics", None)
     client = Client()
     with pytest.raises(ConfigurationError, match=r"odradek\[opentelemetry\]"):

@@ -78,7 +78,7 @@ def test_the_text_contains_units_and_types() -> None:
     assert text.endswith("\n")
 
 
-def test_unmeasured_metrics_are_left_out() -> None:
+def test_metrics_without_a_measured_value_are_left_out() -> None:
     assert "latency" not in prometheus_text(snapshot())
     assert "nan" not in prometheus_text(snapshot()).lower()
     assert prometheus_text() == ""

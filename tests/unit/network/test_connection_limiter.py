@@ -44,8 +44,8 @@ def test_a_few_addresses_that_have_not_failed_are_tried_sooner() -> None:
     assert all(0.04 <= wait <= 0.06 for wait in waits)
     now = sum(waits)
     now += sum(attempts(g, now, 1))
-    assert now > 1.0  # six in a second
-    assert g.wait(now, for_metadata=True) >= 0.08  # from now on they are spaced like all others
+    assert now > 1.0  # at most six attempts per second
+    assert g.wait(now, for_metadata=True) >= 0.08  # further attempts have the usual spacing
 
 
 def test_the_random_wait_is_drawn_once() -> None:

@@ -280,7 +280,7 @@ class TestTheEnd:
             e.step(1.0)
         assert isinstance(future.error, ClientBrokenError)
 
-    def test_a_flow_may_end_the_client_and_only_once(self, e: Engine) -> None:
+    def test_a_flow_can_end_the_client_but_only_once(self, e: Engine) -> None:
         def ends() -> Flow[None]:
             yield START
             e.end(ClientClosedError("first"), "closed")

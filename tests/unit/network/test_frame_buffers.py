@@ -50,9 +50,9 @@ def test_the_pool_stays_within_its_limit_and_drops_free_buffers_first() -> None:
     large = memoryview(buffers.take(2 * MIB))
     assert buffers.kept == 4 * MIB
     assert buffers.free == 0
-    assert len(buffers.take(8 * MIB)) == 8 * MIB  # beyond the limit: used once
+    assert len(buffers.take(8 * MIB)) == 8 * MIB  # beyond the limit, so not kept
     assert buffers.kept == 4 * MIB
-    more = memoryview(buffers.take(MIB))  # the oldest in use leaves the pool
+    more = memoryview(buffers.take(MIB))  # the oldest buffer in use leaves the pool
     assert buffers.kept == 3 * MIB
     used[0] = large[0] = more[0] = 1
 

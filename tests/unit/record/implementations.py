@@ -12,7 +12,7 @@ from odradek.record.key_hash import murmur2, partition_for_key
 
 @dataclass(frozen=True)
 class Encoding:
-    """The parts of one implementation."""
+    """The classes and functions of one implementation of the encoder."""
 
     name: str
     BatchBuilder: Any
@@ -20,7 +20,7 @@ class Encoding:
     murmur2: Callable[[Any], int]
     partition_for_key: Callable[[Any, int], int]
     module: str
-    """Module in which its builder finds `compress`."""
+    """Module whose `compress` the implementation's `BatchBuilder` calls."""
     OpenBatches: Any
     Room: Any
     build_reports: Any

@@ -167,7 +167,7 @@ def test_one_decompression_buffer_is_reused_for_all_batches(codec: str) -> None:
     large = bytes(20 * MB)
     packed = compress(number, None, memoryview(large))
     assert decompress_into(number, packed, scratch) == large
-    assert len(scratch.kept) <= 8 * MB  # memory that only a rare batch needs isn't kept
+    assert len(scratch.kept) <= 8 * MB  # the buffer of an unusually large batch isn't kept
 
 
 @pytest.mark.parametrize("codec", CODECS[1:])

@@ -211,7 +211,7 @@ def test_the_checksum_is_always_checked(codec: str | None) -> None:
         broken = bytearray(batch)
         broken[at] ^= 0x10
         with pytest.raises(CorruptRecordError):
-            # even if no record of the batch is requested
+            # even though the start offset is after this batch
             decode(log(broken), start_offset=100)
 
 

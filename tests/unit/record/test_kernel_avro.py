@@ -30,12 +30,12 @@ CUT = {
         {"name": "f", "type": {"type": "fixed", "name": "One", "size": 1}},
     ],
 }
-"""A text whose last character may continue in the next field."""
+"""A string before a fixed field whose byte could continue the string's last character."""
 MONEY = {"type": "bytes", "logicalType": "decimal", "precision": 3}
 
 
 def followed(kind: Any) -> Any:
-    """Return a record whose field precedes a number, which would be misread after a step back."""
+    """Return a record schema with a field of this type before a number."""
     fields = [{"name": "x", "type": kind}, {"name": "y", "type": "int"}]
     return {"type": "record", "name": "Followed", "fields": fields}
 

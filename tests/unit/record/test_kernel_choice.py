@@ -108,7 +108,7 @@ def test_a_binary_with_changed_sources_counts_as_not_built(
 
 
 @pytest.mark.slow
-def test_records_need_neither_arrow_nor_a_codec() -> None:
+def test_encoding_and_decoding_records_imports_neither_arrow_nor_a_codec() -> None:
     program = (
         "import sys\n"
         "from odradek import record\n"

@@ -46,7 +46,7 @@ def filled(records: int, limit: int = 1 << 20, codec: str | None = None) -> memo
 def same_values(count: int) -> SentColumns:
     """Build rows that all share one value through their offsets."""
     ends = b"".join(n.to_bytes(4, "little") for n in (0, 1)) * (count // 2 + 1)
-    valid = b"\x55" * (count // 8 + 1)  # every second row: 1 to 0 would be invalid
+    valid = b"\x55" * (count // 8 + 1)  # odd rows are null: their offsets decrease from 1 to 0
     return SentColumns(count, SentBinary(ends, b"x", valid))
 
 
@@ -73,7 +73,7 @@ def test_memory_is_returned_with_the_last_view_and_reused() -> None:
     again.release()
 
 
-def test_a_batch_grows_with_its_records_and_not_to_its_limit() -> None:
+def test_a_batch_allocates_memory_for_its_records_instead_of_its_limit() -> None:
     lent = kernel_encode.pool_state()[2]
     builders = [kernel_encode.BatchBuilder(1 << 20, None) for _ in range(100)]
     for builder in builders:

@@ -86,14 +86,15 @@ def test_header_columns_count_towards_the_decompressed_limit() -> None:
         decode(made, start_offset=0, limits=less)
     error = caught.value
     assert (error.option, error.found) == ("max.decompressed.batch.bytes", 1000 * HEADER_COST)
-    assert error.record == 9  # earlier records fit, and so do later ones alone
+    assert error.record == 9  # the records before it fit, and so does this one alone
     for start, until, count in ((0, 9, 9), (9, None, 1)):
         found = decode(made, start_offset=start, until_offset=until, limits=less)
         assert found.columns.count == count
-    # Raw headers need no more, and headers that aren't requested need nothing.
+    # Header columns aren't built for raw headers, nor if headers aren't requested.
     assert decode(made, start_offset=0, raw_headers=True, limits=less).columns.count == 10
     assert decode(made, start_offset=0, want_headers=False, limits=less).columns.count == 10
-    # An uncompressed batch was counted when it was fetched, but not its header columns.
+    # Of an uncompressed batch only the header columns count, because its bytes were counted when
+    # it was fetched.
     plain = sealed_batch(records, 10, "none")
     assert decode(plain, start_offset=0, limits=Limits(decompressed=16_000)).columns.count == 10
     with pytest.raises(RecordLimitError, match="offset 9, the batch has 1000 headers"):

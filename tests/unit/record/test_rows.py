@@ -330,7 +330,7 @@ def test_blank_objects_hold_references_to_their_class(twin: Any) -> None:
     assert (sys.getrefcount(Filled), sys.getrefcount(Shown)) == before
 
 
-def test_objects_with_references_to_themselves_are_tracked() -> None:
+def test_objects_with_references_to_themselves_are_garbage_collected() -> None:
     made = odradek.record.blanks(Filled, 2)
     odradek.record.become(made, Filled, Shown)
     if KERNEL == "native":

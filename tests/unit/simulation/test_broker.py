@@ -297,7 +297,7 @@ def test_fetch_sessions_report_changes_only(setting: Setting) -> None:
     more.session_epoch = 2
     (topic,) = setting.ask(more, 18).responses
     assert len(topic.partitions[0].records) > 0
-    more.session_epoch = 3  # the records haven't been fetched
+    more.session_epoch = 3  # returned again, as the fetch offset is the same
     assert setting.ask(more, 18).responses != []
     more.session_epoch = 4
     more.forgotten_topics_data = [f.ForgottenTopic(topic_id=setting.topic.id, partitions=[0])]
@@ -320,7 +320,7 @@ def test_fetch_sessions_report_new_log_ends(setting: Setting) -> None:
             setting.produced(13, records(b"a"))
         more = setting.fetch(18, offset, session_epoch=epoch)
         more.session_id = first.session_id
-        if epoch == 1:  # left the session, and joins it again
+        if epoch == 1:  # forget the partition, then add it again
             more.forgotten_topics_data = [
                 f.ForgottenTopic(topic_id=setting.topic.id, partitions=[0])
             ]

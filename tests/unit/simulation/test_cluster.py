@@ -255,7 +255,7 @@ def test_acknowledged_records_survive_any_number_of_crashes(
         world.advance(1.0)
     rows = {row[0]: row[4] for row in cluster.records("t", 0)}
     assert 0 < len(kept) < 30  # some were acknowledged, some not
-    assert len(rows) > len(kept)  # of the others, some are stored anyway …
+    assert len(rows) > len(kept)  # some unacknowledged records are stored …
     assert len(rows) < 30  # … and some are lost
     assert [rows[offset] for offset, _ in kept] == [value for _, value in kept]
 

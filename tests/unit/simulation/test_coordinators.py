@@ -23,7 +23,7 @@ KIND = 7
 
 
 class Notes:
-    """A shard that keeps the value of each key."""
+    """A coordinator shard that keeps the value of each key."""
 
     def __init__(self, leadership: Leadership[Notes]) -> None:
         self.leadership = leadership
@@ -66,7 +66,7 @@ class Setting:
         return self.client.ask(request, version).coordinators[0]
 
     def there(self, key: str = "g") -> int:
-        """Wait for the coordinator of a key, and return it."""
+        """Wait for the coordinator of a key and return its broker id."""
         self.find(key)
         self.world.advance(0.1)
         found = self.find(key)

@@ -98,7 +98,7 @@ def test_a_seek_by_the_application_is_accepted(ledger: GroupLedger) -> None:
     for offset in range(3):
         ledger.record(a, T0, offset, b"v")
     ledger.sought(a, T0)
-    ledger.sought(a, T1)  # (it was lost meanwhile)
+    ledger.sought(a, T1)  # a seek in a partition that it has lost is ignored
     ledger.record(a, T0, 1, b"v")
     with pytest.raises(Violation, match="at 1, though 2 was next"):
         ledger.record(a, T0, 1, b"v")
@@ -111,7 +111,7 @@ def test_only_an_owner_that_the_group_has_removed_is_excused(ledger: GroupLedger
     ledger.assigned(b, [T0])
     ledger.revoked(b, [T0])
     group.members["id-a"] = None  # type: ignore[assignment]  # it is looked for, no more
-    ledger.assigned(b, [T0])  # it was stopped meanwhile, and b isn't a member either
+    ledger.assigned(b, [T0])  # accepted, because b isn't in the group
     ledger.revoked(b, [T0])
     group.members["id-b"] = None  # type: ignore[assignment]
     with pytest.raises(Violation, match="t-0, which a has, a member like it"):
@@ -120,7 +120,7 @@ def test_only_an_owner_that_the_group_has_removed_is_excused(ledger: GroupLedger
     with pytest.raises(Violation, match="t-0, though it isn't a member"):
         ledger.assigned(b, [T0])
     b.identity = ("id-b", 4)
-    a.gone.add(T0)  # its client knows; the application is notified later
+    a.gone.add(T0)  # a's client knows of the loss, its application doesn't yet
     ledger.assigned(b, [T0])
 
 
@@ -148,7 +148,7 @@ def test_wrong_order_and_gaps_are_reported(ledger: GroupLedger) -> None:
         ledger.record(a, T0, 1, b"v")
     ledger.revoked(a, [T0])
     ledger.assigned(b, [T0])
-    ledger.record(b, T0, 1, b"v")  # from the committed offset
+    ledger.record(b, T0, 1, b"v")  # was returned to a before
     assert ledger.again == 1
     with pytest.raises(Violation, match="at 3, though 2 was next"):
         ledger.record(b, T0, 3, b"v")
@@ -217,7 +217,7 @@ def test_records_in_progress_are_not_committed_and_are_read_again_after_a_crash(
     ledger.gone(a)
     shard(ledger).replay(("offset", "g", "t", 0), Committed(1))  # the record in progress is next
     ledger.assigned(b, [T0, T1])
-    ledger.ends[T0] = 0  # as the log has it here
+    ledger.ends[T0] = 0  # this cluster's log is empty
     assert (
         ledger.settled("t") == "t-0 at 1 wasn't returned again: the member that processed it died"
     )
@@ -232,7 +232,7 @@ def test_a_new_owner_starts_at_the_committed_offset(ledger: GroupLedger) -> None
     ledger.ends[T0] = 9
     shard(ledger).replay(("offset", "g", "t", 0), Committed(5, 1))
     ledger.assigned(a, [T0])
-    ledger.record(a, T0, 4, b"v")  # it was removed, and fetched this before
+    ledger.record(a, T0, 4, b"v")  # accepted, because a isn't in the group
     ledger.revoked(a, [T0])
     members = shard(ledger).consumer("g", create=True).members
     members["id-a"] = ConsumerMember("id-a")

@@ -207,7 +207,7 @@ BAD: dict[str, tuple[set[Kind], tuple[Spoil, ...]]] = {
         {Kind.CYCLE},
         (wrote("ix", producer="one", inputs=[2], group="g1"), saw(IN, (2, "ix"))),
     ),
-    # Its first transaction consumed a record that its second one wrote.
+    # The producer's first transaction consumes a record that its second one writes.
     "reads the future": (
         {Kind.CYCLE},
         (
@@ -228,7 +228,7 @@ BAD: dict[str, tuple[set[Kind], tuple[Spoil, ...]]] = {
         {Kind.INPUT_LOST},
         (wrote("i2", producer="source"), saw(IN, (2, "i2")), committed(3)),
     ),
-    # Its offsets are committed, its records aren't.
+    # The transaction's offsets are committed, but its records aren't.
     "committed by an aborted one": (
         {Kind.INPUT_LOST},
         (
@@ -280,7 +280,7 @@ def test_an_unknown_result_of_a_transaction_is_inferred_from_its_readers() -> No
     assert check(history) == []  # committed: all records were read
 
 
-def test_a_transaction_without_records_and_result_excuses_its_inputs() -> None:
+def test_inputs_of_an_empty_transaction_with_an_unknown_result_are_not_lost() -> None:
     history = spoilt(wrote("i2", producer="source"), saw(IN, (2, "i2")), committed(3))
     assert kinds(history) == {Kind.INPUT_LOST}
     transaction(history, [], MAYBE, inputs=[2])

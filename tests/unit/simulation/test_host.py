@@ -171,7 +171,7 @@ def test_the_engine_is_stepped_exactly_at_its_deadlines(world: World) -> None:
     made.wake()
     world.advance(100)
     assert engine.steps == [0.0, *due]
-    assert made.timed_steps == len(due)  # the first was requested by a caller
+    assert made.timed_steps == len(due)  # the first step was requested by `wake`
 
 
 def test_a_postponed_deadline_causes_no_step(world: World) -> None:

@@ -117,7 +117,7 @@ def test_a_rebootstrap_while_a_known_broker_answers_is_reported(watched: Watched
 
 
 def test_responses_on_a_secondary_connection_permit_a_rebootstrap(watched: Watched) -> None:
-    """Clients ignore them for this: the address may lead to another broker."""
+    """Clients don't count these responses, because the address may lead to another broker."""
     dial = {"address": str(A), "purpose": "aside", "connection": 1}
     watched.wire(Event(watched.time.now, "dial", dial))
     watched.wire.answered(1, watched.send(1, MetadataRequest()))
@@ -135,7 +135,7 @@ def test_a_rebootstrap_with_a_reason_is_accepted(watched: Watched, how: str) -> 
         if how != "ApiVersions only":
             watched.wire.answered(number, watched.send(number, MetadataRequest()))
     if how == "lost":
-        watched.wire.ended(1)  # reported by the host, or by the client's own event
+        watched.wire.ended(1)  # the host reports the end; the next line is the client's event
         watched.wire(Event(0.0, "disconnected", {"connection": 2, "address": str(B)}))
     elif how == "nothing for a while":
         watched.time.run_until(0.21)
