@@ -62,7 +62,7 @@ def decimal(digits: Any, scale: Any = 0, **more: Any) -> dict[str, Any]:
         (decimal(10, 2), "decimal(10,2)"),
         (decimal(38), "decimal(38,0)"),
         (FIXED | {"logicalType": "decimal", "precision": 9}, "decimal(9,0)"),
-        (FIXED | {"logicalType": "decimal", "precision": 10}, "binary"),  # 4 bytes: 9 digits
+        (FIXED | {"logicalType": "decimal", "precision": 10}, "binary"),  # 4 bytes hold 9 digits
         (decimal(4, 5), "binary"),
         (decimal("4"), "binary"),
         (decimal(0), "binary"),

@@ -45,7 +45,7 @@ def test_a_gap_before_the_first_record_does_not_reduce_the_sampled_size(
     size = found.sizes[P0]
     assert found.starts == {P0: 90}
     assert size is not None
-    assert size > 2  # from 10 offsets, not from 100
+    assert size > 2  # the average over 10 offsets, not over 100
 
 
 def test_a_partition_with_only_gaps_logs_no_warning(

@@ -148,7 +148,7 @@ def test_later_runs_read_each_record_once_after_any_split_and_log_change(
         planned = spark_tasks.plan(**limits)
         for number in range(len(logs) + draw.randint(0, 2)):
             begin, end = logs.get(number, (0, 0))
-            end = draw.choice([end, end + 20, draw.randint(0, 60)])  # last: recreated topic
+            end = draw.choice([end, end + 20, draw.randint(0, 60)])  # the last: a recreated topic
             logs[number] = (min(draw.choice([begin, begin + 7, 0]), end), end)
         wanted = sorted(itertools.chain.from_iterable(range(b, e) for b, e in logs.values()))
         assert spark_tasks.read(planned, **limits) == wanted

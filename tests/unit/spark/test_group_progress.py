@@ -46,7 +46,7 @@ class FakeCommitter:
     def close(self, timeout: float = 5.0) -> None:
         assert timeout <= 1.0
         self.closed = True
-        raise KafkaError("it has ended")  # which mustn't end the query
+        raise KafkaError("it has ended")  # this error mustn't end the query
 
 
 class SteppedClock:

@@ -245,7 +245,7 @@ def test_timestamps_take_precedence_over_offsets_and_one_timestamp_over_many(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     given = {
-        "startingOffsets": "latest",  # invalid for a batch, but ignored
+        "startingOffsets": "latest",  # ignored, so it may be invalid
         "startingOffsetsByTimestamp": '{"t":{"0":7}}',
         "startingOffsetsByTimestampStrategy": "LATEST",
         "endingTimestamp": " 9 ",

@@ -36,7 +36,7 @@ def test_lag_is_the_number_of_unread_offsets_by_partition() -> None:
 def test_offsets_of_other_sources_are_ignored() -> None:
     for other in (None, "12", "no JSON", "[1]", '{"logOffset":3}', '{"a":{"b":3}}'):
         assert positions(other) == {}
-    assert positions('{"t":{"0":4}}') == {TopicPartition("t", 0): 4}  # as of the JVM connector
+    assert positions('{"t":{"0":4}}') == {TopicPartition("t", 0): 4}  # the JVM connector's form
 
 
 def test_the_package_provides_only_its_public_names() -> None:

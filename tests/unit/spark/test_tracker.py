@@ -143,7 +143,7 @@ def test_new_partitions_start_at_their_beginning_and_the_start_is_stored(
     clock.at += 60
     second = following(driver, first)
     assert second["from"] == {"t": {"2": 0}}
-    cluster.topics["t"][1][2] = (6, 8)  # retention before the replay
+    cluster.topics["t"][1][2] = (6, 8)  # retention deletes records before the replay
     assert sizes(tracker(), first, second) == [KafkaOffsetRange(TopicPartition("t", 2), 0, 8)]
     clock.at += 1
     assert following(driver, second) == second
@@ -212,7 +212,7 @@ def test_available_now_reads_an_uncommitted_batch_again_and_stops(
     cluster.topics["t"] = (ID_1, {0: (0, 130), 1: (10, 25), 2: (0, 7)})
     another = tracker()
     another.freeze()
-    second = following(another, first)  # stored; its run ended before the commit
+    second = following(another, first)  # Spark stored it, but didn't commit it
     for _ in range(2):
         again = tracker()
         again.freeze()
@@ -650,7 +650,7 @@ def test_a_partition_added_in_a_batch_without_stored_offset_is_read_from_0(
     end = skipped(driver, cluster, clock, start, lambda: cluster.topics["t"][1].update({2: (0, 8)}))
     assert "from" not in end
     assert sizes(tracker(), start, end)[2] == KafkaOffsetRange(joined, 0, 8)
-    cluster.topics["t"][1][2] = (3, 8)  # retention
+    cluster.topics["t"][1][2] = (3, 8)  # retention has deleted the first records
     with pytest.raises(DataLossError, match="t-2 is new to the query"):
         tracker().plan(start, end)
     assert sizes(tracker(failOnDataLoss="false"), start, end)[2] == KafkaOffsetRange(joined, 3, 8)

@@ -43,7 +43,7 @@ def test_using_the_format_with_an_old_pyspark_raises_an_explanation(
 ) -> None:
     """Spark imports the format's module also for other formats, which must still work."""
     monkeypatch.setattr(pyspark, "__version__", "4.1.1")
-    monkeypatch.delitem(vars(odradek.spark), "KafkaDataSource", raising=False)  # cached
+    monkeypatch.delitem(vars(odradek.spark), "KafkaDataSource", raising=False)  # from its cache
     with pytest.raises(ImportError, match="PySpark 4.2 or newer, but this is PySpark 4.1.1"):
         odradek.spark.KafkaDataSource  # noqa: B018 - importing it is the point
     text = (ROOT / "src" / "pyspark_odradek" / "__init__.py").read_text()

@@ -1,4 +1,4 @@
-"""The cache of clients by process and configuration, without failed clients."""
+"""The cache of clients: one by process and configuration, and none that has failed."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_a_forked_child_neither_uses_nor_closes_the_parents_clients(
 
 def test_the_least_recently_used_client_is_closed_above_the_limit(process: Process) -> None:
     made = [process.checkout({"n": str(n)}) for n in range(MAX_CLIENTS)]
-    process.checkout({"n": "0"})  # no longer the oldest
+    process.checkout({"n": "0"})  # this client is no longer the oldest
     process.checkout({"n": "more"})
     assert [m.closed for m in made] == [False, True, *([False] * (MAX_CLIENTS - 2))]
 

@@ -16,7 +16,7 @@ from odradek.testing.errors import JavaNotFoundError
 pytest_plugins = ["pytester"]
 
 LOADED = simulated.KafkaSimulation
-"""Set before pytester runs anything: see test_docs_testing."""
+"""Imported before pytester runs a test; test_docs_testing has the reason."""
 
 
 def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:

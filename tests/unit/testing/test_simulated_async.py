@@ -105,7 +105,7 @@ def test_an_asyncio_client_belongs_to_one_loop(simulation: KafkaSimulation) -> N
 
 
 def test_sync_clients_work_in_executor_jobs(simulation: KafkaSimulation) -> None:
-    """FastAPI runs handlers that are plain functions like this."""
+    """FastAPI also runs handlers that are plain functions in an executor."""
     producer = simulation.producer(linger_ms=5)
     settings = {"bootstrap.servers": simulation.bootstrap_servers}
 

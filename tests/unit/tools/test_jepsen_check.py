@@ -1,6 +1,6 @@
 """The files for Jepsen's analysis, its errors, and the table that compares it with our judge.
 
-`tests/property/test_histories.py` has the damage.
+The kinds of damage are tested in `tests/property/test_histories.py`.
 """
 
 from __future__ import annotations

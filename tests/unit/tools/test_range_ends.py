@@ -22,7 +22,8 @@ def test_all_dependencies_of_users_are_installed_within_our_ranges(end: str) -> 
     groups = [PROJECT["dependencies"], *(extras[name] for name in extras if name != "dev")]
     users = {line for group in groups for line in group if not line.startswith("odradek[")}
     assert users - set(asked) == {"gssapi>=1.9"}
-    assert len({range_ends.name_of(line) for line in asked}) == len(asked) - 1  # pyspark: twice
+    # pyspark is listed twice.
+    assert len({range_ends.name_of(line) for line in asked}) == len(asked) - 1
 
 
 def test_test_dependencies_are_pinned_in_the_lowest_environment() -> None:
