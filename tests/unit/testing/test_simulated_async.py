@@ -220,7 +220,7 @@ class Asking:
         self.fixturenames = list(names)
 
 
-def test_loop_factories_for_pytest_asyncio() -> None:
+def test_loop_factories_return_a_virtual_loop_for_tests_with_the_fixture() -> None:
     assert loop_factories(Asking("tmp_path")) == {"asyncio": asyncio.new_event_loop}
     factories: dict[str, Any] = loop_factories(Asking("tmp_path", "kafka_simulation"))
     with pytest.raises(ConfigurationError, match="Add kafka_simulation to the fixture's arguments"):
