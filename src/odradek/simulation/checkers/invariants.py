@@ -415,7 +415,8 @@ class TopicIdsAdvance:
     """R-ID-3: a client's metadata never goes back to a topic that was deleted before its topic.
 
     If the metadata has lost the topic meanwhile, the client may accept an id that it hasn't had
-    before: ids are random, so it can't know that the id belongs to a deleted topic.
+    before: ids are random, so it can't know that the id belongs to a deleted topic. If the
+    application uses the topic no more, the client forgets the topic's ids.
     """
 
     KINDS = ("metadata",)
@@ -456,6 +457,11 @@ class TopicIdsAdvance:
                         f"{event.at}: topic {name} is {topic_id.hex()} again, which was deleted "
                         f"before {before.hex()} was created"
                     )
+
+    def forgotten(self, topic: str) -> None:
+        """Note that the client forgets the ids of a topic that its application uses no more."""
+        self._had.pop(topic, None)
+        self._lost.add(topic)
 
 
 class Checkers:
