@@ -26,7 +26,7 @@ def past(median: float, ratio: Ratio = SPEED, *, cpu: str = "a CPU", spread: flo
     }
 
 
-def test_ratios_name_lanes_that_exist() -> None:
+def test_ratios_refer_to_existing_benchmarks() -> None:
     lanes = {(row.key, lane.key): lane for row in history.rows() for lane in row.lanes}
     for ratio in RATIOS:
         assert lanes[ratio.row, ratio.lane].client.startswith("odradek")
@@ -56,7 +56,7 @@ def test_a_ratio_is_computed_for_each_run() -> None:
         (TIME, 1.0, 1.2, 0.15, ""),
     ],
 )
-def test_verdict_is_worse_only_if_the_best_run_is_worse(
+def test_the_verdict_is_worse_only_if_the_best_run_is_worse(
     ratio: Ratio, before: float, now: float, spread: float, told: str
 ) -> None:
     newest = past(now, ratio, spread=spread)
@@ -72,7 +72,7 @@ def test_only_results_of_the_same_machine_are_compared() -> None:
     assert history.verdict(TIME, past(4.0), []) == "no figure"
 
 
-def test_a_regression_is_reported_until_it_is_fixed() -> None:
+def test_a_regression_is_reported_again_until_it_is_fixed() -> None:
     back = [past(2.0) | {"worse": [SPEED.key]} for _ in range(9)]
     assert history.verdict(SPEED, past(2.0), [past(4.0), *back]) == "worse"
 

@@ -29,7 +29,7 @@ def test_cpu_time_includes_running_processes_and_new_ones() -> None:
 
 def test_cpu_time_includes_a_worker_that_ended_between_the_samples() -> None:
     before = {JVM: java(10.0), DAEMON: python(1.0, 2.0), WORKER: python(5.0)}
-    # It used another 0.3 s; a second worker started, used 0.2 s and ended.
+    # The worker used another 0.3 s and ended; a second one started, used 0.2 s and ended.
     after = {JVM: java(11.0), DAEMON: python(1.0, 7.5)}
     assert used(before, after) == (1.0, 0.5)
 

@@ -62,14 +62,14 @@ def test_a_ratio_is_a_ratio_of_medians() -> None:
     )
 
 
-def test_a_goal_whose_lane_failed_has_no_figure() -> None:
+def test_a_goal_without_a_successful_run_has_no_figure() -> None:
     found = store(odradek_arrow=("one", [{"error": "it broke"}]), java=("one", [measured(1.0)]))
     lines = [x for x in table.goals_table(results(found)).splitlines() if "| Java |" in x]
     assert lines == ["| consume 100 B: Odradek → Arrow | Java | ≥ 9× | | no figure |"]
     assert "failed: it broke" in table.markdown(found)
 
 
-def test_results_of_another_sitting_are_marked() -> None:
+def test_results_of_another_benchmark_session_are_marked() -> None:
     same = store(odradek_arrow=("one", [measured(1.0)]), java=("one", [measured(1.0)]))
     other = store(odradek_arrow=("one", [measured(1.0)]), java=("two", [measured(1.0)]))
     assert table.OTHER_SITTING not in table.goals_table(results(same))
@@ -87,7 +87,7 @@ def test_memory_drift_is_measured_from_the_third_pass_on() -> None:
 
 
 @pytest.mark.parametrize("row", ROWS.values(), ids=lambda row: row.key)
-def test_goals_name_lanes_that_exist(row: Any) -> None:
+def test_goals_refer_to_existing_lanes_of_their_table(row: Any) -> None:
     lanes = {lane.key for lane in row.lanes}
     assert len(lanes) == len(row.lanes)
     for goal in row.goals:
@@ -103,7 +103,7 @@ def test_batch_size_option_leaves_topics_with_their_own_batch_size_unchanged() -
     assert 16 << 10 in sizes
 
 
-def test_only_tls_lanes_connect_to_the_encrypted_listener(
+def test_only_benchmarks_of_tls_connect_to_the_encrypted_listener(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     class Cluster:
@@ -125,7 +125,9 @@ def test_only_tls_lanes_connect_to_the_encrypted_listener(
     }
 
 
-def test_stored_results_can_be_read_and_old_sittings_are_dropped(tmp_path: Path) -> None:
+def test_stored_results_can_be_read_and_sessions_without_results_are_dropped(
+    tmp_path: Path,
+) -> None:
     found = store(odradek_arrow=("one", [measured(1.0)]))
     found["sittings"]["nothing left of it"] = {}
     run.write(tmp_path / "bench.json", found)

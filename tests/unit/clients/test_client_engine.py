@@ -1,4 +1,4 @@
-"""Test what callers' threads read while the host's thread changes it."""
+"""Test that callers' threads can read connections while the host's thread changes them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def network() -> Any:
     return SimpleNamespace(connections=connections, states=SimpleNamespace(all=list))
 
 
-def test_recent_attempts_are_listed_while_connections_change() -> None:
+def test_recent_attempts_can_be_listed_while_connections_are_added() -> None:
     updater = SimpleNamespace(attempts=deque([Attempt(HERE, "Metadata", "no answer", 0.5)]))
     engine = cast("ClientEngine", SimpleNamespace(network=network(), updater=updater))
     found = ClientEngine.recent_attempts(engine, 2.0)
@@ -49,7 +49,7 @@ def test_recent_attempts_are_listed_while_connections_change() -> None:
     ]
 
 
-def test_connections_are_checked_while_they_change() -> None:
+def test_connections_can_be_checked_while_connections_are_added() -> None:
     refusals = Refusals.__new__(Refusals)
     refusals._network = network()
     assert not refusals._connected()

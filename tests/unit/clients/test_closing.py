@@ -9,7 +9,7 @@ from odradek.testing.simulated import KafkaSimulation
 
 
 def resumed(flow: CallerFlow[None], given: float | None = None) -> bool:
-    """Carry out one step of a flow and return whether there are more."""
+    """Run one step of a flow; return False if the flow has ended."""
     try:
         wanted = flow.send(given)  # type: ignore[arg-type]  # None first, as for any generator
     except StopIteration:
@@ -33,7 +33,7 @@ def test_a_later_close_keeps_its_own_deadline(monkeypatch: pytest.MonkeyPatch) -
 
         first, second = calls.close(1, work), calls.close(30)
         assert resumed(first)
-        assert resumed(first, now)  # during its work
+        assert resumed(first, now)  # runs `work`
         assert resumed(second)
         while resumed(second, now):
             pass

@@ -157,7 +157,7 @@ def test_a_dead_coordinator_is_replaced_by_the_new_one() -> None:
 
 
 def test_lookups_back_off_while_the_named_coordinator_is_unreachable() -> None:
-    """R-RT-1: for any number of requests, and for heartbeats with their constant backoff."""
+    """R-RT-1: lookups back off for any number of requests, and even for heartbeats."""
     w = with_known_coordinator()
     w.mode(B2, mode="black_hole", cut=False)
     waiting = [w.ask(60.0, steady=True) for _ in range(5)]
@@ -170,7 +170,7 @@ def test_lookups_back_off_while_the_named_coordinator_is_unreachable() -> None:
     assert all(d.done and d.error is None for d in waiting)
 
 
-def test_a_silent_coordinator_is_looked_up_again_after_the_suspicion_time() -> None:
+def test_the_coordinator_is_looked_up_again_soon_after_it_stops_responding() -> None:
     w = with_known_coordinator()
     w.mode(B2, mode="black_hole", cut=False)
     done, begin = w.ask(), w.now
@@ -184,7 +184,7 @@ def test_a_silent_coordinator_is_looked_up_again_after_the_suspicion_time() -> N
     assert w.dials[1].connection not in ended
 
 
-def test_a_silent_coordinator_gets_the_request_timeout_even_if_it_is_short() -> None:
+def test_a_request_to_a_silent_coordinator_ends_at_a_short_request_timeout() -> None:
     """R-TI-1: a request isn't in flight for longer than `request.timeout.ms`."""
     w = Groups(**{"request.timeout.ms": 700})
     w.beat().result()
@@ -197,7 +197,7 @@ def test_a_silent_coordinator_gets_the_request_timeout_even_if_it_is_short() -> 
     assert ended.at - begin == pytest.approx(0.7, abs=0.01)
 
 
-def test_a_long_held_request_is_retried_when_the_coordinator_has_moved() -> None:
+def test_a_request_that_the_coordinator_holds_is_retried_if_the_coordinator_has_moved() -> None:
     w = with_known_coordinator()
     w.mode(B2, mode="black_hole", cut=False)
     done, begin = w.ask(200.0, timeout=105.0, patience=100.0), w.now
@@ -209,14 +209,14 @@ def test_a_long_held_request_is_retried_when_the_coordinator_has_moved() -> None
     assert w.asked_of("Heartbeat") == [B2, B2, B3]
 
 
-def test_a_held_request_is_waited_for_while_the_coordinator_stays() -> None:
+def test_a_held_request_is_not_retried_while_the_coordinator_is_unchanged() -> None:
     w = with_known_coordinator()
     w.delays[B2] = 40.0
     w.beat(100.0, timeout=65.0, patience=60.0).result()
     assert w.asked_of("Heartbeat") == [B2, B2]
 
 
-def test_no_request_waits_for_a_held_one() -> None:
+def test_other_requests_do_not_wait_for_a_held_request() -> None:
     w = with_known_coordinator()
     w.delays[B2] = 40.0
     held = w.ask(100.0, timeout=65.0, patience=60.0)
@@ -227,7 +227,7 @@ def test_no_request_waits_for_a_held_one() -> None:
     assert [e.fields["purpose"] for e in w.kinds("dial")] == ["data", "coordinator", "beside"]
 
 
-def test_no_request_waits_for_a_held_one_that_others_precede() -> None:
+def test_other_requests_do_not_wait_for_a_held_request_that_is_queued_behind_another() -> None:
     w = with_known_coordinator()
     w.delays[B2] = 0.5
     ahead = w.ask()
@@ -242,7 +242,7 @@ def test_no_request_waits_for_a_held_one_that_others_precede() -> None:
     assert w.kinds("dial")[-1].fields["purpose"] == "beside"
 
 
-def test_no_request_waits_for_a_held_one_during_authentication() -> None:
+def test_other_requests_do_not_wait_for_a_held_request_during_reauthentication() -> None:
     w = with_known_coordinator()
     connection = w.engine.network.connection(Address("b2", 9092), COORDINATOR)
     assert connection is not None
@@ -274,14 +274,14 @@ def test_an_ordered_request_does_not_overtake_one_that_timed_out() -> None:
     assert not held.done
 
 
-def test_the_version_can_be_limited() -> None:
+def test_the_request_version_can_be_limited() -> None:
     w = Groups()
     w.beat(newest=2).result()
     w.beat(newest=9).result()
     assert [a.version for a in w.asks("Heartbeat")] == [2, 4]
 
 
-def test_waiting_requests_move_when_another_one_finds_a_new_coordinator() -> None:
+def test_waiting_requests_are_sent_again_when_another_request_finds_a_new_coordinator() -> None:
     w = with_known_coordinator()
     w.delays[B2] = 60.0
     waiting = w.ask(timeout=65.0, patience=60.0)
@@ -294,7 +294,7 @@ def test_waiting_requests_move_when_another_one_finds_a_new_coordinator() -> Non
     assert w.asked_of("Heartbeat") == [B2, B2, B3, B3]
 
 
-def test_a_coordinator_missing_in_metadata_is_waited_for() -> None:
+def test_a_request_waits_until_metadata_contains_the_coordinators_broker() -> None:
     w = Groups()
     del w.brokers[2]
     done = w.ask()
@@ -307,7 +307,7 @@ def test_a_coordinator_missing_in_metadata_is_waited_for() -> None:
     done.result()
 
 
-def test_a_coordinator_at_a_new_address_is_asked_there() -> None:
+def test_a_request_is_sent_to_the_coordinators_new_address() -> None:
     w = with_known_coordinator()
     w.mode(B2, mode="refused")
     done = w.ask()
@@ -330,7 +330,7 @@ def test_the_timeout_error_lists_the_attempts() -> None:
     assert any(a.address and str(a.address) == B2 for a in raised.value.attempts)
 
 
-def test_a_call_timeout_keeps_the_connection() -> None:
+def test_a_call_that_times_out_does_not_close_the_connection() -> None:
     w = with_known_coordinator()
     w.delays[B2] = 1.0
     with pytest.raises(KafkaTimeoutError):
@@ -341,7 +341,7 @@ def test_a_call_timeout_keeps_the_connection() -> None:
     assert len(w.dials) == 2
 
 
-def test_another_waiter_repeats_the_lookup_when_the_first_times_out() -> None:
+def test_a_waiting_call_repeats_the_lookup_when_the_call_that_started_it_times_out() -> None:
     w = Groups()
     w.run(0.1)
     w.delays[B1] = 0.5

@@ -1,4 +1,4 @@
-"""Test the explanation and cure that are added to terse error codes of brokers."""
+"""Test the explanations and remedies that are added to brokers' error codes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from odradek.common.errors.kafka import (
 LISTS = "odradek groups members 'a group' --bootstrap-server h:1,i:2"
 
 
-def test_a_transaction_timeout_above_the_brokers_maximum_names_both_options() -> None:
+def test_the_error_for_a_too_long_transaction_timeout_names_both_options() -> None:
     with pytest.raises(InvalidTransactionTimeoutError) as caught:
         Scene(2).producer(transaction_timeout_ms=3_600_000)
     assert "transaction.timeout.ms=3600000 exceeds" in str(caught.value)
@@ -40,7 +40,7 @@ def test_a_transaction_timeout_above_the_brokers_maximum_names_both_options() ->
     assert of_producer_id(1, "x", 5) == "x"
 
 
-def test_offsets_of_a_former_member_name_the_cure() -> None:
+def test_the_error_for_offsets_of_a_former_member_recommends_an_abort() -> None:
     with Scene(2).producer() as producer:
         producer.begin_transaction()
         member = ConsumerGroupMetadata("g", 1, "gone")
@@ -51,7 +51,7 @@ def test_offsets_of_a_former_member_name_the_cure() -> None:
     assert re.search(says, of_offset(UnknownMemberIdError.code or 0, "t-0", None, member))
 
 
-def test_too_large_metadata_names_its_size_and_the_brokers_option() -> None:
+def test_the_error_for_too_large_offset_metadata_names_its_size_and_the_brokers_option() -> None:
     code = OffsetMetadataTooLargeError.code or 0
     said = of_offset(code, "t-0", OffsetAndMetadata(1, "é" * 3000))
     assert "of 6000 bytes exceeds" in said
@@ -59,7 +59,7 @@ def test_too_large_metadata_names_its_size_and_the_brokers_option() -> None:
     assert of_offset(code, "t-0", None) == of_offset(3, "t-0", OffsetAndMetadata(1)) == "t-0"
 
 
-def test_an_old_producer_epoch_explains_the_effect_on_the_transaction() -> None:
+def test_the_error_for_an_old_producer_epoch_names_the_cause_and_recommends_an_abort() -> None:
     code = InvalidProducerEpochError.code or 0
     assert "took over transactional.id 'x'" in of_batch(code, "t-0", "x")
     assert "abort_transaction()" in of_batch(code, "t-0", "x")
@@ -78,7 +78,9 @@ def test_an_old_producer_epoch_explains_the_effect_on_the_transaction() -> None:
         (InvalidRegularExpressionError, r"RE2, which has no lookahead"),
     ],
 )
-def test_a_rejected_member_is_told_the_settings(kind: type[BrokerError], says: str) -> None:
+def test_the_error_of_a_rejected_member_names_the_settings_to_check(
+    kind: type[BrokerError], says: str
+) -> None:
     config = Config(
         "consumer",
         {

@@ -57,7 +57,7 @@ def stage(error: BaseException) -> ConnectionStage:
     return found.stage
 
 
-def test_each_cause_has_a_cure_and_a_stage() -> None:
+def test_each_cause_has_a_remedy_and_a_connection_stage() -> None:
     for _, known in CAUSES:
         assert known.cure.endswith(".")
     expected = {
@@ -104,32 +104,34 @@ def test_each_cause_has_a_cure_and_a_stage() -> None:
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
 )
-def test_each_error_has_a_usual_cause(error: Exception, words: str) -> None:
+def test_each_connection_error_is_explained_by_its_usual_cause(
+    error: Exception, words: str
+) -> None:
     assert words in (meaning(error, "disconnected", silent=False) or "")
 
 
-def test_a_broker_that_only_answers_api_versions() -> None:
+def test_a_broker_that_closes_the_connection_after_api_versions_is_explained() -> None:
     error = errors.DisconnectedError("the broker closed the connection")
     text = meaning(error, "disconnected", silent=False, unproved=True) or ""
     assert "closes the connection at the first request" in text
 
 
-def test_without_a_known_cause_none_is_given() -> None:
+def test_no_cause_is_given_if_none_is_known() -> None:
     assert meaning(None, "disconnected", silent=False) is None
     assert meaning(errors.KafkaError("?"), "disconnected", silent=False) is None
     old = errors.DisconnectedError("reset")
-    assert meaning(old, "ready", silent=False) is None  # it has reconnected since
+    assert meaning(old, "ready", silent=False) is None  # the client has reconnected
 
 
 @pytest.mark.parametrize(
     ("state", "words"),
     [("resolving", "name server"), ("connecting", "firewall"), ("ready", "never answers")],
 )
-def test_a_silence_is_explained_by_its_stage(state: str, words: str) -> None:
+def test_a_missing_response_is_explained_by_the_connections_state(state: str, words: str) -> None:
     assert words in (meaning(None, state, silent=True) or "")
 
 
-def test_an_address_in_one_line() -> None:
+def test_the_state_of_an_address_fits_in_one_line() -> None:
     assert line(ADDRESS) == "h:1 (broker 1): disconnected, not needed now"
     pending = changed(state="connecting", pending_for=3.0, setup_left=7.0, silent=True)
     assert line(pending) == "h:1 (broker 1): connecting, no response for 3.0 s, times out in 7.0 s"
@@ -149,12 +151,12 @@ def test_an_address_in_one_line() -> None:
     )
 
 
-def test_a_connection_attempt_that_waits_for_an_event() -> None:
+def test_the_line_names_the_event_that_a_connection_attempt_waits_for() -> None:
     waits = changed(next_dial_after="metadata")
     assert line(waits) == "h:1 (broker 1): disconnected, next connection attempt after metadata"
 
 
-def test_causes_are_counted() -> None:
+def test_the_diagnosis_counts_brokers_by_cause() -> None:
     addresses = [
         changed(address="h:1", failures=1, meaning="nothing listens there"),
         changed(address="h:2", failures=1, meaning="nothing listens there"),
@@ -196,7 +198,7 @@ def test_a_snapshot_is_repeated_if_the_client_changes_meanwhile(
     admin.close()
 
 
-def test_memory_is_shown_after_large_responses(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_buffer_memory_is_shown_after_large_responses(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World()
     cluster = SimulatedCluster(world)
     admin = on_host(world.host(), Admin, bootstrap_servers=cluster.bootstrap_servers)

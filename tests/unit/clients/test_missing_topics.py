@@ -15,14 +15,14 @@ MANY = [f"team-{n % 7}.orders.{n:06}.v1" for n in range(50_000)]
 
 
 @pytest.mark.parametrize("slip", ["Flihgts", "flight", "FLIGHTS", "fligths", "lights"])
-def test_a_misspelt_name_is_found_among_few(slip: str) -> None:
+def test_a_misspelt_topic_name_is_found_among_few_topics(slip: str) -> None:
     assert similar_names(slip, ["orders", "flights", "counts"]) == ("flights",)
 
 
 @pytest.mark.parametrize(
     "slip", ["team-3.orders.04001.v1", "team-3.ordres.004000.v1", "Team-3.orders.004000.v2"]
 )
-def test_a_misspelt_name_is_found_among_many_with_few_comparisons(
+def test_a_misspelt_topic_name_is_found_among_many_topics_with_few_comparisons(
     slip: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compared: list[int] = []

@@ -54,7 +54,7 @@ def test_the_sender_gets_an_error_and_the_connection_is_kept(
     other.result()
 
 
-def test_an_unknown_request_or_connection_is_ignored() -> None:
+def test_an_encoding_error_of_an_unknown_request_or_connection_is_ignored() -> None:
     w = world()
     connection = w.connection("b1:9092")
     assert connection is not None
@@ -64,7 +64,7 @@ def test_an_unknown_request_or_connection_is_ignored() -> None:
     assert w.connection("b1:9092") is connection
 
 
-def test_an_admin_call_raises_at_once_also_with_bytes() -> None:
+def test_an_admin_call_that_cannot_be_encoded_raises_at_once() -> None:
     virtual = SimulatedWorld(seed=1)
     cluster = SimulatedCluster(virtual, brokers=3)
     admin = on_host(virtual.host("admin"), Admin, {"bootstrap.servers": cluster.bootstrap_servers})
@@ -78,7 +78,7 @@ def test_an_admin_call_raises_at_once_also_with_bytes() -> None:
         lambda answer: [(t.name, t.error_code, None, None) for t in answer.topics],
     )
     with pytest.raises(InvalidRequestError, match="can't be encoded"):
-        admin._ask(by_any(wrong, ["\ud800"]), 10)  # `create_topics` would reject it
+        admin._ask(by_any(wrong, ["\ud800"]), 10)  # `create_topics` would reject this name
     assert virtual.now - begin < 0.5
     assert admin.list_topics(timeout=5) == []
     assert "dial_failed" not in admin._engine.events.counts

@@ -15,7 +15,7 @@ from odradek.errors import NoBrokerAvailableError
 from odradek.testing import FakeCluster
 
 MOST = 4
-"""Frames of odradek in one traceback: the public method, and those through which it is called."""
+"""Maximum of odradek's frames in a traceback: the public method and its wrappers."""
 NOWHERE = {"bootstrap.servers": "127.0.0.1:1", "bootstrap.timeout.ms": 50}
 
 
@@ -57,7 +57,7 @@ def missing_topic(cluster: FakeCluster) -> None:
         consumer.partitions_for("missing")
 
 
-def test_an_error_keeps_the_one_being_handled_as_its_context() -> None:
+def test_an_error_keeps_the_exception_being_handled_as_its_context() -> None:
     with pytest.raises(KafkaError) as caught:
         try:
             raise KeyError("broker")
@@ -67,7 +67,7 @@ def test_an_error_keeps_the_one_being_handled_as_its_context() -> None:
     assert not caught.value.__suppress_context__
 
 
-def test_a_callback_in_a_module_without_a_name_is_no_obstacle() -> None:
+def test_a_traceback_with_a_callback_of_an_unnamed_module_can_be_shortened() -> None:
     space: dict[str, object] = {"__name__": None, "KafkaError": KafkaError}
     exec("def fail():\n    raise KafkaError('from a callback')", space)  # noqa: S102
     with pytest.raises(KafkaError) as caught:
@@ -89,7 +89,7 @@ def cluster() -> Iterator[FakeCluster]:
         *(unknown_option_of_a_coroutine_client, wrong_type, missing_topic),
     ],
 )
-def test_errors_of_public_calls_have_few_inner_frames(
+def test_tracebacks_of_public_calls_have_few_frames_of_odradek(
     cluster: FakeCluster, call: Callable[[FakeCluster], Any]
 ) -> None:
     with pytest.raises(KafkaError) as caught:

@@ -80,7 +80,7 @@ def scorecard(**others: list[dict[str, Any]]) -> dict[str, Any]:
     return card.report(1.0)
 
 
-def test_a_lost_row_is_shown_and_named() -> None:
+def test_a_row_that_odradek_does_not_win_is_shown_and_named() -> None:
     report = scorecard(A_odradek=good(record=3.0, contact=2.9))
     text = table.markdown(report)
     assert "| 3.00 | 0.10 ● | not run |" in text
@@ -128,7 +128,7 @@ def test_readme_gets_the_ranked_figures_between_its_marks() -> None:
         table.into_readme("no marks", report)
 
 
-def test_a_row_in_which_odradek_failed_is_lost() -> None:
+def test_a_row_in_which_odradek_failed_counts_as_lost() -> None:
     report = scorecard(A_odradek=FAILED, G_java=REFUSED)
     assert table.lost(report) == [f"A ({ROWS['A'].title}): not run"]
 

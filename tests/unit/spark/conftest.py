@@ -315,7 +315,7 @@ def clock() -> JumpingClock:
 
 @pytest.fixture(params=[0, 2])
 def log(clock: JumpingClock, request: Any) -> MemoryLog:
-    """Return the log of a cluster, once for each transaction.version."""
+    """Return the log of a cluster; a test runs once for each transaction.version."""
     return MemoryLog(clock, version=request.param)
 
 

@@ -370,7 +370,7 @@ class Model:
         return sorted(v for v in self.log.values() if v.startswith(f"{batch}-"))
 
     def check(self) -> None:
-        """Complain if the visible rows of a batch aren't a subset of one plan's rows."""
+        """Report a violation if the visible rows of a batch aren't a subset of one plan's rows."""
         for batch, plans in self.plans.items():
             seen = Counter(self.visible(batch))
             if not any(seen <= Counter(plan.rows) for plan in plans):

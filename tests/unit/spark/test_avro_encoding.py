@@ -112,7 +112,7 @@ KIND = pa.struct(
 )
 
 
-def test_what_is_written_is_what_a_deserializer_reads(
+def test_a_deserializer_decodes_the_encoded_rows(
     server: RegistryServer, registry: SchemaRegistryClient
 ) -> None:
     registry.register_schema("t-value", Schema(EVERY))
@@ -143,7 +143,7 @@ TENTHS = {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 1}
         (["null", "bytes"], None, None),
     ],
 )
-def test_a_column_that_is_missing_has_its_default(
+def test_a_missing_column_is_encoded_with_its_default(
     server: RegistryServer, registry: SchemaRegistryClient, kind: Any, default: Any, value: Any
 ) -> None:
     """Defaults of bytes are strings in a schema's JSON, and must be converted to bytes."""
@@ -157,7 +157,7 @@ def test_a_column_that_is_missing_has_its_default(
     ("schema", "values"),
     [('"string"', pa.array(["k", None])), ('"long"', pa.array([1], pa.int32()))],
 )
-def test_keys(
+def test_keys_are_encoded_with_the_schema_of_the_key_subject(
     server: RegistryServer, registry: SchemaRegistryClient, schema: str, values: Any
 ) -> None:
     registry.register_schema("t-key", Schema(schema))
@@ -169,7 +169,7 @@ def test_keys(
     assert alone.to_pylist() == [{"value": b"x"}]
 
 
-def test_by_which_schema_it_is_written(
+def test_avro_schema_and_value_subject_options_select_the_writer_schema(
     server: RegistryServer, registry: SchemaRegistryClient
 ) -> None:
     for text in (FIRST, SECOND):
@@ -198,7 +198,7 @@ def test_by_which_schema_it_is_written(
         (pa.struct([("id", pa.float64())]), "value.id is double"),
     ],
 )
-def test_columns_that_are_not_of_the_schema(
+def test_rows_with_missing_unknown_or_mistyped_columns_are_rejected(
     server: RegistryServer, registry: SchemaRegistryClient, kind: Any, told: str
 ) -> None:
     registry.register_schema("t-value", Schema(SECOND))
@@ -234,7 +234,7 @@ def test_columns_that_are_not_of_the_schema(
         (json.loads(FIRST), pa.struct([]), "value.x.id is missing, .*: none"),
     ],
 )
-def test_types_that_a_schema_does_not_hold(
+def test_column_types_that_do_not_match_the_schema_are_rejected(
     server: RegistryServer, registry: SchemaRegistryClient, avro: Any, given: Any, told: str
 ) -> None:
     registry.register_schema("t-value", Schema(record({"name": "x", "type": avro}, name="Outer")))
@@ -242,7 +242,7 @@ def test_types_that_a_schema_does_not_hold(
         written(asked(server), pa.array([None], pa.struct([("x", given)])))
 
 
-def test_types_of_other_schemas_and_unions(
+def test_referenced_schemas_and_unions_are_encoded(
     server: RegistryServer, registry: SchemaRegistryClient
 ) -> None:
     """A deserializer and the source must decode the rows that the sink encoded."""
@@ -286,7 +286,9 @@ def test_types_of_other_schemas_and_unions(
         written(asked(server), pa.array(both, kind))
 
 
-def test_a_version_of_the_subject(server: RegistryServer, registry: SchemaRegistryClient) -> None:
+def test_value_version_selects_a_version_of_the_subject(
+    server: RegistryServer, registry: SchemaRegistryClient
+) -> None:
     for text in (FIRST, SECOND):
         registry.register_schema("t-value", Schema(text))
     rows = pa.array([{"id": 1}], pa.struct([("id", pa.int32())]))
@@ -295,7 +297,7 @@ def test_a_version_of_the_subject(server: RegistryServer, registry: SchemaRegist
     assert written(asked(server, **exactly), rows) == [b"\0\0\0\0\2\2\0"]
 
 
-def test_a_time_that_python_has_none_for_is_its_row_s_fault(
+def test_a_timestamp_beyond_the_range_of_datetime_is_reported_with_its_row(
     server: RegistryServer, registry: SchemaRegistryClient
 ) -> None:
     registry.register_schema("t-value", Schema(EVERY))
@@ -307,7 +309,7 @@ def test_a_time_that_python_has_none_for_is_its_row_s_fault(
     assert caught.value.row == 1
 
 
-def test_a_row_that_does_not_fit_is_named(
+def test_a_null_in_a_required_field_is_reported_with_its_row(
     server: RegistryServer, registry: SchemaRegistryClient
 ) -> None:
     registry.register_schema("t-value", Schema(FIRST))
@@ -319,7 +321,9 @@ def test_a_row_that_does_not_fit_is_named(
 
 
 @pytest.mark.parametrize("wrong", ["x", "", "0f2c9a2e-7b1e-4c1f-9c66-8a2f0a1b2c3", "0" * 32])
-def test_a_uuid_is_one(server: RegistryServer, registry: SchemaRegistryClient, wrong: str) -> None:
+def test_a_string_that_is_not_a_uuid_is_rejected_for_a_uuid_field(
+    server: RegistryServer, registry: SchemaRegistryClient, wrong: str
+) -> None:
     """fastavro writes any string as a uuid, and Java's readers fail to read it."""
     one = {"type": "string", "logicalType": "uuid"}
     listed = {"name": "all", "type": {"type": "array", "items": one}}
@@ -334,7 +338,7 @@ def test_a_uuid_is_one(server: RegistryServer, registry: SchemaRegistryClient, w
             written(asked(server), pa.array([*good, bad], kind))
 
 
-def test_columns_may_have_any_type_then(server: RegistryServer) -> None:
+def test_a_column_may_have_any_type_if_the_sink_encodes_it(server: RegistryServer) -> None:
     from pyspark.sql import types as t
 
     schema = t.StructType([t.StructField("value", value_schema("id int"))])
@@ -343,7 +347,7 @@ def test_columns_may_have_any_type_then(server: RegistryServer) -> None:
         check_columns(schema, asked(server, valueFormat="", keyFormat="avro"))
 
 
-def test_passwords_are_sealed(server: RegistryServer) -> None:
+def test_reprs_of_the_options_do_not_contain_the_registry_token(server: RegistryServer) -> None:
     options = asked(server, **{"schemaRegistry.bearer.auth.token": "t0ken-word"})
     assert "t0ken-word" not in repr(options) + repr(options.encodings["value"].settings)
 
@@ -372,7 +376,9 @@ def test_passwords_are_sealed(server: RegistryServer) -> None:
         ({"valueSchema": "x"}, "unknown option 'valueschema'"),
     ],
 )
-def test_options_that_do_not_fit(server: RegistryServer, more: dict[str, str], told: str) -> None:
+def test_invalid_encoding_options_are_rejected(
+    server: RegistryServer, more: dict[str, str], told: str
+) -> None:
     with pytest.raises(ConfigurationError, match=told) as caught:
         asked(server, **more)
     assert "no.such" in told or isinstance(caught.value, OptionError)

@@ -62,7 +62,7 @@ def decimal(digits: Any, scale: Any = 0, **more: Any) -> dict[str, Any]:
         (decimal(10, 2), "decimal(10,2)"),
         (decimal(38), "decimal(38,0)"),
         (FIXED | {"logicalType": "decimal", "precision": 9}, "decimal(9,0)"),
-        (FIXED | {"logicalType": "decimal", "precision": 10}, "binary"),  # 4 bytes: 9 digits
+        (FIXED | {"logicalType": "decimal", "precision": 10}, "binary"),  # 4 bytes hold 9 digits
         (decimal(4, 5), "binary"),
         (decimal("4"), "binary"),
         (decimal(0), "binary"),
@@ -77,11 +77,11 @@ def decimal(digits: Any, scale: Any = 0, **more: Any) -> dict[str, Any]:
         (record("int", name="Inner"), "struct<f0:int>"),
     ],
 )
-def test_each_type_is_what_spark_makes_of_it(schema: Any, wanted: str) -> None:
+def test_each_avro_type_is_converted_to_the_type_that_spark_uses(schema: Any, wanted: str) -> None:
     assert in_spark(schema) == f"struct<f0:{wanted}>"
 
 
-def test_names_are_found_where_avro_finds_them() -> None:
+def test_names_of_types_are_resolved_by_their_namespaces() -> None:
     inner = record("int", name="Inner", namespace="other")
     outer = record(inner, "other.Inner", ENUM, "E", "test.E", name="Outer", namespace="test")
     found = avro_schema(json.dumps(outer), "option valueSchema").spark
@@ -131,7 +131,7 @@ def test_names_are_found_where_avro_finds_them() -> None:
         ('{"type":' * 5000 + "5" + "}" * 5000, "nested too deeply"),
     ],
 )
-def test_schemas_that_cannot_be_used(schema: Any, told: str) -> None:
+def test_unusable_schemas_are_rejected_with_the_reason(schema: Any, told: str) -> None:
     text = schema if isinstance(schema, str) else json.dumps(schema)
     with pytest.raises(OptionError, match="option avroSchema") as caught:
         avro_schema(text, "option avroSchema")
@@ -139,14 +139,14 @@ def test_schemas_that_cannot_be_used(schema: Any, told: str) -> None:
     assert told == "isn't JSON" or "isn't JSON" not in str(caught.value)
 
 
-def test_a_default_that_is_none_is_told() -> None:
+def test_a_default_of_the_wrong_type_is_rejected() -> None:
     field = {"name": "a", "type": "bytes", "default": 5}
     schema = {"type": "record", "name": "R", "fields": [field]}
     with pytest.raises(OptionError, match="field a: the default 5 doesn't match the field's type"):
         avro_schema(json.dumps(schema), "option avroSchema")
 
 
-def test_a_type_with_types_in_it_can_be_used_by_its_name_again() -> None:
+def test_a_nested_type_can_be_referred_to_by_its_name() -> None:
     """Java's Avro defines a named type at its first use, and later refers to its name."""
     country = {"type": "enum", "name": "C", "symbols": ["X", "Y"]}
     address = {"type": "record", "name": "A", "fields": [{"name": "c", "type": country}]}
@@ -164,7 +164,7 @@ def test_a_type_with_types_in_it_can_be_used_by_its_name_again() -> None:
 
 
 @pytest.mark.slow
-def test_a_schema_of_few_words_and_many_types_is_refused() -> None:
+def test_a_short_schema_that_expands_to_too_many_types_is_rejected() -> None:
     inner: Any = {"type": "record", "name": "R0", "fields": [{"name": "a", "type": "int"}]}
     for at in range(1, 40):
         fields = [{"name": "a", "type": inner}, {"name": "b", "type": f"R{at - 1}"}]

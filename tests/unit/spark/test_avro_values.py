@@ -48,7 +48,7 @@ def decoded(*values: bytes | None, schema: Any = EVERYTHING, **more: Any) -> lis
     return rows
 
 
-def test_every_type_is_read() -> None:
+def test_every_avro_type_is_decoded() -> None:
     values = [encoded(WRITTEN), None, *(encoded(WRITTEN | given) for given, _ in VARIANTS)]
     assert decoded(*values) == [READ, None, *(READ | wanted for _, wanted in VARIANTS)]
     assert decoded() == []
@@ -69,7 +69,7 @@ MISFITS = [
 
 
 @pytest.mark.parametrize(("value", "told"), MISFITS)
-def test_what_does_not_fit_is_null_or_an_error(value: bytes, told: str) -> None:
+def test_a_malformed_value_becomes_nulls_or_raises_with_fail_fast(value: bytes, told: str) -> None:
     good, nothing = {"a": 1, "b": "x"}, {"a": None, "b": None}
     assert decoded(GOOD, value, None, GOOD, schema=SMALL) == [good, nothing, None, good]
     with pytest.raises(ValueDecodeError) as caught:
@@ -78,7 +78,7 @@ def test_what_does_not_fit_is_null_or_an_error(value: bytes, told: str) -> None:
     assert told in caught.value.why
 
 
-def test_values_that_no_column_can_hold() -> None:
+def test_out_of_range_timestamps_and_decimals_become_null() -> None:
     far = b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01"  # the largest long
     times = record(t=logical("long", "timestamp-millis"))
     assert decoded(b"\x02", far, schema=times)[1] == {"t": None}
@@ -94,7 +94,7 @@ def test_values_that_no_column_can_hold() -> None:
     assert caught.value.row == 1
 
 
-def test_lengths_that_no_value_has_cost_nothing() -> None:
+def test_a_value_with_an_impossible_length_becomes_null() -> None:
     for kind, value in (
         ("string", b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01"),
         ("bytes", b"\x80\x80\x80\x80\x80\x80\x01"),
@@ -107,7 +107,7 @@ def test_lengths_that_no_value_has_cost_nothing() -> None:
         assert decoded(value, schema=record(a=kind)) == [{"a": None}], kind
 
 
-def test_of_entries_with_one_key_the_last_counts() -> None:
+def test_the_last_of_duplicate_map_keys_is_kept() -> None:
     maps = record(m=["null", {"type": "map", "values": "int"}])
     twice = b"\x02\x06\x02k\x02\x02l\x04\x02k\x06\x00"
     once = encoded({"m": {"k": 9}}, maps)
@@ -117,7 +117,7 @@ def test_of_entries_with_one_key_the_last_counts() -> None:
 
 
 @pytest.mark.parametrize("fail_fast", [False, True])
-def test_confluents_format(fail_fast: bool) -> None:
+def test_the_confluent_wire_format_is_checked_and_removed(fail_fast: bool) -> None:
     def framed(number: int, magic: int = 0) -> bytes:
         return struct.pack(">BI", magic, number) + GOOD
 
@@ -138,7 +138,7 @@ def test_confluents_format(fail_fast: bool) -> None:
             assert decoded(value, ids=(7,), **more) == [{"a": None, "b": None}]
 
 
-def test_values_are_read_as_another_schema() -> None:
+def test_values_are_converted_to_the_reader_schema() -> None:
     union = ["null", "int", {"type": "array", "items": "string"}]
     written = record("old.R", a="int", gone="string", u=union, s="string", e="boolean")
     fields = [
@@ -172,7 +172,7 @@ def test_values_are_read_as_another_schema() -> None:
     assert found[4] == dict.fromkeys(wanted)
 
 
-def test_a_branch_or_symbol_that_the_reader_lacks_does_not_fit() -> None:
+def test_a_branch_or_symbol_unknown_to_the_reader_schema_is_malformed() -> None:
     letters = {"type": "enum", "name": "E", "symbols": ["A", "B"]}
     schema = record(s=["null", "string"], e=letters, u=["int", "boolean"])
     read_as = record(s="string", e=letters | {"symbols": ["A"]}, u=["int", "bytes"])
@@ -226,7 +226,9 @@ def test_a_branch_or_symbol_that_the_reader_lacks_does_not_fit() -> None:
         (record(a="int", b="int"), record(a="double"), None),
     ],
 )
-def test_schemas_that_do_not_go_together(written: Any, read_as: Any, told: str | None) -> None:
+def test_only_compatible_reader_schemas_are_accepted(
+    written: Any, read_as: Any, told: str | None
+) -> None:
     form = AvroFormat(json.dumps(written), json.dumps(read_as))
     if told is None:
         form.schemas()
@@ -238,7 +240,7 @@ def test_schemas_that_do_not_go_together(written: Any, read_as: Any, told: str |
     assert told in str(c.value)
 
 
-def test_one_bad_value_among_many() -> None:
+def test_malformed_values_among_many_do_not_affect_other_rows() -> None:
     schema = record(t=logical("long", "timestamp-millis"))
     rows = [encoded({"t": n}, schema) for n in range(2 * TOGETHER)]
     rows[TOGETHER + 5] = b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01"
@@ -288,7 +290,9 @@ TYPES = st.recursive(PLAIN, extended, max_leaves=4)
 
 @settings(max_examples=examples(60), deadline=None)
 @given(st.data(), st.lists(TYPES, min_size=1, max_size=4))
-def test_what_is_written_is_read(data: st.DataObject, types: list[Any]) -> None:
+def test_random_values_are_decoded_as_they_were_encoded(
+    data: st.DataObject, types: list[Any]
+) -> None:
     schema = record(**{f"f{n}": kind for n, kind in enumerate(types)})
     one = st.fixed_dictionaries({f"f{n}": values_of(kind) for n, kind in enumerate(types)})
     rows = data.draw(st.lists(one | st.none(), max_size=4))
@@ -302,7 +306,9 @@ OF_EVERYTHING = decoder()
 
 @settings(max_examples=examples(100), deadline=None)
 @given(st.lists(st.binary(max_size=40), max_size=4), st.integers(0, 200), st.binary(max_size=10))
-def test_whatever_comes_is_a_row(noise: list[bytes], at: int, patch: bytes) -> None:
+def test_random_bytes_are_decoded_without_an_error(
+    noise: list[bytes], at: int, patch: bytes
+) -> None:
     whole = encoded(WRITTEN)
     values = [*noise, whole[:at] + patch + whole[at + len(patch) :], whole[:at], whole]
     found = OF_EVERYTHING.decode(pa.array(values, pa.binary()))
@@ -336,13 +342,15 @@ AVRO = {"valueformat": "avro", "valueschema": json.dumps(SMALL)}
         ({"valueformat": "json", "avroschemaid": "1"}, "needs valueFormat=avro"),
     ],
 )
-def test_options_that_do_not_fit(given_options: dict[str, str], told: str) -> None:
+def test_invalid_avro_options_are_rejected(given_options: dict[str, str], told: str) -> None:
     with pytest.raises(OptionError) as caught:
         parse_value_format(given_options)
     assert told in str(caught.value)
 
 
-def test_without_fastavro_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_for_a_missing_fastavro_names_the_install_command(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "fastavro", None)
     with pytest.raises(
         OptionError, match=r"valueFormat=avro needs .*pip install 'odradek\[avro\]'"
@@ -350,7 +358,7 @@ def test_without_fastavro_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPa
         parse_value_format(AVRO)
 
 
-def test_the_source_s_options_of_avro() -> None:
+def test_avro_options_of_the_source_are_parsed() -> None:
     """Values that don't fit are handled as for JSON: see test_values."""
     given = {"valueFormat": "Avro", "valueSchema": json.dumps(SMALL), "valueMode": "failfast"}
     found = options(**given, avroWireFormat="Confluent", avroSchemaId="7, 9")
@@ -360,7 +368,7 @@ def test_the_source_s_options_of_avro() -> None:
 
 
 @pytest.mark.slow
-def test_what_avro_lacks_is_said_where_there_is_no_spark() -> None:
+def test_a_missing_avro_schema_is_reported_without_pyspark_installed() -> None:
     """`odradek pipeline plan` checks options without PySpark."""
     program = """
 import sys

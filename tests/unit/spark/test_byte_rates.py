@@ -37,7 +37,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
 # -- gaps in a log ---------------------------------------------------------------------------------
 
 
-def test_a_gap_before_the_first_record_makes_nothing_lighter(
+def test_a_gap_before_the_first_record_does_not_reduce_the_sampled_size(
     rates: ByteRates, cluster: Any
 ) -> None:
     cluster.gaps[P0] = set(range(90))
@@ -45,10 +45,10 @@ def test_a_gap_before_the_first_record_makes_nothing_lighter(
     size = found.sizes[P0]
     assert found.starts == {P0: 90}
     assert size is not None
-    assert size > 2  # from 10 offsets, not from 100
+    assert size > 2  # the average over 10 offsets, not over 100
 
 
-def test_a_partition_with_nothing_but_gaps_is_no_outage(
+def test_a_partition_with_only_gaps_logs_no_warning(
     rates: ByteRates, cluster: Any, caplog: Any
 ) -> None:
     cluster.gaps[P0] = set(range(100))
@@ -59,7 +59,7 @@ def test_a_partition_with_nothing_but_gaps_is_no_outage(
 # -- timeouts and errors ---------------------------------------------------------------------------
 
 
-def test_what_was_never_weighed_has_no_size(rates: ByteRates, cluster: Any) -> None:
+def test_sizes_are_unknown_until_a_topic_has_a_sample(rates: ByteRates, cluster: Any) -> None:
     cluster.stuck = True
     assert rates.weigh({}, {P0: 0}, {P0: 100}).sizes == {P0: None}
     cluster.stuck = False
@@ -71,7 +71,7 @@ def test_what_was_never_weighed_has_no_size(rates: ByteRates, cluster: Any) -> N
     assert cluster.calls.count("poll") == asked  # no new sample at the same offset
 
 
-def test_a_late_answer_counts_for_the_next_batch(
+def test_a_sample_that_arrives_late_is_used_for_the_next_batch(
     rates: ByteRates, cluster: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sought: list[int] = []
@@ -91,7 +91,7 @@ def test_a_late_answer_counts_for_the_next_batch(
     assert sought == [0]  # a seek would discard the response
 
 
-def test_an_error_keeps_the_client_and_what_was_known(
+def test_a_retriable_error_keeps_the_client_and_the_known_sizes(
     rates: ByteRates, cluster: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known = rates.weigh({}, {P0: 0}, {P0: 100}).sizes[P0]
@@ -100,7 +100,7 @@ def test_an_error_keeps_the_client_and_what_was_known(
     assert cluster.dropped == 0
 
 
-def test_after_a_fatal_error_another_client_asks_again(
+def test_a_fatal_error_replaces_the_client_and_sampling_continues(
     rates: ByteRates, cluster: Any, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
     with monkeypatch.context() as broken:
@@ -114,7 +114,7 @@ def test_after_a_fatal_error_another_client_asks_again(
     ]
 
 
-def test_one_partition_that_can_not_be_read_takes_nothing_from_the_others(
+def test_an_unreadable_partition_does_not_affect_the_samples_of_others(
     rates: ByteRates, cluster: Any, caplog: Any
 ) -> None:
     cluster.topics["u"] = (str(UUID(int=2)), {0: (0, 1000)})
@@ -130,7 +130,7 @@ def test_one_partition_that_can_not_be_read_takes_nothing_from_the_others(
 # -- log messages ----------------------------------------------------------------------------------
 
 
-def test_an_outage_is_told_once_and_so_is_its_end(
+def test_the_start_and_the_end_of_an_outage_are_each_logged_once(
     rates: ByteRates, cluster: Any, clock: Any, caplog: Any
 ) -> None:
     cluster.stuck = True
@@ -152,7 +152,7 @@ def test_an_outage_is_told_once_and_so_is_its_end(
     assert len(warnings(caplog)) == 2  # the last sample is new enough
 
 
-def test_old_sizes_are_not_used_for_ever_without_a_word(
+def test_the_use_of_outdated_sizes_is_logged(
     rates: ByteRates, cluster: Any, clock: Any, caplog: Any
 ) -> None:
     known = rates.weigh({}, {P0: 0}, {P0: 100}).sizes[P0]
@@ -167,7 +167,7 @@ def test_old_sizes_are_not_used_for_ever_without_a_word(
 # -- choice of the partitions to sample ------------------------------------------------------------
 
 
-def test_of_topics_that_nobody_knows_one_partition_comes_first(
+def test_one_partition_of_each_topic_without_samples_is_sampled_first(
     rates: ByteRates, cluster: Any
 ) -> None:
     cluster.topics = {"t": (str(UUID(int=1)), dict.fromkeys(range(40), (0, 1000)))}
@@ -178,7 +178,7 @@ def test_of_topics_that_nobody_knows_one_partition_comes_first(
     assert None not in found.sizes.values()
 
 
-def test_a_topic_that_was_made_anew_is_weighed_anew(
+def test_sizes_of_a_deleted_topic_are_not_used_after_its_recreation(
     tracker: Any, cluster: Any, clock: Any, caplog: Any
 ) -> None:
     cluster.topics["t"] = (str(UUID(int=1)), {0: (0, 10**6)})

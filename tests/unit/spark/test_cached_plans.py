@@ -48,19 +48,19 @@ VALUE = StructType().add("value", BinaryType())
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
-def test_a_query_tells_when_it_was_made() -> None:
+def test_the_creation_time_is_read_from_a_query_id() -> None:
     assert made_at(AFTER) == PLANNED + 1
     for strange in (None, "", "7", STREAM_ID):
         assert made_at(strange) is None
 
 
-def test_only_a_query_made_after_the_plan_is_a_later_one() -> None:
+def test_only_a_query_created_after_the_plan_counts_as_later() -> None:
     share = Share(PLANNED)
     later = [is_later(share, query, None) for query in (BEFORE, SAME, AFTER, None, STREAM_ID)]
     assert later == [False, False, True, False, False]
 
 
-def test_a_micro_batch_whose_id_is_its_streams_plans_by_itself() -> None:
+def test_a_micro_batch_with_the_query_id_of_its_stream_plans_again() -> None:
     share = Share(PLANNED)
     assert is_later(share, STREAM_ID, "0")
     assert is_later(share, AFTER, "3")
@@ -111,7 +111,7 @@ def spark_tasks(monkeypatch: pytest.MonkeyPatch, cluster: Any) -> TasksOfAMemory
     return TasksOfAMemoryCluster(monkeypatch, cluster)
 
 
-def test_the_first_run_reads_what_was_planned(spark_tasks: Any, cluster: Any) -> None:
+def test_the_first_run_reads_the_planned_ranges(spark_tasks: Any, cluster: Any) -> None:
     planned = spark_tasks.plan()
     cluster.topics["t"][1][0] = (0, 150)
     for query_id in (BEFORE, SAME, STREAM_ID):
@@ -119,7 +119,7 @@ def test_the_first_run_reads_what_was_planned(spark_tasks: Any, cluster: Any) ->
         assert spark_tasks.read(planned) == sorted([*range(100), *range(10, 20)])
 
 
-def test_a_later_run_reads_what_is_there_by_then(spark_tasks: Any, cluster: Any) -> None:
+def test_a_later_run_reads_the_log_as_it_is_then(spark_tasks: Any, cluster: Any) -> None:
     planned = spark_tasks.plan()
     cluster.topics["t"][1][0] = (40, 150)
     assert spark_tasks.read(planned) == sorted([*range(40, 150), *range(10, 20)])
@@ -134,7 +134,9 @@ def test_a_recreated_topic_is_planned_by_a_client_without_the_first_plans_metada
     assert spark_tasks.read(planned, **given) == [0, 1, 2]
 
 
-def test_any_split_and_any_change_give_each_record_once(spark_tasks: Any, cluster: Any) -> None:
+def test_later_runs_read_each_record_once_after_any_split_and_log_change(
+    spark_tasks: Any, cluster: Any
+) -> None:
     draw = random.Random(18)
     for _ in range(60):
         logs = cluster.topics["t"][1]
@@ -146,13 +148,15 @@ def test_any_split_and_any_change_give_each_record_once(spark_tasks: Any, cluste
         planned = spark_tasks.plan(**limits)
         for number in range(len(logs) + draw.randint(0, 2)):
             begin, end = logs.get(number, (0, 0))
-            end = draw.choice([end, end + 20, draw.randint(0, 60)])  # last: recreated topic
+            end = draw.choice([end, end + 20, draw.randint(0, 60)])  # the last: a recreated topic
             logs[number] = (min(draw.choice([begin, begin + 7, 0]), end), end)
         wanted = sorted(itertools.chain.from_iterable(range(b, e) for b, e in logs.values()))
         assert spark_tasks.read(planned, **limits) == wanted
 
 
-def test_what_was_empty_has_a_task_in_later_runs(spark_tasks: Any, cluster: Any) -> None:
+def test_partitions_that_were_empty_when_planned_are_read_by_later_runs(
+    spark_tasks: Any, cluster: Any
+) -> None:
     cluster.topics["t"][1].update({0: (5, 5), 1: (10, 10)})
     planned = spark_tasks.plan()
     assert [p.wanted for p in planned] == [None]
@@ -163,7 +167,9 @@ def test_what_was_empty_has_a_task_in_later_runs(spark_tasks: Any, cluster: Any)
     assert spark_tasks.read(planned) == [5, 6, 7, 10, 11]
 
 
-def test_given_offsets_hold_and_are_checked_anew(spark_tasks: Any, cluster: Any) -> None:
+def test_later_runs_use_the_given_offsets_and_check_them_again(
+    spark_tasks: Any, cluster: Any
+) -> None:
     given = {**TOPIC, "startingOffsets": '{"t":{"0":50,"1":-2}}'}
     given["endingOffsets"] = '{"t":{"0":60,"1":-1}}'
     planned = spark_tasks.plan(**given)
@@ -179,7 +185,7 @@ def test_given_offsets_hold_and_are_checked_anew(spark_tasks: Any, cluster: Any)
         spark_tasks.read(planned, **given)
 
 
-def test_a_topic_that_is_gone_fails_the_query_unless_it_is_a_patterns(
+def test_a_deleted_topic_fails_a_later_run_unless_a_pattern_selected_it(
     spark_tasks: Any, cluster: Any
 ) -> None:
     cluster.topics["u"] = (ID_2, {0: (0, 5)})
@@ -191,7 +197,7 @@ def test_a_topic_that_is_gone_fails_the_query_unless_it_is_a_patterns(
     assert spark_tasks.read(of_pattern, **pattern) == [0, 1, 2, 3, 4]
 
 
-def test_one_task_asks_for_all_and_the_others_for_their_own(cluster: Any) -> None:
+def test_only_the_first_task_looks_up_all_partitions(cluster: Any) -> None:
     options = parse_options(OPTIONS | TOPIC, BATCH)
     ranges = [KafkaOffsetRange(T0, 0, 100), KafkaOffsetRange(T1, 10, 20)]
     first, second = shares(ranges, PLANNED)
@@ -201,7 +207,7 @@ def test_one_task_asks_for_all_and_the_others_for_their_own(cluster: Any) -> Non
     assert anew.ranges == [ranges[1]]
 
 
-def test_offsets_for_whole_topics_are_planned_again_by_each_task(cluster: Any) -> None:
+def test_each_task_resolves_offsets_for_whole_topics_again(cluster: Any) -> None:
     cluster.topics["u"] = (str(UUID(int=2)), {0: (0, 7)})
     given = {"subscribe": "t,u", "startingOffsets": '{"t":"earliest","u":"earliest"}'}
     options = parse_options(OPTIONS | given, BATCH)
@@ -211,14 +217,14 @@ def test_offsets_for_whole_topics_are_planned_again_by_each_task(cluster: Any) -
     assert anew.ranges == [ranges[1]]
 
 
-def test_another_cluster_is_refused(cluster: Any) -> None:
+def test_planning_again_rejects_a_different_cluster(cluster: Any) -> None:
     options = parse_options(OPTIONS | TOPIC, BATCH)
     share = shares([KafkaOffsetRange(T0, 0, 100)], PLANNED)[0]
     with pytest.raises(ClusterIdMismatchError):
         plan_anew(options, KafkaOffsetRange(T0, 0, 100), share, "cluster-B", cluster, cluster.clock)
 
 
-def test_a_frame_that_is_read_long_after_its_plan_is_warned_of_once(
+def test_reading_a_frame_long_after_its_plan_logs_one_warning(
     cluster: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     options = parse_options(OPTIONS | TOPIC, BATCH)
@@ -238,7 +244,9 @@ def test_a_frame_that_is_read_long_after_its_plan_is_warned_of_once(
     assert "load it again" in said
 
 
-def test_the_reader_notes_when_it_planned(monkeypatch: pytest.MonkeyPatch, cluster: Any) -> None:
+def test_partitions_contain_the_time_of_their_plan(
+    monkeypatch: pytest.MonkeyPatch, cluster: Any
+) -> None:
     monkeypatch.setattr("odradek.spark.driver.batch_source.process_clients", lambda: cluster)
     monkeypatch.setattr("odradek.spark.driver.batch_source.SystemClock.date_ms", lambda _: PLANNED)
     source = KafkaDataSource(OPTIONS | TOPIC)
@@ -247,7 +255,7 @@ def test_the_reader_notes_when_it_planned(monkeypatch: pytest.MonkeyPatch, clust
     assert told == shares([KafkaOffsetRange(T0, 0, 100), KafkaOffsetRange(T1, 10, 20)], PLANNED)
 
 
-def test_a_doubt_is_shared_by_one_run_of_a_plan() -> None:
+def test_unconfirmed_losses_are_shared_by_the_tasks_of_one_plan() -> None:
     """A worker also runs later queries, which mustn't use unconfirmed losses of earlier runs."""
     options = parse_options({"kafka.bootstrap.servers": "b:1", "subscribe": "t"}, BATCH)
     doubts, clock, wanted = tasks.LostRecordChecks(), SystemClock(), KafkaOffsetRange(T0, 0, 1)

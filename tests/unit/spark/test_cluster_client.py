@@ -27,7 +27,7 @@ def leaderless(clock: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.mark.parametrize("run", ["batch", "once", "available now"])
-def test_runs_with_an_end_give_up_on_a_partition_without_a_leader(
+def test_batches_and_finite_streams_fail_if_a_partition_stays_without_a_leader(
     tracker: Any, clock: Any, leaderless: Any, caplog: Any, run: str
 ) -> None:
     end = tracker().latest(SENTINEL)
@@ -41,7 +41,7 @@ def test_runs_with_an_end_give_up_on_a_partition_without_a_leader(
     assert 15 <= len(caplog.records) <= 20  # one warning per 30 s
 
 
-def test_a_stream_waits_for_a_leader_in_short_steps_and_says_so(
+def test_a_stream_waits_for_a_leader_in_short_steps_and_logs_it(
     tracker: Any, clock: Any, leaderless: Any, caplog: Any
 ) -> None:
     driver = tracker()
@@ -64,7 +64,7 @@ def test_a_stream_waits_for_a_leader_in_short_steps_and_says_so(
     assert 14 <= len(waiting) <= 20
 
 
-def test_a_leader_that_comes_back_ends_the_outage(
+def test_the_return_of_a_leader_ends_the_outage(
     tracker: Any, clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driver = tracker()
@@ -90,7 +90,7 @@ def _no_leader(clock: Any) -> Any:
     return ends
 
 
-def test_an_old_blip_does_not_make_a_later_one_fatal(
+def test_a_short_outage_does_not_count_towards_a_later_one(
     tracker: Any, cluster: Any, clock: Any
 ) -> None:
     cluster.waits_through = True  # as the real client, if the outage ends within the timeout
@@ -116,7 +116,7 @@ def test_an_old_blip_does_not_make_a_later_one_fatal(
     assert clock.at - begun >= TOLERANCE_S  # the answer in between ended the first outage
 
 
-def test_an_outage_that_each_look_of_a_slow_query_meets_ends_it(
+def test_a_slow_query_fails_at_its_third_lookup_during_an_outage(
     tracker: Any, cluster: Any, clock: Any
 ) -> None:
     driver = tracker()

@@ -78,7 +78,7 @@ ROWS = [
 ]
 
 
-def test_spark_s_three_modes(cluster: FakeCluster) -> None:
+def test_value_mode_keeps_drops_or_rejects_malformed_values(cluster: FakeCluster) -> None:
     assert rows(cluster) == rows(cluster, valueMode="permissive") == ROWS
     left = [ROWS[at] for at in (0, 2, 4)]
     assert rows(cluster, valueMode="DROPMALFORMED") == left
@@ -88,7 +88,9 @@ def test_spark_s_three_modes(cluster: FakeCluster) -> None:
 
 
 @pytest.mark.parametrize("mode", ["", "PERMISSIVE", "DROPMALFORMED"])
-def test_bad_records_go_to_a_topic_of_their_own(cluster: FakeCluster, mode: str) -> None:
+def test_malformed_records_are_sent_to_the_dead_letter_topic(
+    cluster: FakeCluster, mode: str
+) -> None:
     more = {"valueMode": mode} if mode else {}
     found = rows(cluster, deadLetterTopic="bad", **more)
     assert found == (ROWS if mode == "PERMISSIVE" else [ROWS[at] for at in (0, 2, 4)])
@@ -112,7 +114,7 @@ def test_bad_records_go_to_a_topic_of_their_own(cluster: FakeCluster, mode: str)
     assert told["__connect.errors.exception.message"].startswith(b"not JSON")
 
 
-def test_a_letter_that_is_not_written_fails_the_task(
+def test_a_dead_letter_that_cannot_be_written_fails_the_task(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dead_letters.DeadLetters, "_sent", lambda *_: lambda _: OSError("no room"))
@@ -125,7 +127,7 @@ def test_a_letter_that_is_not_written_fails_the_task(
 
 
 @pytest.mark.parametrize("by_brokers", [False, True])
-def test_a_letter_that_is_too_large_goes_without_what_is_large(
+def test_a_dead_letter_that_is_too_large_is_sent_without_its_large_parts(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, by_brokers: bool
 ) -> None:
     """Otherwise the query would fail at the same record after each restart."""
@@ -160,14 +162,16 @@ def test_a_letter_that_is_too_large_goes_without_what_is_large(
     assert (third.key, third.value) == (b"key", b"{")
 
 
-def test_a_dead_letter_topic_without_rights(cluster: FakeCluster) -> None:
+def test_a_missing_permission_for_the_dead_letter_topic_fails_the_task(
+    cluster: FakeCluster,
+) -> None:
     cluster.refuse("Produce", "TOPIC_AUTHORIZATION_FAILED")
     with pytest.raises(SinkWriteError, match=r"t-0 at offset 1 .* topic 'bad' .*deadLetterTopic"):
         rows(cluster, deadLetterTopic="bad")
     assert letters(cluster) == []
 
 
-def test_its_writer_has_what_a_producer_has_of_the_reader_s_settings() -> None:
+def test_the_dead_letter_producer_gets_only_producer_settings_of_the_reader() -> None:
     said = {
         "kafka.bootstrap.servers": "a:1",
         "kafka.client.id": "etl",
@@ -202,7 +206,7 @@ def test_its_writer_has_what_a_producer_has_of_the_reader_s_settings() -> None:
         ({"valueMode": "SOME", **JSON}, "PERMISSIVE or DROPMALFORMED or FAILFAST"),
     ],
 )
-def test_options_that_do_not_fit(more: dict[str, str], told: str) -> None:
+def test_invalid_dead_letter_options_are_rejected(more: dict[str, str], told: str) -> None:
     with pytest.raises(OptionError, match=told):
         parse_options({"kafka.bootstrap.servers": "a:1", "subscribe": "t", **more}, BATCH)
     pattern = {"subscribePattern": "b.*", "deadLetterTopic": "bad", **JSON}

@@ -13,7 +13,7 @@ PAGE = Path(__file__).resolve().parents[3] / "docs" / "spark.md"
 OPTIONS = PAGE.with_name("configuration.md")
 
 
-def test_the_redaction_for_connect_knows_every_secret() -> None:
+def test_the_documented_redaction_for_spark_connect_matches_every_secret() -> None:
     """Java's and Python's regular expressions have the same meaning here."""
     given = re.findall(r"redaction\.string\.regex=(.*)'", PAGE.read_text())
     assert len(given) == 2
@@ -51,7 +51,7 @@ def differences() -> list[list[str]]:
     return [row for row in rows[1:] if not row[0].strip().startswith("**")]
 
 
-def test_each_difference_from_the_jvm_connector_names_a_test_that_is_there() -> None:
+def test_each_documented_difference_names_an_existing_test() -> None:
     places = ("unit/spark", "unit/cli/pipeline", "spark", "simulation")
     files = [file for place in places for file in (TESTS / place).glob("test_*.py")]
     there = {name for file in files for name in re.findall(r"def test_(\w+)\(", file.read_text())}
@@ -67,7 +67,7 @@ def test_each_difference_from_the_jvm_connector_names_a_test_that_is_there() -> 
             assert f'"{name}"' in cases, f"the parity test has no case {name}"
 
 
-def test_the_page_names_all_that_spark_s_guide_to_its_connector_sets() -> None:
+def test_the_page_names_all_options_of_sparks_guide() -> None:
     page, options = PAGE.read_text(), OPTIONS.read_text()
     assert [
         name

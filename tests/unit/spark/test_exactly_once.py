@@ -153,7 +153,7 @@ def of_02(log: MemoryLog, partition: int, rows: int, digest: int = 0, batch: int
 # Without faults
 
 
-def test_rows_are_visible_once_the_driver_has_decided(log: MemoryLog) -> None:
+def test_rows_become_visible_when_the_driver_commits(log: MemoryLog) -> None:
     messages = [write(log, ["a", "b", "c"], 0), write(log, [], 1), write(log, ["d"], 2)]
     assert [m.rows for m in messages] == [3, 0, 1]
     assert log.values() == []
@@ -172,7 +172,7 @@ def test_rows_are_visible_once_the_driver_has_decided(log: MemoryLog) -> None:
     assert (log.made, log.in_use) == (3, [])
 
 
-def test_a_finished_batch_is_skipped_whatever_its_tasks_are(log: MemoryLog) -> None:
+def test_a_finished_batch_is_skipped_if_other_tasks_repeat_it(log: MemoryLog) -> None:
     run_batch(log, ["a", "b"], ["c"])
     plans: list[tuple[Rows, ...]] = [(["c", "a"], ["b"]), (["a", "b", "c"],)]
     for parts in [*plans, (["a"], ["b"], [], ["c"])]:
@@ -182,7 +182,7 @@ def test_a_finished_batch_is_skipped_whatever_its_tasks_are(log: MemoryLog) -> N
     assert log.values() == ["a", "b", "c", "d"]
 
 
-def test_a_finished_batch_with_other_rows_is_refused_until_the_user_accepts_it(
+def test_a_finished_batch_with_other_rows_is_rejected_until_the_user_resolves_it(
     log: MemoryLog,
 ) -> None:
     """Other rows may come from rand(), or from a restored checkpoint: then they must be written."""
@@ -200,7 +200,7 @@ def test_a_finished_batch_with_other_rows_is_refused_until_the_user_accepts_it(
     assert log.values() == ["a", "b", "c", "x", "y", "z", "zz", "d"]
 
 
-def test_a_second_write_of_one_run_is_not_taken_for_a_replay(log: MemoryLog) -> None:
+def test_a_second_write_of_a_batch_needs_a_different_sink_name(log: MemoryLog) -> None:
     """Without sinkName, the second write of a foreachBatch function looks like a replay."""
     log.topics = ("t", "u")
     run_batch(log, ["a"])
@@ -213,7 +213,7 @@ def test_a_second_write_of_one_run_is_not_taken_for_a_replay(log: MemoryLog) -> 
     assert log.values() == ["a", "a"]
 
 
-def test_an_older_batch_fails(log: MemoryLog) -> None:
+def test_writing_a_lower_batch_number_fails(log: MemoryLog) -> None:
     run_batch(log, ["a"], batch=7)
     with pytest.raises(
         ReplayError, match="batch 7 was already written, and batch numbers must increase"
@@ -229,7 +229,9 @@ def test_an_older_batch_fails(log: MemoryLog) -> None:
     "step", ["offsets of a group", "fence", "init", "send", "flush", "prepare", "marker"]
 )
 @pytest.mark.parametrize("late", [0.0, 60.0])
-def test_a_zombie_writes_nothing_wherever_it_stands(log: MemoryLog, step: str, late: float) -> None:
+def test_a_task_overtaken_at_any_step_writes_no_duplicates(
+    log: MemoryLog, step: str, late: float
+) -> None:
     """Another run overtakes a task between any two of its steps."""
 
     def overtake(what: str, producer: MemoryProducer) -> None:
@@ -250,7 +252,7 @@ def test_a_zombie_writes_nothing_wherever_it_stands(log: MemoryLog, step: str, l
     assert log.values() == ["a", "b"]
 
 
-def test_a_zombie_of_a_wider_plan_can_commit_nothing(log: MemoryLog) -> None:
+def test_a_zombie_driver_whose_plan_had_more_tasks_commits_nothing(log: MemoryLog) -> None:
     """The first driver stops before its decision; the next plan has fewer tasks."""
     old = [write(log, ["a"], 0), write(log, ["b"], 1), write(log, ["c"], 2)]
     run_batch(log, ["a", "b", "c"], run="later")
@@ -260,7 +262,9 @@ def test_a_zombie_of_a_wider_plan_can_commit_nothing(log: MemoryLog) -> None:
     assert log.values() == ["a", "b", "c"]
 
 
-def test_tasks_that_have_no_rows_now_leave_no_transaction_open(log: MemoryLog) -> None:
+def test_transactions_of_killed_tasks_are_aborted_if_the_next_run_has_fewer_tasks(
+    log: MemoryLog,
+) -> None:
     """An open transaction would hide later rows, also of other programs, for 15 minutes."""
     run_batch(log, ["a"])
     for partition in range(3):
@@ -278,7 +282,7 @@ def test_tasks_that_have_no_rows_now_leave_no_transaction_open(log: MemoryLog) -
     assert log.pending == {}
 
 
-def test_a_driver_that_wakes_late_leaves_the_tasks_of_the_next_batch_alone(log: MemoryLog) -> None:
+def test_a_late_driver_does_not_abort_tasks_of_the_next_batch(log: MemoryLog) -> None:
     old = [write(log, ["a"], run="old")]
     run_batch(log, ["a"], run="new")
     running = [write(log, ["b"], 0, batch=1, run="new"), write(log, ["c"], 1, batch=1, run="new")]
@@ -288,14 +292,18 @@ def test_a_driver_that_wakes_late_leaves_the_tasks_of_the_next_batch_alone(log: 
 
 
 @pytest.mark.parametrize("text", ["", "[" * 4000, "[]", "null", '{"v": 1}', '"x"'])
-def test_metadata_of_another_application_is_a_typed_error(log: MemoryLog, text: str) -> None:
+def test_offset_metadata_of_another_application_raises_replay_error(
+    log: MemoryLog, text: str
+) -> None:
     for part in "0", "ledger":
         log.offsets = {f"odradek-query-sink-{part}": {T0: OffsetAndMetadata(0, text)}}
         with pytest.raises(ReplayError, match="isn't a marker of this sink"):
             write(log, ["a"])
 
 
-def test_a_decision_without_effect_blocks_no_later_batch(log: MemoryLog) -> None:
+def test_a_decision_whose_transactions_timed_out_does_not_block_later_batches(
+    log: MemoryLog,
+) -> None:
     """All transactions of the decided batch timed out, and the repeated batch has no rows."""
     decided(log, ["a"], ["b"])
     log.clock.at += 1000.0
@@ -305,7 +313,9 @@ def test_a_decision_without_effect_blocks_no_later_batch(log: MemoryLog) -> None
     assert log.values() == ["c"]
 
 
-def test_an_older_batch_that_is_committed_in_part_is_resolved(log: MemoryLog) -> None:
+def test_a_partly_committed_earlier_batch_blocks_the_next_one_until_resolved(
+    log: MemoryLog,
+) -> None:
     """Spark repeats the batch without tasks, so the error is raised for the next batch."""
     aborted_in_part(log)
     commit(log, [])
@@ -319,7 +329,7 @@ def test_an_older_batch_that_is_committed_in_part_is_resolved(log: MemoryLog) ->
         resolved(log, 0)
 
 
-def test_a_batch_that_is_repeated_for_another_topic_is_written_once(log: MemoryLog) -> None:
+def test_a_batch_repeated_for_another_topic_is_written_once(log: MemoryLog) -> None:
     log.topics = ("t", "u")
     aborted_in_part(log)
     resolved(log, 0, Remedy.REPEAT)
@@ -329,7 +339,9 @@ def test_a_batch_that_is_repeated_for_another_topic_is_written_once(log: MemoryL
 
 
 @pytest.mark.parametrize("wide", [2, 40])
-def test_a_part_that_02_wrote_after_going_back_is_found(log: MemoryLog, wide: int) -> None:
+def test_a_task_committed_by_release_0_2_after_a_downgrade_is_found(
+    log: MemoryLog, wide: int
+) -> None:
     run_batch(log, ["a"])
     first = write(log, ["b"], wide, batch=9, query="other")
     of_02(log, wide, 1, first.digest, batch=1)
@@ -348,7 +360,7 @@ STEPS = ["init", "offsets of a group", "describe", "marker", "commit", "end"]
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("nth", [1, 2])
 @pytest.mark.parametrize("parts", [(["a", "b"], ["c"]), (["c", "a", "b"],), (["x"], ["y"], ["z"])])
-def test_a_driver_that_dies_anywhere_leaves_one_plan(
+def test_a_driver_killed_at_any_step_leaves_the_rows_of_one_plan(
     log: MemoryLog, step: str, nth: int, parts: tuple[Rows, ...]
 ) -> None:
     messages = [write(log, ["a", "b"], 0), write(log, ["c"], 1)]
@@ -378,7 +390,7 @@ def test_a_driver_that_dies_anywhere_leaves_one_plan(
     assert sorted(log.values()) == sorted(expected)
 
 
-def test_what_was_aborted_after_the_decision_is_written_again(log: MemoryLog) -> None:
+def test_a_transaction_aborted_after_the_decision_is_written_again(log: MemoryLog) -> None:
     aborted_in_part(log)
     again = run_batch(log, ["b", "a"], ["c"], run="later")
     assert [m.skipped for m in again] == [True, False]
@@ -390,7 +402,7 @@ def test_what_was_aborted_after_the_decision_is_written_again(log: MemoryLog) ->
 @pytest.mark.parametrize(
     "parts", [(["a", "b", "c"],), (["a", "b"], ["x"]), (["a", "b"], ["c"], ["d"])]
 )
-def test_a_half_committed_batch_with_other_tasks_is_refused_before_anything_is_committed(
+def test_a_partly_committed_batch_with_other_tasks_is_rejected_before_any_commit(
     log: MemoryLog, parts: tuple[Rows, ...]
 ) -> None:
     aborted_in_part(log)
@@ -404,7 +416,7 @@ def test_a_half_committed_batch_with_other_tasks_is_refused_before_anything_is_c
     assert log.values() == ["a", "b", "c"]
 
 
-def test_an_undecided_batch_that_took_too_long_fails_before_the_decision(log: MemoryLog) -> None:
+def test_a_batch_with_a_timed_out_transaction_fails_before_the_decision(log: MemoryLog) -> None:
     messages = [write(log, ["a"], 0)]
     log.clock.at += 900.0
     messages.append(write(log, ["b"], 1))
@@ -416,7 +428,7 @@ def test_an_undecided_batch_that_took_too_long_fails_before_the_decision(log: Me
     assert log.values() == ["a", "b"]
 
 
-def test_brokers_before_3_0_end_a_batch_that_took_too_long_after_the_decision(
+def test_with_brokers_before_3_0_a_timed_out_transaction_is_found_after_the_decision(
     log: MemoryLog,
 ) -> None:
     log.before_3_0 = True
@@ -432,7 +444,7 @@ def test_brokers_before_3_0_end_a_batch_that_took_too_long_after_the_decision(
 
 
 @pytest.mark.parametrize("step", ["init", "describe", "end"])
-def test_a_driver_that_another_has_fenced_decides_nothing(log: MemoryLog, step: str) -> None:
+def test_a_driver_fenced_by_another_run_commits_nothing(log: MemoryLog, step: str) -> None:
     messages = [write(log, ["a"])]
 
     def overtake(what: str, _: MemoryProducer) -> None:
@@ -451,7 +463,7 @@ def test_a_driver_that_another_has_fenced_decides_nothing(log: MemoryLog, step: 
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-def test_every_random_history_has_each_row_once(part: int) -> None:
+def test_every_random_history_writes_each_row_once(part: int) -> None:
     """`sink_model` describes the histories."""
     models = [played(seed) for seed in range(part, SEEDS, PARTS)]
     assert [c for model in models for c in model.complaints] == []
@@ -462,7 +474,7 @@ def test_every_random_history_has_each_row_once(part: int) -> None:
 # The command that resolves a batch
 
 
-def test_the_command_commits_what_can_be_committed(log: MemoryLog) -> None:
+def test_the_resolve_command_completes_a_decided_batch(log: MemoryLog) -> None:
     assert resolved(log, 0).outcome is BatchState.NOTHING
     messages = [write(log, ["a"], 0), write(log, ["b"], 1)]
     assert resolved(log, 0).outcome is BatchState.NOTHING
@@ -484,7 +496,7 @@ def test_the_command_commits_what_can_be_committed(log: MemoryLog) -> None:
 
 
 @pytest.mark.parametrize("choice", [Remedy.ACCEPT_LOSS, Remedy.REPEAT])
-def test_a_batch_that_cant_be_repeated_is_finished_by_choice(
+def test_a_partly_committed_batch_is_finished_by_either_remedy(
     log: MemoryLog, choice: Remedy
 ) -> None:
     aborted_in_part(log)
@@ -507,7 +519,7 @@ def test_a_batch_that_cant_be_repeated_is_finished_by_choice(
 # Batches that release 0.2 began, whose tasks committed their transactions themselves
 
 
-def test_tasks_that_02_has_committed_are_compared_and_left(log: MemoryLog) -> None:
+def test_tasks_committed_by_release_0_2_are_compared_and_skipped(log: MemoryLog) -> None:
     first = write(log, ["a"], 1, batch=9, query="other")
     of_02(log, 1, 1, first.digest)
     messages = run_batch(log, ["b"], ["a"])
@@ -519,7 +531,9 @@ def test_tasks_that_02_has_committed_are_compared_and_left(log: MemoryLog) -> No
         write(log, ["a"], 1)
 
 
-def test_a_part_of_02_counts_as_committed_when_another_one_was_aborted(log: MemoryLog) -> None:
+def test_a_task_committed_by_0_2_is_skipped_if_another_transaction_was_aborted(
+    log: MemoryLog,
+) -> None:
     first = write(log, ["b"], 1, batch=9, query="other")
     of_02(log, 1, 1, first.digest)
     decided(log, ["a"], ["b"])
@@ -529,7 +543,7 @@ def test_a_part_of_02_counts_as_committed_when_another_one_was_aborted(log: Memo
     assert log.values() == ["a"]  # besides the row that 0.2 wrote
 
 
-def test_rows_that_02_wrote_in_tasks_without_rows_now_are_found(log: MemoryLog) -> None:
+def test_rows_that_0_2_wrote_in_tasks_that_no_longer_have_rows_are_found(log: MemoryLog) -> None:
     of_02(log, 2, 5, batch=3)
     plans: list[tuple[Rows, ...]] = [(["a"],), (["a"], [], [])]
     for parts in plans:
@@ -545,7 +559,7 @@ def test_rows_that_02_wrote_in_tasks_without_rows_now_are_found(log: MemoryLog) 
     assert BEYOND > 2
 
 
-def test_a_finished_checkpoint_of_02_continues(log: MemoryLog) -> None:
+def test_a_checkpoint_of_release_0_2_is_continued(log: MemoryLog) -> None:
     of_02(log, 0, 5, batch=3)
     of_02(log, 9, 5, batch=3)
     run_batch(log, ["a"], ["b"], batch=4)
@@ -560,7 +574,7 @@ def test_a_finished_checkpoint_of_02_continues(log: MemoryLog) -> None:
 @pytest.mark.parametrize(
     "step", ["cluster", "init", "offsets of a group", "send", "flush", "prepare", "marker"]
 )
-def test_an_attempt_that_dies_leaves_nothing_and_the_next_one_writes(
+def test_a_killed_attempt_leaves_no_rows_and_the_next_one_writes_them(
     log: MemoryLog, step: str
 ) -> None:
     def die(what: str, _: MemoryProducer) -> None:
@@ -577,7 +591,7 @@ def test_an_attempt_that_dies_leaves_nothing_and_the_next_one_writes(
 
 
 @pytest.mark.parametrize("step", ["cluster", "init", "offsets of a group", "flush", "marker"])
-def test_an_outage_is_waited_out_at_each_step(log: MemoryLog, step: str) -> None:
+def test_the_sink_waits_for_the_end_of_an_outage_at_each_step(log: MemoryLog, step: str) -> None:
     def fall(what: str, _: MemoryProducer) -> None:
         if what == step:
             log.before = lambda *_: None
@@ -593,7 +607,7 @@ def test_an_outage_is_waited_out_at_each_step(log: MemoryLog, step: str) -> None
 
 
 @pytest.mark.parametrize("step", ["init", "marker", "commit", "end"])
-def test_an_answer_that_is_lost_changes_nothing(log: MemoryLog, step: str) -> None:
+def test_a_lost_response_neither_loses_nor_duplicates_rows(log: MemoryLog, step: str) -> None:
     from odradek.common.errors import KafkaTimeoutError
 
     def lose(what: str, _: MemoryProducer) -> None:
@@ -608,7 +622,7 @@ def test_an_answer_that_is_lost_changes_nothing(log: MemoryLog, step: str) -> No
     assert log.values() == ["a", "b"]
 
 
-def test_an_outage_that_is_too_long_and_a_wrong_address_end(log: MemoryLog) -> None:
+def test_a_wrong_address_and_a_too_long_outage_raise_outage_error(log: MemoryLog) -> None:
     log.down_until = log.clock.now() + 10_000
     begin = log.clock.now()
     with pytest.raises(
@@ -620,7 +634,7 @@ def test_an_outage_that_is_too_long_and_a_wrong_address_end(log: MemoryLog) -> N
         write(log, ["a"], batch=1, outageTolerance="5m")
 
 
-def test_what_is_wrong_with_rows_and_topics_is_named(log: MemoryLog) -> None:
+def test_errors_name_rejected_rows_and_missing_topics(log: MemoryLog) -> None:
     log.refuse = "big"
     with pytest.raises(SinkRowError, match="row 3 of this task: too large"):
         write(log, ["a", "b", "c", "big"])
@@ -630,7 +644,7 @@ def test_what_is_wrong_with_rows_and_topics_is_named(log: MemoryLog) -> None:
         write(log, ["a"])
 
 
-def test_a_transaction_that_takes_too_long_says_what_to_change(log: MemoryLog) -> None:
+def test_a_transaction_timeout_error_names_the_setting_to_change(log: MemoryLog) -> None:
     def slow(what: str, producer: MemoryProducer) -> None:
         if what == "flush":
             log.clock.at += 900
@@ -648,7 +662,7 @@ def test_a_transaction_that_takes_too_long_says_what_to_change(log: MemoryLog) -
         write(log, ["a"])
 
 
-def test_an_offset_that_is_no_marker_is_refused() -> None:
+def test_a_committed_offset_without_a_valid_marker_is_rejected() -> None:
     with pytest.raises(ReplayError, match="isn't a marker of this sink"):
         read_marker({T0: OffsetAndMetadata(5, "")}, "g")
     with pytest.raises(ReplayError, match="isn't a marker of this sink"):
@@ -660,7 +674,7 @@ def test_an_offset_that_is_no_marker_is_refused() -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1, IN_ONE, IN_ONE + 1, 1000])
-def test_a_decision_of_any_size_is_read_as_it_was_written(count: int) -> None:
+def test_a_decision_of_any_size_is_stored_and_read_back(count: int) -> None:
     entries = tuple(
         TaskEntry(n, 2**62 + n, n % 2**15, bool(n % 2), n, 2**64 - 1 - n) for n in range(count)
     )
@@ -677,14 +691,14 @@ def test_a_decision_of_any_size_is_read_as_it_was_written(count: int) -> None:
             read_decision(lambda g: mixed.get(g, {}), "a-")
 
 
-def test_two_jobs_whose_names_make_the_same_id_are_told_apart(log: MemoryLog) -> None:
+def test_two_jobs_whose_names_form_the_same_sink_id_are_detected(log: MemoryLog) -> None:
     run_batch(log, ["a"], query="b-c", transactionalIdPrefix="a")
     with pytest.raises(ReplayError, match="also used by 'b-c' with transactionalIdPrefix 'a'"):
         write(log, ["a"], query="c", transactionalIdPrefix="a-b")
     assert log.values() == ["a"]
 
 
-def test_the_driver_ends_what_tasks_left_open(log: MemoryLog) -> None:
+def test_the_driver_aborts_transactions_that_tasks_left_open(log: MemoryLog) -> None:
     """Otherwise read_committed consumers would wait until the transaction times out."""
     done = write(log, ["a"], 0, batch=3)
 
@@ -703,7 +717,7 @@ def test_the_driver_ends_what_tasks_left_open(log: MemoryLog) -> None:
     assert log.in_use == []
 
 
-def test_ending_what_is_open_neither_lasts_nor_fails(
+def test_aborting_open_transactions_is_quick_and_never_raises(
     log: MemoryLog, caplog: pytest.LogCaptureFixture
 ) -> None:
     def end(*messages: SinkCommit | None) -> float:
@@ -727,7 +741,7 @@ def message(partition: int, **given: Any) -> SinkCommit:
     return SinkCommit(partition, 0, 0, **{"batch": 3, "query": "query", **given})
 
 
-def test_the_driver_refuses_a_set_that_is_not_one_batch(log: MemoryLog) -> None:
+def test_the_driver_rejects_task_results_that_do_not_form_one_batch(log: MemoryLog) -> None:
     commit(log, [message(1), message(0)], batch=3)
     commit(log, [], batch=3)
     for wrong in (

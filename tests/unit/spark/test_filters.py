@@ -77,7 +77,9 @@ def places(*filters: Filter) -> str:
         ([Not(IsNull(TOPIC)), EqualTo(TOPIC, "c")], ""),
     ],
 )
-def test_topics_and_partitions(filters: list[Filter], wanted: str) -> None:
+def test_filters_on_topic_and_partition_select_partitions(
+    filters: list[Filter], wanted: str
+) -> None:
     assert places(*filters) == wanted
 
 
@@ -97,13 +99,15 @@ def test_topics_and_partitions(filters: list[Filter], wanted: str) -> None:
         (GreaterThan(OFFSET, -5), (10, 100), True),
     ],
 )
-def test_offsets(given: Filter, wanted: tuple[int, int], settled: bool) -> None:
+def test_filters_on_offset_narrow_the_ranges(
+    given: Filter, wanted: tuple[int, int], settled: bool
+) -> None:
     _, left = narrow_by([given])
     assert (left == []) is settled
     assert {(a, b) for _, a, b in narrowed(given)} == {wanted}
 
 
-def test_offsets_that_nobody_can_have() -> None:
+def test_unsatisfiable_offset_filters_leave_no_range() -> None:
     assert narrowed(LessThan(OFFSET, 10)) == []
     assert narrowed(IsNull(OFFSET)) == []
     assert narrowed(GreaterThan(OFFSET, 50), LessThan(OFFSET, 51)) == []
@@ -129,7 +133,7 @@ def test_offsets_that_nobody_can_have() -> None:
         EqualTo(TIMESTAMP, datetime(1969, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC)),
     ],
 )
-def test_what_is_not_understood_is_left_to_spark(given: Filter) -> None:
+def test_unsupported_filters_are_left_to_spark(given: Filter) -> None:
     narrowing, left = narrow_by([given])
     assert left == [given]
     assert narrowing == Narrowing()
@@ -149,7 +153,9 @@ def test_what_is_not_understood_is_left_to_spark(given: Filter) -> None:
         (GreaterThanOrEqual, -999, 0),
     ],
 )
-def test_a_timestamp_moves_starts_and_stays_with_spark(kind: Any, us: int, asked: int) -> None:
+def test_a_timestamp_filter_moves_starts_and_is_also_left_to_spark(
+    kind: Any, us: int, asked: int
+) -> None:
     zone = timezone(timedelta(hours=5))
     given = kind(
         TIMESTAMP, (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=us)).astimezone(zone)
@@ -166,7 +172,7 @@ def test_a_timestamp_moves_starts_and_stays_with_spark(kind: Any, us: int, asked
     assert found == [KafkaOffsetRange(b0, 50, 100), KafkaOffsetRange(b2, 10, 100)]
 
 
-def test_several_times_mean_the_latest_and_nothing_left_asks_nobody() -> None:
+def test_the_latest_of_several_timestamps_is_used_and_empty_plans_need_no_lookup() -> None:
     zero = datetime(1970, 1, 1, tzinfo=UTC)
     filters = [GreaterThan(TIMESTAMP, zero + timedelta(seconds=n)) for n in (2, 9, 4)]
     narrowing, _ = narrow_by(filters)
@@ -190,7 +196,7 @@ def _holds(given: Any, topic: str, partition: int, offset: int) -> bool:
 
 
 @pytest.mark.slow
-def test_exactly_the_rows_that_all_settled_filters_want() -> None:
+def test_pushed_and_remaining_filters_together_select_the_matching_rows() -> None:
     rng = random.Random(5)
     constants: dict[tuple[str], list[Any]] = {
         TOPIC: ["a", "ab", "b"],
@@ -218,12 +224,14 @@ def test_exactly_the_rows_that_all_settled_filters_want() -> None:
         assert {row for row in read if all(_holds(f, *row) for f in left)} == wanted
 
 
-def test_what_is_narrowed_travels() -> None:
+def test_a_narrowing_can_be_pickled() -> None:
     narrowing, _ = narrow_by([EqualTo(TOPIC, "b"), GreaterThan(OFFSET, 3)])
     assert pickle.loads(pickle.dumps(narrowing)) == narrowing  # noqa: S301 (our own bytes)
 
 
-def test_only_the_planner_for_filters_pushes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_filters_are_pushed_only_in_sparks_filter_planner_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(DataSourceReader, pushdown.LIMITS, None, raising=False)
     monkeypatch.delitem(sys.modules, pushdown.PLANNER, raising=False)
     assert not pushdown.planner_pushes()
@@ -231,14 +239,16 @@ def test_only_the_planner_for_filters_pushes(monkeypatch: pytest.MonkeyPatch) ->
     assert pushdown.planner_pushes()
 
 
-def test_nothing_is_narrowed_where_spark_keeps_one_plan_for_all_queries(
+def test_filters_are_not_pushed_if_spark_keeps_one_plan_for_all_queries(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, pushdown.PLANNER, types.ModuleType("planner"))
     assert hasattr(DataSourceReader, pushdown.LIMITS) == pushdown.planner_pushes()
 
 
-def test_the_planner_that_is_no_fork(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_planner_that_runs_as_the_main_module_is_recognized(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(DataSourceReader, pushdown.LIMITS, None, raising=False)
     monkeypatch.delitem(sys.modules, pushdown.PLANNER, raising=False)
     main = types.ModuleType("__main__")

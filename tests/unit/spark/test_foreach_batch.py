@@ -48,18 +48,18 @@ def written(query: str | None, **more: str) -> dict[str, Any]:
     return {name: value for name, value in found.items() if name not in OPTIONS}
 
 
-def test_a_batch_is_known_by_its_query_and_number() -> None:
+def test_write_batch_passes_the_query_id_and_the_batch_number() -> None:
     assert written("q-1") == {"delivery": "exactly_once", "jobId": "q-1", "batchId": 4}
     assert written("q-1", sinkName="b")["sinkName"] == "b"
     named = written(None, jobid="mine", delivery="EXACTLY_ONCE")
     assert (named["jobId"], named["batchId"], named["delivery"]) == ("mine", 4, "exactly_once")
 
 
-def test_at_least_once_needs_no_name() -> None:
+def test_at_least_once_delivery_needs_no_query_id() -> None:
     assert written(None, delivery="at_least_once") == {"delivery": "at_least_once"}
 
 
-def test_a_query_that_nobody_names_is_not_written() -> None:
+def test_exactly_once_without_a_query_id_or_job_id_is_rejected() -> None:
     frame: Any = Frame(None)
     with pytest.raises(OptionError, match="Set option jobId to a name that stays the same"):
         write_batch(frame, 0, OPTIONS)
@@ -70,7 +70,7 @@ def test_a_query_that_nobody_names_is_not_written() -> None:
 
 
 @pytest.mark.parametrize("number", [OPTIONS, "0", None, True])
-def test_arguments_in_another_order_are_told(number: Any) -> None:
+def test_a_batch_id_that_is_not_an_integer_raises_type_error(number: Any) -> None:
     frame: Any = Frame("q")
     with pytest.raises(
         TypeError, match=r"write_batch\(frame, batch_id, options\): batch_id must be"

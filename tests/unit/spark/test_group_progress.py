@@ -46,7 +46,7 @@ class FakeCommitter:
     def close(self, timeout: float = 5.0) -> None:
         assert timeout <= 1.0
         self.closed = True
-        raise KafkaError("it has ended")  # which mustn't end the query
+        raise KafkaError("it has ended")  # this error mustn't end the query
 
 
 class SteppedClock:
@@ -83,7 +83,7 @@ class Run:
         return [call for client in self.made for call in client.calls]
 
 
-def test_only_the_first_is_waited_for_and_only_what_moved_is_told() -> None:
+def test_only_the_first_commit_blocks_and_later_ones_contain_only_changed_offsets() -> None:
     run = Run()
     run.commit(5, 7)
     run.commit(6, 7)
@@ -97,7 +97,7 @@ def test_only_the_first_is_waited_for_and_only_what_moved_is_told() -> None:
     assert run.made[0].closed
 
 
-def test_a_group_that_does_not_answer_in_time_is_told_in_the_background() -> None:
+def test_after_a_timeout_offsets_are_committed_in_the_background() -> None:
     run = Run(KafkaTimeoutError("no answer"))
     run.commit(5, 7)
     run.commit(6, 7)
@@ -106,7 +106,7 @@ def test_a_group_that_does_not_answer_in_time_is_told_in_the_background() -> Non
     assert len(run.made) == 1
 
 
-def test_a_refusal_is_logged_and_a_minute_later_all_of_it_is_tried_again(
+def test_a_rejected_commit_is_logged_and_retried_in_full_after_a_minute(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     run = Run(KafkaError("not for you"))
@@ -123,7 +123,7 @@ def test_a_refusal_is_logged_and_a_minute_later_all_of_it_is_tried_again(
     assert len(run.made) == 2
 
 
-def test_a_later_commit_that_fails_at_once_is_no_failure_of_the_query() -> None:
+def test_a_failed_background_commit_does_not_fail_the_query() -> None:
     run = Run()
     run.commit(5, 7)
     run.failures.append(KafkaTimeoutError("the group's broker is away"))
@@ -132,7 +132,7 @@ def test_a_later_commit_that_fails_at_once_is_no_failure_of_the_query() -> None:
     assert run.made[0].closed
 
 
-def test_nothing_is_told_without_a_group_or_of_offsets_whose_cluster_is_not_known() -> None:
+def test_offsets_without_a_known_cluster_are_not_committed() -> None:
     run = Run()
     run.commit(5, 7, cluster=None)
     run.progress.commit(None)

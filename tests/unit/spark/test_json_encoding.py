@@ -70,7 +70,7 @@ ROW = {
 }  # fmt: skip
 
 
-def test_what_is_written_is_what_a_deserializer_reads(
+def test_a_deserializer_decodes_the_encoded_rows(
     server: RegistryServer, registry: SchemaRegistryClient
 ) -> None:
     row = {**ROW, "lines": [{"sku": "a", "note": None}]}
@@ -99,7 +99,7 @@ def test_what_is_written_is_what_a_deserializer_reads(
     assert [(one["id"], one["note"]) for one in back.to_pylist()] == [(7, "ä"), (1, None)]
 
 
-def test_decimals_have_all_their_digits(
+def test_decimals_are_encoded_with_all_digits(
     server: RegistryServer, registry: SchemaRegistryClient
 ) -> None:
     """Decimals are encoded as by `to_json`, and checked against the schema's bounds."""
@@ -119,13 +119,15 @@ def test_decimals_have_all_their_digits(
         written(options, pa.array([{"id": Decimal("100.5")}], bounded))
 
 
-def test_keys(server: RegistryServer, registry: SchemaRegistryClient) -> None:
+def test_keys_are_encoded_with_the_schema_of_the_key_subject(
+    server: RegistryServer, registry: SchemaRegistryClient
+) -> None:
     registry.register_schema("t-key", Schema('{"type": "string"}', "JSON"))
     options = asked(server, valueFormat="", keyFormat="json")
     assert written(options, pa.array(["k", None]), name="key") == [b'\0\0\0\0\2"k"', None]
 
 
-def test_a_row_that_does_not_fit_is_named(
+def test_a_row_that_violates_the_schema_is_named_in_the_error(
     server: RegistryServer, registry: SchemaRegistryClient
 ) -> None:
     kind = pa.struct([("id", pa.int32())])
@@ -143,14 +145,16 @@ def test_a_row_that_does_not_fit_is_named(
         (pa.list_(pa.duration("us")), "value.x's items is duration"),
     ],
 )
-def test_columns_that_json_does_not_have(
+def test_column_types_without_a_json_equivalent_are_rejected(
     server: RegistryServer, registry: SchemaRegistryClient, given: Any, told: str
 ) -> None:
     with pytest.raises(SinkSchemaError, match=told):
         written(asked(server, **JSON), pa.array([None], pa.struct([("x", given)])))
 
 
-def test_a_schema_of_another_kind(server: RegistryServer, registry: SchemaRegistryClient) -> None:
+def test_an_avro_schema_is_rejected_for_json_columns(
+    server: RegistryServer, registry: SchemaRegistryClient
+) -> None:
     registry.register_schema("other", Schema('"string"'))
     with pytest.raises(InvalidSchemaError, match="has type AVRO, not JSON"):
         written(asked(server, **JSON, valueSubject="other"), pa.array(["x"]))

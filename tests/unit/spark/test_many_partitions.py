@@ -19,7 +19,7 @@ def grow(cluster: Any, partitions: int, records: int) -> None:
     cluster.topics["t"] = (topic_id, ends)
 
 
-def test_ten_thousand_partitions_are_one_question_and_less_than_a_megabyte(
+def test_ten_thousand_partitions_need_one_lookup_and_offsets_below_a_megabyte(
     tracker: Any, cluster: Any, clock: Any
 ) -> None:
     grow(cluster, 10_000, 0)

@@ -19,7 +19,7 @@ partitions = st.builds(TopicPartition, st.text(min_size=1, max_size=5), st.integ
 positions = st.dictionaries(partitions, st.integers(0, 2**63 - 1), max_size=12)
 
 
-def test_json_is_as_documented() -> None:
+def test_offset_json_has_the_documented_form() -> None:
     offset = StreamOffset(
         {TP("b", 0): 3, TP("a", 10): 2, TP("a", 9): 1},
         "c-id",
@@ -33,13 +33,13 @@ def test_json_is_as_documented() -> None:
     )
 
 
-def test_what_is_not_known_is_left_out() -> None:
+def test_unknown_epochs_and_starts_are_omitted_from_the_json() -> None:
     """Without leader epochs, the text must be the same as in earlier releases."""
     assert set(StreamOffset({TP("a", 0): 1}, "c").to_json()) == {"v", "cluster", "o", "id"}
 
 
 @given(positions, positions, st.data(), st.dictionaries(st.text(max_size=5), st.uuids().map(str)))
-def test_it_comes_back_as_it_went(
+def test_offsets_are_unchanged_after_a_round_trip_through_json(
     o: dict[TopicPartition, int],
     begins: dict[TopicPartition, int],
     data: st.DataObject,
@@ -51,7 +51,7 @@ def test_it_comes_back_as_it_went(
 
 
 @given(st.permutations([TP("a", 2), TP("a", 10), TP("b", 0), TP("B", 1)]))
-def test_equal_offsets_have_equal_text(order: list[TopicPartition]) -> None:
+def test_equal_offsets_have_equal_json(order: list[TopicPartition]) -> None:
     texts = {
         json.dumps(StreamOffset(dict.fromkeys(tps, 5), "c").to_json())
         for tps in (order, sorted(order))
@@ -59,7 +59,7 @@ def test_equal_offsets_have_equal_text(order: list[TopicPartition]) -> None:
     assert len(texts) == 1
 
 
-def test_the_sentinel_says_that_nothing_is_resolved() -> None:
+def test_the_sentinel_is_parsed_as_no_offset() -> None:
     assert parse_offset(json.loads(json.dumps(SENTINEL))) is None
 
 
@@ -79,6 +79,6 @@ def test_plain_json_of_the_jvm_connector_is_accepted() -> None:
         *({"v": 1, "o": {"t": {"0": 1}}, "id": ids} for ids in (["a"], 5, {"t": "x"}, {"t": 5})),
     ],
 )
-def test_what_is_no_offset_is_refused(document: Any) -> None:
+def test_invalid_offset_json_is_rejected(document: Any) -> None:
     with pytest.raises(OptionError):
         parse_offset(document)

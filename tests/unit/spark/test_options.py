@@ -32,7 +32,7 @@ def check(text: str, words: list[str]) -> None:
     assert [word for word in words if word not in text] == []
 
 
-def test_defaults_are_the_jvm_connectors() -> None:
+def test_defaults_are_those_of_the_jvm_connector() -> None:
     stream, batch = parse_options(BASE, STREAM), parse_options(BASE, BATCH)
     assert (stream.starting.bound, batch.starting.bound) == (LATEST, EARLIEST)
     assert batch.ending.bound == LATEST
@@ -42,7 +42,7 @@ def test_defaults_are_the_jvm_connectors() -> None:
     assert (stream.poll_timeout, stream.outage_tolerance) == (120.0, 600.0)
 
 
-def test_names_are_read_in_any_case() -> None:
+def test_option_names_are_case_insensitive() -> None:
     options = parse_options(
         {
             "KAFKA.Bootstrap.Servers": "h:1",
@@ -66,7 +66,7 @@ def test_names_are_read_in_any_case() -> None:
     assert options.kafka == {"bootstrap.servers": "h:1", "events.dir": "/somewhere"}
 
 
-def test_what_spark_adds_by_itself_is_let_through() -> None:
+def test_options_that_spark_adds_are_accepted() -> None:
     parse_options({**BASE, "path": "/x", "paths": "[]", "option.subscribe": "t"}, BATCH)
 
 
@@ -134,7 +134,9 @@ def test_what_spark_adds_by_itself_is_let_through() -> None:
     ],
 )
 @pytest.mark.parametrize("query", [BATCH, STREAM])
-def test_a_refusal_names_the_option(query: str, given: dict[str, str], words: list[str]) -> None:
+def test_errors_for_invalid_options_name_the_option(
+    query: str, given: dict[str, str], words: list[str]
+) -> None:
     check(refused(query, **given), words)
 
 
@@ -160,7 +162,9 @@ def test_a_refusal_names_the_option(query: str, given: dict[str, str], words: li
         ),
     ],
 )
-def test_a_stream_is_refused_by_option(given: dict[str, str], words: list[str]) -> None:
+def test_options_that_are_invalid_for_a_stream_are_rejected(
+    given: dict[str, str], words: list[str]
+) -> None:
     check(refused(STREAM, **given), words)
 
 
@@ -187,11 +191,15 @@ def test_a_stream_is_refused_by_option(given: dict[str, str], words: list[str]) 
         ({"pauseFile": "/state/pause"}, ["pauseFile isn't supported in a batch"]),
     ],
 )
-def test_bounds_of_a_batch_query(given: dict[str, str], words: list[str]) -> None:
+def test_options_that_are_invalid_for_a_batch_query_are_rejected(
+    given: dict[str, str], words: list[str]
+) -> None:
     check(refused(BATCH, **given), words)
 
 
-def test_a_batch_warns_of_limits(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_batch_query_warns_that_trigger_limits_have_no_effect(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     limits = ["maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxBytesPerTrigger"]
     options = parse_options({**BASE, **dict.fromkeys(limits, "5"), "maxTriggerDelay": "1m"}, BATCH)
     assert options == parse_options(BASE, BATCH)
@@ -199,7 +207,9 @@ def test_a_batch_warns_of_limits(caplog: pytest.LogCaptureFixture) -> None:
         assert f"option {name} has no effect in a batch query" in caplog.text
 
 
-def test_settings_that_tune_java_s_inside_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
+def test_settings_that_only_affect_javas_client_are_ignored_with_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     javas = {"kafka.receive.buffer.bytes": "1048576", "kafka.check.crcs": "false"}
     options = parse_options({**BASE, **javas, "kafka.max.poll.records": "20000"}, BATCH)
     assert "check.crcs, receive.buffer.bytes" in caplog.text
@@ -207,7 +217,7 @@ def test_settings_that_tune_java_s_inside_are_left_out(caplog: pytest.LogCapture
     assert set(options.kafka) == {"bootstrap.servers", "max.poll.records"}
 
 
-def test_limits_of_batches_and_tasks() -> None:
+def test_options_that_limit_batches_and_tasks_are_parsed() -> None:
     options = parse_options(
         {
             **BASE,
@@ -231,9 +241,11 @@ def test_limits_of_batches_and_tasks() -> None:
     assert parse_options({**BASE, "maxTriggerDelay": "900"}, STREAM).max_trigger_delay == 0.9
 
 
-def test_times_go_before_offsets_and_one_time_before_many(caplog: pytest.LogCaptureFixture) -> None:
+def test_timestamps_take_precedence_over_offsets_and_one_timestamp_over_many(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     given = {
-        "startingOffsets": "latest",  # invalid for a batch, but ignored
+        "startingOffsets": "latest",  # ignored, so it may be invalid
         "startingOffsetsByTimestamp": '{"t":{"0":7}}',
         "startingOffsetsByTimestampStrategy": "LATEST",
         "endingTimestamp": " 9 ",
@@ -248,7 +260,7 @@ def test_times_go_before_offsets_and_one_time_before_many(caplog: pytest.LogCapt
     assert not parse_options({**BASE, "startingTimestamp": "5"}, BATCH).starting.else_latest
 
 
-def test_readers_join_no_group_but_its_name_is_kept_for_commits(
+def test_readers_join_no_group_but_commits_use_the_group_id(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     given = {**BASE, "kafka.group.id": "g", "kafka.session.timeout.ms": "7000"}
@@ -266,7 +278,7 @@ def test_readers_join_no_group_but_its_name_is_kept_for_commits(
     assert not caplog.text
 
 
-def test_settings_by_other_clients_names_are_the_same_settings() -> None:
+def test_setting_names_of_other_clients_are_accepted() -> None:
     assert "kafka.auto.offset.reset is not supported" in refused(
         STREAM, **{"kafka.auto_offset_reset": "latest"}
     )
@@ -279,13 +291,13 @@ def test_settings_by_other_clients_names_are_the_same_settings() -> None:
     assert "kafka.client.id is set twice" in refused(STREAM, **twice)
 
 
-def test_the_table_says_all_of_every_option() -> None:
+def test_docs_of_options_are_complete_sentences() -> None:
     for option in OPTIONS.values():
         assert option.doc.endswith((".", ")"))
         assert "ignored" not in option.doc
 
 
-def test_offsets_are_read_from_plain_json_and_from_our_own() -> None:
+def test_starting_offsets_accept_plain_json_and_checkpoint_offsets() -> None:
     plain = parse_options({**BASE, "startingOffsets": '{"t":{"1":-2,"0":23}}'}, STREAM)
     assert plain.starting.bound is None
     assert plain.starting.offsets == {TopicPartition("t", 0): 23, TopicPartition("t", 1): -2}
@@ -298,7 +310,7 @@ def test_offsets_are_read_from_plain_json_and_from_our_own() -> None:
         assert copied.starting.offsets == {TopicPartition("t", 0): 5}
 
 
-def test_the_client_refuses_other_clusters_and_never_resets() -> None:
+def test_the_consumer_expects_its_cluster_id_and_never_resets_offsets() -> None:
     options = parse_options({**BASE, "kafka.fetch.max.wait.ms": "7"}, STREAM)
     config = options.consumer_config("abc")
     assert config["cluster.id.expected"] == "abc"
@@ -309,7 +321,7 @@ def test_the_client_refuses_other_clusters_and_never_resets() -> None:
     assert chosen.consumer_config("abc")["cluster.id.expected"] == "mine"
 
 
-def test_options_travel_and_do_not_show_settings() -> None:
+def test_options_can_be_pickled_and_their_repr_omits_settings() -> None:
     options = parse_options({**BASE, "kafka.client.id": "hidden-from-repr"}, STREAM)
     assert pickle.loads(pickle.dumps(options)) == options  # noqa: S301 (our own bytes)
     assert "hidden-from-repr" not in repr(options)
@@ -317,21 +329,21 @@ def test_options_travel_and_do_not_show_settings() -> None:
 
 @pytest.mark.parametrize("name", ["sasl.oauthbearer.token.provider", "oauth_cb"])
 @pytest.mark.parametrize("query", [BATCH, STREAM])
-def test_no_option_names_code_to_run(query: str, name: str) -> None:
+def test_options_that_name_code_to_run_are_rejected(query: str, name: str) -> None:
     """R-IN-2, see CVE-2023-25194: users who may set options could run commands on the driver."""
     said = refused(query, subscribe="t", **{f"kafka.{name}": "os:system"})
     assert "configuration never names code to run" in said
     assert "sasl.oauthbearer.token.endpoint.url" in said
 
 
-def test_timestamps_that_can_not_be_held_are_an_error_unless_null_is_wanted() -> None:
+def test_out_of_range_timestamps_may_be_set_to_error_or_null() -> None:
     assert not parse_options(BASE, BATCH).null_timestamps
     assert parse_options({**BASE, "outOfRangeTimestamps": "NULL"}, STREAM).null_timestamps
     told = refused(BATCH, outOfRangeTimestamps="drop")
     assert told == "option outOfRangeTimestamps must be error or null, not 'drop'"
 
 
-def test_a_reader_makes_no_topic_and_has_a_name_of_its_own() -> None:
+def test_readers_create_no_topics_and_have_their_own_client_id() -> None:
     """Java's default allow.auto.create.topics=true would create a topic for a misspelled name."""
     config = parse_options(BASE, STREAM).consumer_config(None)
     assert Config(CONSUMER, config)["allow.auto.create.topics"] is False
@@ -342,12 +354,12 @@ def test_a_reader_makes_no_topic_and_has_a_name_of_its_own() -> None:
     assert parse_options(both, STREAM).consumer_config(None)["client.id"] == "mine"
 
 
-def test_a_topic_that_kafka_keeps_for_itself_is_read_where_it_is_named() -> None:
+def test_an_internal_topic_is_read_if_subscribed_by_name() -> None:
     found = parse_options({**BASE, "subscribe": "__consumer_offsets"}, BATCH)
     assert found.topics == ("__consumer_offsets",)
 
 
-def test_spark_s_own_settings_for_the_jvm_connector_are_read_nowhere() -> None:
+def test_spark_settings_for_the_jvm_connector_are_never_read() -> None:
     """As documented, spark.kafka.consumer.cache.*, spark.kafka.clusters.* etc. are ignored."""
     sources = Path(odradek.spark.__file__).parent.rglob("*.py")
     assert not [
@@ -355,7 +367,7 @@ def test_spark_s_own_settings_for_the_jvm_connector_are_read_nowhere() -> None:
     ]
 
 
-def test_an_answer_to_a_task_fills_a_batch_of_sparks() -> None:
+def test_tasks_fetch_up_to_8_mib_per_partition_unless_configured() -> None:
     config = task_config(parse_options(dict(BASE), STREAM), "c")
     assert config["max.partition.fetch.bytes"] == 8 << 20
     assert config["fetch.max.bytes"] == 24 << 20

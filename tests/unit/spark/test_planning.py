@@ -32,14 +32,14 @@ lags = st.dictionaries(
         ({A: 0, B: 5}, {A: 5, B: 10}, {A: 5, B: 10}),  # below the limit
     ],
 )
-def test_a_limit_is_shared_out_in_proportion_to_lag(
+def test_an_offset_limit_is_divided_in_proportion_to_lag(
     begins: Positions, ends: Positions, wanted: Positions
 ) -> None:
     assert batch_sizing.proportional_ends(10, begins, ends) == wanted
 
 
 @given(lags, st.integers(1, 10**13))
-def test_a_limited_batch_moves_on_and_never_passes_the_end(
+def test_a_limited_batch_advances_each_partition_but_not_beyond_its_end(
     lag: dict[TopicPartition, tuple[int, int]], limit: int
 ) -> None:
     begins = {tp: begin for tp, (begin, _) in lag.items()}
@@ -54,13 +54,13 @@ def test_a_limited_batch_moves_on_and_never_passes_the_end(
     assert sum(moved.values()) <= limit + len(lag)
 
 
-def test_ranges_leave_out_what_is_empty() -> None:
+def test_empty_ranges_are_omitted() -> None:
     found = planning.ranges({A: 5, B: 5, C: 9}, {C: 8, B: 5, A: 7}, {A: 3, B: 3})
     assert found == [KafkaOffsetRange(A, 5, 7, 3)]
     assert found[0].size == 2
 
 
-def test_a_batch_starts_where_its_end_says_else_where_the_last_ended() -> None:
+def test_a_batch_starts_at_its_stored_start_or_at_the_end_of_the_last_batch() -> None:
     start = StreamOffset({A: 1, B: 2}, "c")
     end = StreamOffset({A: 5, B: 5, C: 5}, "c", begins={C: 3, B: 0})
     assert planning.batch_begins(start, end) == {A: 1, B: 0, C: 3}
@@ -70,7 +70,7 @@ def test_a_batch_starts_where_its_end_says_else_where_the_last_ended() -> None:
         planning.batch_begins(None, StreamOffset({C: 5}, "c"))
 
 
-def test_losses_are_told_apart_and_name_ids_and_offsets() -> None:
+def test_each_kind_of_loss_is_reported_with_ids_and_offsets() -> None:
     start = StreamOffset(
         {A: 10, B: 20, C: 30, TopicPartition("u", 0): 5, TopicPartition("v", 0): 1},
         "c",
@@ -89,14 +89,14 @@ def test_losses_are_told_apart_and_name_ids_and_offsets() -> None:
     assert re.search(words, str(DataLossError(losses.sentences())), re.DOTALL)
 
 
-def test_a_long_list_of_losses_is_cut() -> None:
+def test_a_long_list_of_losses_is_truncated() -> None:
     text = str(DataLossError([f"loss {n}." for n in range(50)]))
     assert "loss 19." in text
     assert "loss 20." not in text
     assert "30 more" in text
 
 
-def test_offsets_must_name_exactly_what_is_read() -> None:
+def test_given_offsets_must_name_exactly_the_partitions_that_are_read() -> None:
     spec = OffsetSpec("startingOffsets", None, {A: 1, C: 1})
     with pytest.raises(OptionError, match=r"startingOffsets lacks t-1\."):
         planning.check_names_all(spec, [A, B, C])
@@ -113,7 +113,7 @@ def resolved(spec: OffsetSpec) -> tuple[dict[TopicPartition, int], dict[TopicPar
     return planning.resolve(spec, [A, B, C], lambda: BEGINS, lambda: ENDS)
 
 
-def test_options_become_offsets_and_what_the_log_lacks_is_told() -> None:
+def test_offset_options_are_resolved_and_offsets_outside_the_log_reported() -> None:
     spec = OffsetSpec("startingOffsets", None, {A: LATEST, B: EARLIEST, C: 15})
     assert resolved(spec) == ({A: 20, B: 10, C: 15}, {})
     spec = OffsetSpec("startingOffsets", None, {A: 5, B: 25, C: 20})
@@ -126,7 +126,7 @@ def test_options_become_offsets_and_what_the_log_lacks_is_told() -> None:
         assert resolved(spec) == (wanted, {})
 
 
-def test_only_the_end_of_the_log_that_is_needed_is_asked_for() -> None:
+def test_only_the_needed_end_of_the_log_is_looked_up() -> None:
     def forbidden() -> dict[TopicPartition, int]:
         raise AssertionError("asked")
 
@@ -135,7 +135,7 @@ def test_only_the_end_of_the_log_that_is_needed_is_asked_for() -> None:
     assert planning.resolve(latest, [A], forbidden, lambda: ENDS)[0] == {A: 20}
 
 
-def test_times_become_offsets_or_the_end_or_an_error() -> None:
+def test_timestamps_become_offsets_or_the_log_end_or_an_error() -> None:
     at_times = {A: 12, B: None}
     lax = OffsetSpec("endingTimestamp", time=1000, else_latest=True)
     assert planning.resolve_times(lax, [A, B], at_times, lambda: ENDS) == {A: 12, B: 20}
@@ -146,7 +146,7 @@ def test_times_become_offsets_or_the_end_or_an_error() -> None:
         planning.check_names_all(strict, [A, B, C])
 
 
-def test_a_limit_in_bytes_takes_the_same_part_of_every_lag() -> None:
+def test_a_byte_limit_takes_the_same_fraction_of_each_partitions_lag() -> None:
     begins, ends = {A: 0, B: 100, C: 7}, {A: 1000, B: 600, C: 7}
     sizes = {A: 10.0, B: 100.0, C: None}  # 60,000 bytes in all; C has no lag
     assert batch_sizing.ends_for_bytes(6000, begins, ends, sizes) == {A: 100, B: 150, C: 7}
@@ -154,7 +154,7 @@ def test_a_limit_in_bytes_takes_the_same_part_of_every_lag() -> None:
     assert batch_sizing.ends_for_bytes(1, begins, ends, sizes) == {A: 1, B: 101, C: 7}
 
 
-def test_what_nobody_could_weigh_is_taken_in_small_samples_and_leaves_the_others_the_rest() -> None:
+def test_partitions_without_a_sample_get_few_offsets_and_others_the_remaining_bytes() -> None:
     begins, ends = {A: 0, B: 100, C: 7}, {A: 10**9, B: 10**6, C: 8}
     limit = 30 << 20
     found = batch_sizing.ends_for_bytes(limit, begins, ends, {A: None, B: float(1 << 10), C: 1.0})
@@ -168,7 +168,7 @@ def test_what_nobody_could_weigh_is_taken_in_small_samples_and_leaves_the_others
     assert little == {A: 1, B: 200, C: 8}
 
 
-def test_parts_of_a_limit_that_do_not_add_up_to_it_are_no_error() -> None:
+def test_rounding_errors_in_the_shares_of_a_limit_are_tolerated() -> None:
     begins = {TopicPartition("t", n): 0 for n in range(49)}
     for limit in range(1, 50):  # rounding: as floats, 49 * (1 / 49) isn't 1
         for sizes in (dict.fromkeys(begins), dict.fromkeys(begins) | {A: 10.0**6}):
@@ -179,7 +179,7 @@ def test_parts_of_a_limit_that_do_not_add_up_to_it_are_no_error() -> None:
 
 
 @given(lags, st.integers(1, 10**10), st.data())
-def test_a_limit_in_bytes_holds_and_every_partition_goes_on(
+def test_a_byte_limit_is_kept_and_every_partition_advances(
     given: dict[TopicPartition, tuple[int, int]], limit: int, data: st.DataObject
 ) -> None:
     begins = {tp: begin for tp, (begin, _) in given.items()}
@@ -195,7 +195,7 @@ def test_a_limit_in_bytes_holds_and_every_partition_goes_on(
     assert all(found[tp] == ends[tp] for tp, (_, lag) in given.items() if not lag)
 
 
-def test_a_batch_waits_for_enough_or_long_enough() -> None:
+def test_a_batch_waits_for_min_offsets_or_the_max_trigger_delay() -> None:
     pace = batch_sizing.Pacing(least=10, longest=60.0)
     assert not pace.holds_back({A: 0}, {A: 3}, 1000.0)  # the first batch of a run
     assert pace.holds_back({A: 3}, {A: 12}, 1001.0)

@@ -20,7 +20,7 @@ def progress(*sources: tuple[Any, Any]) -> dict[str, Any]:
     return {"sources": [{"endOffset": end, "latestOffset": latest} for end, latest in sources]}
 
 
-def test_lag_is_what_waits_in_each_partition() -> None:
+def test_lag_is_the_number_of_unread_offsets_by_partition() -> None:
     found = lag(
         progress((own(p0=5, p1=7), own(p0=9, p1=7, p2=4)), ('{"u":{"3":1}}', '{"u":{"3":2}}'))
     )
@@ -33,13 +33,13 @@ def test_lag_is_what_waits_in_each_partition() -> None:
     assert lag(progress((own(p0=9), own(p0=5)))) == {TopicPartition("t", 0): 0}
 
 
-def test_offsets_of_other_sources_are_no_positions() -> None:
+def test_offsets_of_other_sources_are_ignored() -> None:
     for other in (None, "12", "no JSON", "[1]", '{"logOffset":3}', '{"a":{"b":3}}'):
         assert positions(other) == {}
-    assert positions('{"t":{"0":4}}') == {TopicPartition("t", 0): 4}  # as of the JVM connector
+    assert positions('{"t":{"0":4}}') == {TopicPartition("t", 0): 4}  # the JVM connector's form
 
 
-def test_what_users_import_is_there_and_nothing_else() -> None:
+def test_the_package_provides_only_its_public_names() -> None:
     assert set(odradek.spark.__all__) <= set(dir(odradek.spark))
     assert odradek.spark.lag is lag
     assert odradek.spark.write_batch.__name__ == "write_batch"

@@ -30,7 +30,7 @@ def full() -> Any:
 
 
 @pytest.mark.parametrize("fields", [{}, {"kind": 9}])
-def test_what_the_source_reads_the_sink_writes(
+def test_the_sink_encodes_rows_that_the_source_decoded(
     server: RegistryServer, registry: SchemaRegistryClient, fields: Any
 ) -> None:
     """For every type, the sink must write the same bytes as `ProtobufSerializer`."""
@@ -45,7 +45,7 @@ def test_what_the_source_reads_the_sink_writes(
     assert found[0][:6] == row[:6]
 
 
-def test_another_message_and_fields_that_are_left_out(
+def test_value_message_selects_the_message_and_fields_may_be_omitted(
     server: RegistryServer, registry: SchemaRegistryClient
 ) -> None:
     classes = files()
@@ -69,7 +69,7 @@ def test_another_message_and_fields_that_are_left_out(
         ("f_uint64", pa.int64(), "value.f_uint64 is int64, .* decimal"),
     ],
 )
-def test_columns_that_are_not_of_the_message(
+def test_columns_that_do_not_match_the_message_are_rejected(
     server: RegistryServer, registry: SchemaRegistryClient, name: str, given: Any, told: str
 ) -> None:
     serialized(registry, full())
@@ -86,7 +86,7 @@ def test_columns_that_are_not_of_the_message(
         ("many", pa.list_(pa.struct([("code", pa.string())])), [None]),
     ],
 )
-def test_a_row_that_does_not_fit_is_named(
+def test_a_row_that_the_message_cannot_represent_is_named_in_the_error(
     server: RegistryServer, registry: SchemaRegistryClient, name: str, kind: Any, value: Any
 ) -> None:
     serialized(registry, full())
@@ -96,7 +96,7 @@ def test_a_row_that_does_not_fit_is_named(
 
 
 @pytest.mark.parametrize("row", [{"number": 0, "text": "x"}, {"text": "", "number": 1}])
-def test_nothing_of_a_oneof_is_chosen(
+def test_a_row_with_two_fields_of_a_oneof_is_rejected(
     server: RegistryServer, registry: SchemaRegistryClient, row: dict[str, Any]
 ) -> None:
     """A message only keeps the last field of a oneof; the row's other values would be lost."""
@@ -124,7 +124,7 @@ def test_nothing_of_a_oneof_is_chosen(
         ({"valueSubject": "text"}, "no descriptor"),
     ],
 )
-def test_messages_that_can_not_be_written(
+def test_unusable_messages_and_schemas_are_rejected(
     server: RegistryServer, registry: SchemaRegistryClient, more: dict[str, str], told: str
 ) -> None:
     serialized(registry, full())

@@ -59,14 +59,14 @@ def offsets(batches: list[pa.RecordBatch]) -> list[Any]:
     return [o for batch in batches for o in batch.column("offset").to_pylist()]
 
 
-def test_a_range_is_read_exactly(cluster: Any, clock: Any) -> None:
+def test_exactly_the_offsets_of_a_range_are_read(cluster: Any, clock: Any) -> None:
     cluster.per_poll = 7
     batches = read(cluster, clock, 13, 58)
     assert offsets(batches) == list(range(13, 58))
     assert len(batches) == 1  # small batches are joined
 
 
-def test_batches_have_exactly_the_schema_that_spark_compares(cluster: Any, clock: Any) -> None:
+def test_batches_have_exactly_the_schema_that_spark_expects(cluster: Any, clock: Any) -> None:
     (batch,) = read(cluster, clock, 0, 4, columns=check_schema(SCHEMA))
     wanted = arrow_schema(SCHEMA)
     assert batch.schema.equals(wanted)
@@ -77,7 +77,7 @@ def test_batches_have_exactly_the_schema_that_spark_compares(cluster: Any, clock
 
 
 @pytest.mark.parametrize("gaps", [{3, 4, *range(90, 100)}, set(range(100))])
-def test_records_that_compaction_took_are_not_waited_for(
+def test_compacted_offsets_are_skipped_without_waiting(
     cluster: Any, clock: Any, gaps: set[int]
 ) -> None:
     cluster.gaps[P0] = gaps
@@ -86,7 +86,7 @@ def test_records_that_compaction_took_are_not_waited_for(
 
 @pytest.mark.parametrize("through", [False, True])
 @pytest.mark.parametrize("lasts", [4, 6, 119, 121, 125, 130, 150, 250, 290])
-def test_an_outage_that_ends_in_the_middle_of_a_look(
+def test_reading_continues_soon_after_an_outage_ends(
     cluster: Any, clock: Any, lasts: int, through: bool
 ) -> None:
     cluster.down_until, cluster.waits_through = clock.now() + lasts, through
@@ -94,7 +94,7 @@ def test_an_outage_that_ends_in_the_middle_of_a_look(
     assert clock.now() - 1000 <= lasts + (2 if through else 12)
 
 
-def test_only_the_time_after_an_outage_counts_for_a_silent_partition(
+def test_the_timeout_of_a_silent_partition_starts_after_an_outage(
     cluster: Any, clock: Any, caplog: Any
 ) -> None:
     cluster.down_until, cluster.waits_through, cluster.stuck = clock.now() + 200, True, True
@@ -112,7 +112,7 @@ def test_only_the_time_after_an_outage_counts_for_a_silent_partition(
     ],
     ids=["an outage", "a silent partition on a live broker"],
 )
-def test_what_lasts_too_long_names_the_partition(
+def test_timeout_errors_name_the_partition_and_the_option(
     cluster: Any, clock: Any, change: Any, error: type[Exception], option: str, limit: int
 ) -> None:
     vars(cluster).update(change)
@@ -155,7 +155,7 @@ def test_the_log_of_a_silent_partition_is_checked_without_waiting_for_the_timeou
         assert "because failOnDataLoss is false" in caplog.text
 
 
-def test_records_that_aged_out(cluster: Any, clock: Any, caplog: Any) -> None:
+def test_records_deleted_by_retention_are_data_loss(cluster: Any, clock: Any, caplog: Any) -> None:
     cluster.topics["t"][1][0] = (40, 100)
     with pytest.raises(DataLossError, match=r"t-0: offset 5 .*5 to 60.*40 to 100"):
         read(cluster, clock, 5, 60)
@@ -168,7 +168,7 @@ def test_records_that_aged_out(cluster: Any, clock: Any, caplog: Any) -> None:
     assert read(cluster, clock, 60, 70, lose=False) == []
 
 
-def test_where_the_log_begins_is_asked_again_after_an_outage(
+def test_the_log_start_is_looked_up_again_after_an_outage(
     cluster: Any, consumer: Any, clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster.topics["t"][1][0] = (40, 100)
@@ -184,7 +184,7 @@ def test_where_the_log_begins_is_asked_again_after_an_outage(
     assert 200 <= clock.now() - begun < 220
 
 
-def test_a_leader_that_knows_too_little_is_not_asked_in_a_spin(
+def test_lookups_are_paced_while_a_leader_reports_offset_out_of_range(
     cluster: Any, consumer: Any, clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real, begun = consumer.poll_arrow, clock.now()
@@ -200,7 +200,7 @@ def test_a_leader_that_knows_too_little_is_not_asked_in_a_spin(
 
 
 @pytest.mark.parametrize("partitions", [None, {1: (10, 20)}])
-def test_a_partition_that_is_deleted_meanwhile(
+def test_a_partition_deleted_while_it_is_read_is_data_loss(
     cluster: Any,
     consumer: Any,
     clock: Any,
@@ -233,7 +233,7 @@ def test_a_partition_that_is_deleted_meanwhile(
     assert "its range is skipped because failOnDataLoss is false" in caplog.text
 
 
-def test_a_topic_that_is_missing_only_for_a_moment_is_read_on(
+def test_a_topic_that_is_unknown_for_a_moment_is_still_read(
     cluster: Any, consumer: Any, clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real, looks = consumer.describe, iter([True, False, True, False])
@@ -255,7 +255,7 @@ def test_a_topic_that_is_missing_only_for_a_moment_is_read_on(
     assert offsets(read(cluster, clock, 0, 50)) == list(range(50))
 
 
-def test_a_topic_made_anew_may_be_left_out_where_loss_is_allowed(
+def test_a_recreated_topic_is_skipped_if_loss_is_allowed(
     cluster: Any, clock: Any, caplog: Any
 ) -> None:
     with pytest.raises(DataLossError, match=rf"{ID_3}.*{ID_1}"):
@@ -266,7 +266,7 @@ def test_a_topic_made_anew_may_be_left_out_where_loss_is_allowed(
 
 
 @pytest.mark.parametrize("rows", [0, 20])
-def test_a_topic_made_anew_while_it_is_read(
+def test_a_topic_recreated_during_a_read_fails_the_task_only_if_rows_were_returned(
     cluster: Any, consumer: Any, clock: Any, monkeypatch: pytest.MonkeyPatch, rows: int
 ) -> None:
     real = consumer.poll_arrow
@@ -287,7 +287,7 @@ def test_a_topic_made_anew_while_it_is_read(
     assert "set option failOnDataLoss" not in str(caught.value)
 
 
-def test_what_is_not_retriable_ends_the_task(
+def test_an_error_that_is_not_retriable_fails_the_task(
     cluster: Any, consumer: Any, clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
 
@@ -313,7 +313,7 @@ def chunk(rows: int, size: int = 1) -> pa.RecordBatch:
         ([5, reading.MOST_ROWS * 2 + 1], [5, 43691, 43691, 43691]),
     ],
 )
-def test_batches_get_a_useful_number_of_rows(sizes: list[int], wanted: list[int]) -> None:
+def test_small_batches_are_joined_and_large_ones_split(sizes: list[int], wanted: list[int]) -> None:
     gatherer = Gatherer()
     found = [b for rows in sizes for b in gatherer.add(chunk(rows))]
     found += gatherer.flush()
@@ -322,7 +322,7 @@ def test_batches_get_a_useful_number_of_rows(sizes: list[int], wanted: list[int]
 
 
 @pytest.mark.slow
-def test_batches_of_large_records_are_cut_by_bytes() -> None:
+def test_batches_of_large_records_are_split_by_bytes() -> None:
     gatherer = Gatherer()
     found = [*gatherer.add(chunk(100, 1 << 20)), *gatherer.flush()]
     assert sum(b.num_rows for b in found) == 100
@@ -330,7 +330,7 @@ def test_batches_of_large_records_are_cut_by_bytes() -> None:
     assert len(found) == 4
 
 
-def test_large_records_among_many_small_ones_are_cut_off_from_each_other() -> None:
+def test_a_batch_of_large_and_small_records_is_split_by_bytes() -> None:
     batch = pa.RecordBatch.from_pydict(
         {"value": pa.array([b"x" * (1 << 20)] * 80 + [b"y"] * 1000, pa.binary())}
     )
@@ -343,7 +343,7 @@ def test_large_records_among_many_small_ones_are_cut_off_from_each_other() -> No
     assert max(b.nbytes for b in found) <= reading.MOST_BYTES
 
 
-def test_a_record_that_is_larger_than_a_batch_should_be_goes_alone() -> None:
+def test_a_record_above_the_batch_limit_gets_its_own_batch() -> None:
     found = list(Gatherer().add(chunk(3, reading.MOST_BYTES + 1)))
     assert [b.num_rows for b in found] == [1, 1, 1]
 
@@ -351,7 +351,7 @@ def test_a_record_that_is_larger_than_a_batch_should_be_goes_alone() -> None:
 WILD = 10**17
 
 
-def test_a_timestamp_that_spark_can_not_hold_is_named(cluster: Any, clock: Any) -> None:
+def test_the_error_for_an_out_of_range_timestamp_names_the_record(cluster: Any, clock: Any) -> None:
     cluster.wild = {7: WILD, 9: -WILD}
     words = (
         rf"t-0: the record at offset 7 has the timestamp {WILD} ms, .*outOfRangeTimestamps to null"
@@ -361,7 +361,7 @@ def test_a_timestamp_that_spark_can_not_hold_is_named(cluster: Any, clock: Any) 
     assert offsets(read(cluster, clock, 5, 20)) == list(range(5, 20))  # the column isn't read
 
 
-def test_the_place_is_named_where_the_record_can_not_be_read_again(
+def test_the_error_for_an_out_of_range_timestamp_names_the_offset_during_an_outage(
     cluster: Any, consumer: Any, clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster.wild = {7: WILD}
@@ -377,7 +377,7 @@ def test_the_place_is_named_where_the_record_can_not_be_read_again(
         read(cluster, clock, 5, 20, columns=("timestamp",))
 
 
-def test_such_a_timestamp_is_null_where_that_is_wanted(cluster: Any, clock: Any) -> None:
+def test_an_out_of_range_timestamp_is_null_if_the_option_says_so(cluster: Any, clock: Any) -> None:
     cluster.wild = {7: WILD}
     [batch] = read(
         cluster, clock, 6, 9, columns=("timestamp", "offset"), outOfRangeTimestamps="null"

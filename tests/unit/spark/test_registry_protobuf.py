@@ -92,7 +92,9 @@ def written(registry: SchemaRegistryClient, message: Any) -> Any:
     )
 
 
-def test_every_type(server: RegistryServer, registry: SchemaRegistryClient) -> None:
+def test_every_protobuf_type_is_decoded(
+    server: RegistryServer, registry: SchemaRegistryClient
+) -> None:
     order = files()["Order"]
     full = order(
         f_double=1.5, f_float=2.5, f_int64=-1, f_uint64=(1 << 64) - 1, f_int32=-2, f_fixed64=3,
@@ -128,7 +130,9 @@ def test_every_type(server: RegistryServer, registry: SchemaRegistryClient) -> N
     assert {name: third[name] for name in empty} == empty
 
 
-def test_a_file_of_protobuf_s_own(server: RegistryServer, registry: SchemaRegistryClient) -> None:
+def test_messages_of_google_protobuf_are_decoded(
+    server: RegistryServer, registry: SchemaRegistryClient
+) -> None:
     """Files of google.protobuf are registered like other files, also if they import each other."""
     row = written(registry, wrappers_pb2.StringValue(value="x"))
     made = decoder(asked(server, **PROTOBUF, valueMessage="google.protobuf.StringValue"))
@@ -140,7 +144,7 @@ def test_a_file_of_protobuf_s_own(server: RegistryServer, registry: SchemaRegist
     assert (found["name"], found["options"][0]["name"]) == ("x", "o")
 
 
-def test_later_versions_and_other_messages(
+def test_later_versions_are_decoded_and_other_messages_are_malformed(
     server: RegistryServer, registry: SchemaRegistryClient
 ) -> None:
     old, new = files(), files(later=True)
@@ -181,7 +185,7 @@ def test_later_versions_and_other_messages(
     assert caught.value.row == 2
 
 
-def test_a_registry_that_keeps_texts(
+def test_a_schema_registered_as_proto_text_is_decoded_by_its_descriptor(
     server: RegistryServer, registry: SchemaRegistryClient
 ) -> None:
     """Java's serializers register the .proto text; `format=serialized` requests its descriptor."""
@@ -200,7 +204,7 @@ def test_a_registry_that_keeps_texts(
     assert made.bad == {}
 
 
-def test_a_file_that_refers_to_itself(server: RegistryServer) -> None:
+def test_a_schema_that_references_itself_is_rejected(server: RegistryServer) -> None:
     file = descriptor_pb2.FileDescriptorProto(name="x", package="m", syntax="proto3")
     file.message_type.add(name="Place").field.add(name="code", number=1, type=9, label=1)
     text = base64.b64encode(file.SerializeToString()).decode()
@@ -223,7 +227,7 @@ def test_a_file_that_refers_to_itself(server: RegistryServer) -> None:
         ({"schemaRegistryUrl": ""}, "needs option schemaRegistryUrl"),
     ],
 )
-def test_options_that_do_not_fit(
+def test_invalid_protobuf_options_are_rejected(
     server: RegistryServer, registry: SchemaRegistryClient, more: dict[str, str], told: str
 ) -> None:
     registry.register_schema("avro", Schema(FIRST))

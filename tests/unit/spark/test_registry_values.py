@@ -75,7 +75,7 @@ def written(registry: SchemaRegistryClient, schema: str, value: Any, field: str 
     return AvroSerializer(registry, schema, conf={"auto.register.schemas": True})(value, context)
 
 
-def test_a_schema_that_changes_in_the_middle(
+def test_records_of_several_schema_versions_are_decoded_to_the_reader_schema(
     server: RegistryServer, registry: SchemaRegistryClient
 ) -> None:
     """Each row must be equal to the result of a deserializer with the reader's schema."""
@@ -106,7 +106,9 @@ def test_a_schema_that_changes_in_the_middle(
     assert server.asked == asked_by_each * 2  # once by each of the two clients
 
 
-def test_all_types_of_spark_s_avro(server: RegistryServer, registry: SchemaRegistryClient) -> None:
+def test_column_types_of_a_registry_schema_equal_those_of_value_schema(
+    server: RegistryServer, registry: SchemaRegistryClient
+) -> None:
     """The column types are the same as with valueSchema; `test_avro_values` tests the values."""
     text = json.dumps(EVERYTHING)
     registry.register_schema("t-value", Schema(text))
@@ -124,7 +126,9 @@ def test_all_types_of_spark_s_avro(server: RegistryServer, registry: SchemaRegis
     assert options.decoded_types() == inline.decoded_types()
 
 
-def test_fixed_decimals_and_unions(server: RegistryServer, registry: SchemaRegistryClient) -> None:
+def test_fixed_decimal_union_and_map_values_are_decoded(
+    server: RegistryServer, registry: SchemaRegistryClient
+) -> None:
     schema = record(
         {"name": "four", "type": {"type": "fixed", "name": "Four", "size": 4}},
         {"name": "none", "type": {"type": "fixed", "name": "None", "size": 0}},
@@ -151,7 +155,9 @@ def test_fixed_decimals_and_unions(server: RegistryServer, registry: SchemaRegis
     }
 
 
-def test_types_of_other_schemas(server: RegistryServer, registry: SchemaRegistryClient) -> None:
+def test_values_with_referenced_schemas_are_decoded(
+    server: RegistryServer, registry: SchemaRegistryClient
+) -> None:
     """A referenced schema and the schemas that refer to it may change together."""
     for number, fields in enumerate(((ID,), (WIDE, NOTE)), 1):
         registry.register_schema("line", Schema(record(*fields, name="m.Line")))
@@ -172,9 +178,11 @@ def test_types_of_other_schemas(server: RegistryServer, registry: SchemaRegistry
         asked(server, valueSubject="lost")
 
 
-def test_what_does_not_fit(server: RegistryServer, registry: SchemaRegistryClient) -> None:
+def test_malformed_records_become_nulls_with_a_reason(
+    server: RegistryServer, registry: SchemaRegistryClient
+) -> None:
     good = written(registry, SECOND, {"id": 1, "note": "x"})
-    registry.register_schema("other", Schema(record({"name": "id", "type": "string"})))  # id 2
+    registry.register_schema("other", Schema(record({"name": "id", "type": "string"})))  # as id 2
     registry.register_schema("other", Schema("{}", "JSON"))
     registry.register_schema("other", Schema('"string"'))
     rows = [good, b"", b"no frame", good[:-1], good + b"\0", b"\0\0\0\0\2\2a", b"\0\0\0\0\3{}"]
@@ -204,7 +212,7 @@ def test_what_does_not_fit(server: RegistryServer, registry: SchemaRegistryClien
     assert caught.value.row == 1
 
 
-def test_a_time_that_spark_can_not_hold(
+def test_an_out_of_range_timestamp_makes_only_its_row_malformed(
     server: RegistryServer, registry: SchemaRegistryClient
 ) -> None:
     """The row is found by bisection, because each value fits before its conversion to a time."""
@@ -228,7 +236,7 @@ def test_a_time_that_spark_can_not_hold(
         (FIRST, {"id": 3}, "struct<id:int>"),
     ],
 )
-def test_keys(
+def test_keys_are_decoded_with_the_schema_of_the_key_subject(
     server: RegistryServer, registry: SchemaRegistryClient, schema: str, value: Any, kind: str
 ) -> None:
     row = written(registry, schema, value, "key")
@@ -242,7 +250,7 @@ def test_keys(
     assert list(made.bad) == [2]
 
 
-def test_a_registry_that_is_away_is_no_record_s_fault(
+def test_an_unreachable_registry_raises_instead_of_returning_malformed_rows(
     server: RegistryServer, registry: SchemaRegistryClient
 ) -> None:
     row = written(registry, SECOND, {"id": 1, "note": "x"})
@@ -260,7 +268,7 @@ def test_a_registry_that_is_away_is_no_record_s_fault(
 
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("kind", ["avro", "protobuf"])
-def test_no_trouble_of_a_registry_is_a_record_s_fault(
+def test_an_error_of_the_registry_never_makes_a_record_malformed(
     server: RegistryServer, registry: SchemaRegistryClient, fault: str, kind: str
 ) -> None:
     """PERMISSIVE mode returns null only for malformed records, not for errors of the registry."""
@@ -285,7 +293,7 @@ def test_no_trouble_of_a_registry_is_a_record_s_fault(
     assert made.bad == {}
 
 
-def test_a_missing_schema_is_not_remembered_for_a_task(
+def test_a_schema_registered_after_a_failed_lookup_is_found(
     server: RegistryServer, registry: SchemaRegistryClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(schema_cache, "IN_LOOP", 0.0)
@@ -297,7 +305,7 @@ def test_a_missing_schema_is_not_remembered_for_a_task(
     assert made.decode(rows).to_pylist() == [{"id": 1}]
 
 
-def test_tasks_of_a_query_share_a_client_and_other_queries_have_theirs(
+def test_tasks_of_a_query_share_a_registry_client_but_queries_do_not(
     server: RegistryServer, registry: SchemaRegistryClient
 ) -> None:
     row = written(registry, FIRST, {"id": 1})
@@ -311,7 +319,9 @@ def test_tasks_of_a_query_share_a_client_and_other_queries_have_theirs(
     assert len(server.asked) == 2
 
 
-def test_whose_schema_is_read(server: RegistryServer, registry: SchemaRegistryClient) -> None:
+def test_the_reader_schema_is_that_of_the_subject_or_of_avro_schema(
+    server: RegistryServer, registry: SchemaRegistryClient
+) -> None:
     registry.register_schema("t-value", Schema(FIRST))
     registry.register_schema("other", Schema(SECOND))
 
@@ -325,7 +335,9 @@ def test_whose_schema_is_read(server: RegistryServer, registry: SchemaRegistryCl
         asked(server, subscribe="none")
 
 
-def test_passwords_are_sealed(server: RegistryServer, registry: SchemaRegistryClient) -> None:
+def test_reprs_of_the_options_do_not_contain_the_registry_password(
+    server: RegistryServer, registry: SchemaRegistryClient
+) -> None:
     registry.register_schema("t-value", Schema(FIRST))
     options = asked(server, **{"schemaRegistry.basic.auth.user.info": "me:pa55word"})
     form = options.formats["value"]
@@ -379,7 +391,7 @@ def test_passwords_are_sealed(server: RegistryServer, registry: SchemaRegistryCl
         ({"valueSubject": "json"}, "version 1 of subject json has type JSON"),
     ],
 )
-def test_options_that_do_not_fit(
+def test_invalid_registry_options_are_rejected(
     server: RegistryServer, registry: SchemaRegistryClient, more: dict[str, str], told: str
 ) -> None:
     from odradek import ConfigurationError
@@ -416,7 +428,7 @@ FIELDS = (
 )
 
 
-def test_json_has_the_fields_of_its_schema(
+def test_json_columns_have_the_fields_of_the_json_schema(
     server: RegistryServer, registry: SchemaRegistryClient
 ) -> None:
     registry.register_schema("t-value", Schema(json.dumps(JSON_SCHEMA), "JSON"))
@@ -435,7 +447,7 @@ def test_json_has_the_fields_of_its_schema(
     assert kind.simpleString().startswith("struct<tree:struct<child:struct<child:")
 
 
-def test_framed_json(server: RegistryServer) -> None:
+def test_json_values_in_the_confluent_wire_format_are_decoded(server: RegistryServer) -> None:
     frame = b"\0\0\0\0\1"
     rows = [frame + b'{"a": 1}', b'{"a": 2}', None, frame, b"\0\0", frame + b'{"a": "x"}', b""]
     rows += [frame + b'{"a": 3, "b": [1]}']
@@ -460,7 +472,7 @@ def test_framed_json(server: RegistryServer) -> None:
     assert caught.value.row == 1
 
 
-def test_keys_in_json(server: RegistryServer, registry: SchemaRegistryClient) -> None:
+def test_keys_are_decoded_as_json(server: RegistryServer, registry: SchemaRegistryClient) -> None:
     """Options of the values' format must not apply to keys."""
     text = json.dumps({"type": "object", "properties": {"id": {"type": "integer"}}})
     registry.register_schema("t-key", Schema(text, "JSON"))
@@ -475,7 +487,7 @@ def test_keys_in_json(server: RegistryServer, registry: SchemaRegistryClient) ->
 
 
 @pytest.mark.slow
-def test_options_are_checked_without_spark() -> None:
+def test_registry_options_are_checked_without_pyspark() -> None:
     """`odradek pipeline plan` checks options without PySpark and without a registry."""
     program = """
 import sys

@@ -57,7 +57,7 @@ def some(count: int, seed: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(rows, SCHEMA)
 
 
-def test_large_batches_are_hashed_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_piece_size_does_not_change_the_digest(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = some(200, 7)
     wanted = digest(whole)  # in one piece
     for size in (1, 500, 3000):
@@ -67,7 +67,7 @@ def test_large_batches_are_hashed_piece_by_piece(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_order_batches_and_places_in_buffers_make_no_difference(seed: int) -> None:
+def test_the_digest_ignores_row_order_batch_bounds_and_buffer_offsets(seed: int) -> None:
     whole = some(200, seed)
     wanted = digest(whole)
     shuffled = random.Random(seed).sample(range(200), 200)
@@ -81,7 +81,7 @@ def test_order_batches_and_places_in_buffers_make_no_difference(seed: int) -> No
     assert digest(whole.slice(0, 0)) == 0
 
 
-def test_every_kind_of_difference_counts() -> None:
+def test_every_difference_between_rows_changes_the_digest() -> None:
     found = [
         one(),
         one(key=None),
@@ -110,14 +110,14 @@ def test_every_kind_of_difference_counts() -> None:
     assert len(set(found)) == len(found)
 
 
-def test_values_that_change_rows_are_noticed() -> None:
+def test_values_swapped_between_rows_change_the_digest() -> None:
     def two(*values: bytes) -> int:
         return digest(pa.RecordBatch.from_pydict({"key": [b"1", b"2"], "value": list(values)}))
 
     assert len({two(b"a", b"b"), two(b"b", b"a"), two(b"a", b"a"), two(b"ab", b"")}) == 4
 
 
-def test_types_that_hold_the_same_bytes_have_the_same_digest() -> None:
+def test_binary_types_with_the_same_bytes_have_the_same_digest() -> None:
     values = [b"", None, b"abc", b"0123456789abcdef"]
     kinds: list[Any] = [pa.binary(), pa.large_binary(), pa.binary_view()]
     assert (
@@ -126,7 +126,7 @@ def test_types_that_hold_the_same_bytes_have_the_same_digest() -> None:
     )
 
 
-def test_what_is_stored_in_clusters_stays_comparable() -> None:
+def test_the_digest_of_a_row_is_the_same_in_every_release() -> None:
     """Stored markers are compared with new digests: if a digest changes, `VERSION` must, too."""
     assert (VERSION, f"{one(headers=[{'key': 'a', 'value': b'b'}]):016x}") == (
         1,
@@ -134,7 +134,7 @@ def test_what_is_stored_in_clusters_stays_comparable() -> None:
     )
 
 
-def test_empty_lists_count_the_same_whoever_stands_beside_them() -> None:
+def test_the_digest_of_empty_headers_does_not_depend_on_other_rows() -> None:
     kind = pa.schema([("headers", HEADERS)])
     one_header: list[Any] = [{"key": "a", "value": b"b"}]
     rows = [{"headers": given} for given in ([], [], None, one_header, [])]

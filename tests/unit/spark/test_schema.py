@@ -25,7 +25,7 @@ def struct(*columns: tuple[str, DataType], nullable: bool = True) -> StructType:
     return StructType([StructField(name, kind, nullable) for name, kind in columns])
 
 
-def test_the_schema_is_the_jvm_connectors() -> None:
+def test_the_schema_is_that_of_the_jvm_connector() -> None:
     assert full_schema(include_headers=True).simpleString() == (
         "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,"
         f"timestamp:timestamp,timestampType:int,headers:{HEADERS}>"
@@ -35,11 +35,11 @@ def test_the_schema_is_the_jvm_connectors() -> None:
 
 
 @pytest.mark.parametrize("headers", [True, False])
-def test_what_the_client_gives_is_what_spark_compares_with(headers: bool) -> None:
+def test_the_arrow_schema_equals_that_of_the_client(headers: bool) -> None:
     assert arrow_schema(full_schema(headers)).equals(client_schema(include_headers=headers))
 
 
-def test_any_columns_in_any_order() -> None:
+def test_a_schema_may_select_any_columns_in_any_order() -> None:
     headers = full_schema(include_headers=True)["headers"].dataType
     asked = struct(("offset", LongType()), ("VALUE", BinaryType()), ("headers", headers))
     assert check_schema(asked) == ("offset", "value", "headers")
@@ -56,12 +56,12 @@ def test_any_columns_in_any_order() -> None:
         (struct(), "at least one"),
     ],
 )
-def test_other_columns_are_refused(asked: StructType, words: str) -> None:
+def test_unknown_and_mistyped_columns_are_rejected(asked: StructType, words: str) -> None:
     with pytest.raises(OptionError, match=words):
         check_schema(asked)
 
 
-def test_a_batch_is_put_under_the_exact_schema_without_copying() -> None:
+def test_a_batch_is_given_the_exact_schema_without_copying() -> None:
     asked = StructType(
         [StructField("Offset", LongType(), nullable=False), StructField("value", BinaryType())]
     )

@@ -39,7 +39,7 @@ def ship(one: Any) -> Any:
 
 
 @pytest.mark.parametrize("query", [BATCH, STREAM])
-def test_settings_of_the_jvm_connector_reach_the_client(query: str) -> None:
+def test_security_settings_of_the_jvm_connector_reach_the_client(query: str) -> None:
     options = parse_options(GIVEN, query)
     shipped = ship(options)
     for one in (options, shipped):
@@ -52,7 +52,7 @@ def test_settings_of_the_jvm_connector_reach_the_client(query: str) -> None:
             assert PLANTED not in shown
 
 
-def test_the_source_holds_them_wrapped() -> None:
+def test_attributes_of_the_source_do_not_show_secrets() -> None:
     source = KafkaDataSource(dict(GIVEN))
     assert PLANTED not in repr(vars(source))
     shipped = ship(source)
@@ -61,7 +61,9 @@ def test_the_source_holds_them_wrapped() -> None:
     assert client_of(options)["sasl.password"] == Secret(PLANTED)
 
 
-def test_partitions_are_no_place_for_them(monkeypatch: pytest.MonkeyPatch, cluster: Any) -> None:
+def test_pickled_partitions_do_not_contain_secrets(
+    monkeypatch: pytest.MonkeyPatch, cluster: Any
+) -> None:
     """Tasks get the options with the pickled reader; its repr and its partitions lack them."""
     monkeypatch.setattr("odradek.spark.driver.batch_source.process_clients", lambda: cluster)
     source = KafkaDataSource(dict(GIVEN))
@@ -81,7 +83,9 @@ def test_partitions_are_no_place_for_them(monkeypatch: pytest.MonkeyPatch, clust
         ({"startingOffsets": "never"}, "startingOffsets"),
     ],
 )
-def test_errors_show_nothing(change: dict[str, Any], problem: str) -> None:
+def test_errors_and_local_variables_do_not_show_secrets(
+    change: dict[str, Any], problem: str
+) -> None:
     source = KafkaDataSource({**GIVEN, **change})
     with pytest.raises(OptionError, match=problem) as caught:
         source.schema()
@@ -92,7 +96,7 @@ def test_errors_show_nothing(change: dict[str, Any], problem: str) -> None:
             assert PLANTED not in str(frame.locals), frame
 
 
-def test_another_password_is_another_client() -> None:
+def test_a_different_password_uses_a_different_client() -> None:
     first = parse_options(GIVEN, BATCH).consumer_config(None)
     second = {**first, "sasl.jaas.config": Secret("other")}
     names = {fingerprint(first), fingerprint(second), fingerprint(dict(first))}

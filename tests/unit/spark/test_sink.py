@@ -27,7 +27,7 @@ VALUE = StructType().add("value", BinaryType())
 OPTIONS = {"kafka.bootstrap.servers": "localhost:1", "topic": "t"}
 
 
-def test_writers_are_made_without_connecting_and_travel_to_tasks(
+def test_creating_and_pickling_writers_creates_no_client(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def forbidden(*_: object, **__: object) -> None:
@@ -57,7 +57,7 @@ class Context:
         return self._properties.get(name)
 
 
-def test_a_task_knows_its_batch_and_query_or_says_that_spark_does_not(
+def test_a_task_reads_its_batch_and_query_from_sparks_local_properties(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     context: Any = Context()
@@ -76,7 +76,7 @@ def test_a_task_knows_its_batch_and_query_or_says_that_spark_does_not(
         batch_task()
 
 
-def test_the_driver_says_how_many_rows_were_written(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_driver_logs_how_many_rows_were_written(caplog: pytest.LogCaptureFixture) -> None:
     writer: Any = KafkaDataSource(OPTIONS).streamWriter(VALUE, overwrite=False)
     with caplog.at_level(logging.INFO, "odradek.spark"):
         writer.commit([SinkCommit(0, 5, 0), SinkCommit(1, 7, 2)], 4)
@@ -86,7 +86,7 @@ def test_the_driver_says_how_many_rows_were_written(caplog: pytest.LogCaptureFix
 
 
 @pytest.mark.parametrize("kind", ["writer", "streamWriter"])
-def test_the_driver_ends_open_transactions_where_there_are_any(
+def test_only_exactly_once_writers_abort_transactions_of_a_failed_batch(
     monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     ended: list[object] = []

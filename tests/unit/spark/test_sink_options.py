@@ -23,7 +23,7 @@ def refused(query: str = STREAM, **given: str) -> str:
     return str(caught.value)
 
 
-def test_names_count_in_any_case_and_defaults_are_the_documented_ones() -> None:
+def test_option_names_are_case_insensitive_and_defaults_as_documented() -> None:
     found = parse(TOPIC="t", CheckpointLocation="/c", OutageTolerance="90s")
     assert (found.topic, found.delivery, found.outage_tolerance) == ("t", "at_least_once", 90.0)
     assert parse().outage_tolerance == 600.0
@@ -31,7 +31,7 @@ def test_names_count_in_any_case_and_defaults_are_the_documented_ones() -> None:
     assert {o.default for o in OPTIONS.values()} >= {"10m", "at_least_once", "odradek", "sink"}
 
 
-def test_a_producer_waits_as_long_as_the_query_unless_it_is_told_otherwise() -> None:
+def test_producer_timeouts_equal_outage_tolerance_unless_configured() -> None:
     config = parse(outageTolerance="2m").producer_config()
     assert (config["delivery.timeout.ms"], config["max.block.ms"]) == ("120000", "120000")
     assert "transactional.id" not in config
@@ -61,18 +61,18 @@ def test_a_producer_waits_as_long_as_the_query_unless_it_is_told_otherwise() -> 
         ({"kafka.bootstrap.servers": " "}, "kafka.bootstrap.servers is missing"),
     ],
 )
-def test_what_cannot_be_used_is_named(given: dict[str, str], words: str) -> None:
+def test_errors_for_invalid_options_name_the_option(given: dict[str, str], words: str) -> None:
     assert words in refused(STREAM, **given)
 
 
-def test_a_batch_needs_a_name_to_be_written_exactly_once() -> None:
+def test_an_exactly_once_batch_write_needs_a_job_id() -> None:
     assert "needs option jobId" in refused(BATCH, delivery="exactly_once", topic="t")
     found = parse(BATCH, delivery="exactly_once", topic="t", jobId="nightly", batchId="7")
     assert (found.job_id, found.batch_id) == ("nightly", 7)
     assert "must be a whole number" in refused(BATCH, jobId="j", batchId="-1")
 
 
-def test_weaker_settings_of_copied_queries_are_raised_with_a_warning(
+def test_weaker_acks_and_idempotence_settings_are_raised_with_a_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with caplog.at_level(logging.WARNING, "odradek.spark"):
@@ -96,7 +96,7 @@ def test_weaker_settings_of_copied_queries_are_raised_with_a_warning(
         ("max.block.ms", "30000", "30000"),
     ],
 )
-def test_what_would_undo_the_patience_with_outages_is_dropped_or_told(
+def test_settings_that_conflict_with_outage_tolerance_log_a_warning(
     caplog: pytest.LogCaptureFixture, name: str, value: str, kept: str | None
 ) -> None:
     """Queries with these options work with the JVM connector, so the sink must not reject them."""
@@ -108,7 +108,9 @@ def test_what_would_undo_the_patience_with_outages_is_dropped_or_told(
     assert ("outageTolerance (600 s)" in words[0]) == (kept is not None)
 
 
-def test_patience_that_suits_the_query_is_nothing_to_tell(caplog: pytest.LogCaptureFixture) -> None:
+def test_timeouts_as_long_as_outage_tolerance_log_no_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     longer = {"kafka.delivery.timeout.ms": "60000", "kafka.max.in.flight": "5"}
     assert len(parse(outageTolerance="1m", **longer).kafka) == 3
     assert not caplog.records
@@ -123,14 +125,14 @@ def test_secrets_are_not_in_repr_or_errors() -> None:
     assert "hunter2" not in refused(**secret, topik="t")
 
 
-def test_a_small_memory_lowers_the_largest_row_where_nobody_set_it() -> None:
+def test_a_small_buffer_memory_lowers_the_default_max_request_size() -> None:
     """Java's client accepts kafka.buffer.memory=16384, so queries may have it."""
     config = parse(**{"kafka.buffer.memory": "16384"}).producer_config()
     assert (config["buffer.memory"], window_of(config)) == ("16384", 8192)
     assert Config(PRODUCER, config)["max.request.size"] == 16384
 
 
-def test_a_large_row_brings_its_memory_where_nobody_set_it() -> None:
+def test_a_large_max_request_size_raises_the_default_buffer_memory() -> None:
     config = parse(**{"kafka.message.max.bytes": "104857600"}).producer_config()
     assert config["buffer.memory"] == "104857600"
     assert parse(**{"kafka.max.request.size": "1000"}).producer_config()["buffer.memory"] == str(

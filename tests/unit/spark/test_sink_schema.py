@@ -38,7 +38,7 @@ def columns(text: str, **given: str) -> SinkColumns:
     return check_columns(schema(text), options)
 
 
-def test_the_jvm_sinks_columns_are_taken_and_others_left_out() -> None:
+def test_columns_of_the_jvm_connectors_sink_are_sent_and_others_ignored() -> None:
     found = columns(
         "offset bigint, topic string, value string, key binary, partition int, headers headers"
     )
@@ -60,7 +60,9 @@ def test_the_jvm_sinks_columns_are_taken_and_others_left_out() -> None:
         ("value string, headers swapped", {"topic": "t"}, "column headers has type"),
     ],
 )
-def test_what_does_not_fit_is_named(text: str, given: dict[str, str], words: str) -> None:
+def test_errors_name_missing_and_mistyped_columns(
+    text: str, given: dict[str, str], words: str
+) -> None:
     with pytest.raises(SinkSchemaError, match=words):
         columns(text, **given)
 
@@ -71,7 +73,7 @@ def batch(topics: list[str | None]) -> pa.RecordBatch:
     )
 
 
-def test_rows_of_each_topic_stay_in_order_and_know_where_they_stood() -> None:
+def test_rows_of_each_topic_keep_their_order_and_row_numbers() -> None:
     by_column = SinkColumns(("value",), None)
     found = {p.topic: p for p in by_column.by_topic(batch(["b", "a", "b", "a", "b"]), 100)}
     values = {name: p.rows.column("value").to_pylist() for name, p in found.items()}
@@ -82,13 +84,13 @@ def test_rows_of_each_topic_stay_in_order_and_know_where_they_stood() -> None:
     assert (whole.topic, whole.rows.num_rows, whole.row(1)) == ("c", 2, 8)
 
 
-def test_a_null_topic_names_its_row() -> None:
+def test_a_null_topic_is_reported_with_its_row() -> None:
     with pytest.raises(SinkRowError, match=r"row 52 of this task has a null in column topic") as e:
         list(SinkColumns(("value",), None).by_topic(batch(["a", "b", None, None]), 50))
     assert e.value.row == 52
 
 
-def test_large_batches_are_cut_into_pieces_that_keep_their_rows_numbers() -> None:
+def test_slices_of_large_batches_keep_their_row_numbers() -> None:
     many: list[Any] = ["a", "b"] * 500
     for split in SinkColumns(("value",), None).by_topic(batch(many), 10):
         pieces = list(split.slices(1000))

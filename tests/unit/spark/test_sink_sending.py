@@ -44,7 +44,7 @@ class SlowProducer(MemoryProducer):
         return sent._error  # type: ignore[no-any-return]
 
 
-def test_only_so_many_bytes_are_unacknowledged(clock: Any) -> None:
+def test_the_window_limits_unacknowledged_bytes(clock: Any) -> None:
     log = MemoryLog(clock)
     producer: Any = SlowProducer(log)
     size = rows("x" * 100).nbytes
@@ -60,7 +60,7 @@ def test_only_so_many_bytes_are_unacknowledged(clock: Any) -> None:
     assert log.steps.count("cluster") == log.steps.count("topic") == 1
 
 
-def test_rows_that_are_not_written_are_counted_and_the_first_is_named(clock: Any) -> None:
+def test_the_error_for_unwritten_rows_has_their_number_and_the_first_row(clock: Any) -> None:
     producer: Any = SlowProducer(MemoryLog(clock))
     patience = Patience(60, clock, producer.explain)
     sender = RowSender(producer, SinkColumns(("value",), "t"), patience, window=1 << 20)
@@ -71,7 +71,7 @@ def test_rows_that_are_not_written_are_counted_and_the_first_is_named(clock: Any
         sender.finish()
 
 
-def test_patience_says_every_half_minute_what_it_waits_for(
+def test_waiting_is_logged_every_thirty_seconds_until_the_timeout(
     clock: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     def never(seconds: float) -> None:
@@ -111,7 +111,7 @@ def test_a_process_keeps_a_producer_for_each_configuration(clock: Any) -> None:
     assert (len(cache), len(log.closed)) == (1, closed)
 
 
-def test_a_name_that_no_topic_can_have_names_its_row(clock: Any) -> None:
+def test_an_invalid_topic_name_is_reported_with_its_row(clock: Any) -> None:
     log = MemoryLog(clock)
     producer: Any = SlowProducer(log)
     patience = Patience(60, clock, producer.explain)

@@ -56,7 +56,7 @@ def task(log: MemoryLog, rows: Sequence[Row], partition: int, batch: int = 3) ->
     ).write(iter([pa.RecordBatch.from_pydict(columns, kinds)]))
 
 
-def test_a_batch_that_02_has_written_is_repeated_and_continued(begun: MemoryLog) -> None:
+def test_a_batch_written_by_release_0_2_is_skipped_when_repeated(begun: MemoryLog) -> None:
     messages = [task(begun, rows, p) for p, rows in enumerate(ROWS)]
     assert [m.skipped for m in messages] == [True, False, True]
     commit(begun, messages, batch=3)
@@ -67,13 +67,13 @@ def test_a_batch_that_02_has_written_is_repeated_and_continued(begun: MemoryLog)
     assert begun.pending == {}
 
 
-def test_a_batch_that_02_has_written_in_part_is_completed(begun: MemoryLog) -> None:
+def test_a_batch_partly_written_by_release_0_2_is_completed(begun: MemoryLog) -> None:
     del begun.offsets["odradek-query-sink-0"]
     commit(begun, [task(begun, rows, p) for p, rows in enumerate(ROWS)], batch=3)
     assert begun.values() == [value for _, value in ROWS[0]]
 
 
-def test_other_rows_than_those_of_02_are_refused(begun: MemoryLog) -> None:
+def test_other_rows_than_release_0_2_wrote_for_a_batch_are_rejected(begun: MemoryLog) -> None:
     with pytest.raises(ReplayError, match="was already written with 4 rows"):
         task(begun, [*ROWS[0][1:], ("k1", "A")], 0)
     with pytest.raises(ReplayError, match="was already written by other tasks"):
@@ -81,7 +81,7 @@ def test_other_rows_than_those_of_02_are_refused(begun: MemoryLog) -> None:
     assert begun.values() == []
 
 
-def test_a_decision_of_an_earlier_format_is_finished(log: MemoryLog) -> None:
+def test_a_decision_stored_in_an_earlier_format_is_completed(log: MemoryLog) -> None:
     """Transactions of the earlier format have the counters' transactional ids, without tickets."""
     producer = log.make({"transactional.id": "odradek-query-sink-0", "transaction.timeout.ms": 9e5})
     producer.init_transactions()

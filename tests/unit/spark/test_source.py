@@ -72,7 +72,9 @@ except ImportError as error:
     ],
     ids=["all is there", "no Spark", "a fault in the source"],
 )
-def test_what_importing_the_room_does(program: str, told: str) -> None:
+def test_importing_the_package_needs_no_spark_and_errors_are_explained(
+    program: str, told: str
+) -> None:
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=HANG_S, check=False
     )
@@ -81,13 +83,13 @@ def test_what_importing_the_room_does(program: str, told: str) -> None:
 
 
 @pytest.mark.slow
-def test_discovery_finds_the_source() -> None:
+def test_the_module_that_spark_discovers_exports_the_source() -> None:
     found = importlib.import_module("pyspark_odradek")
     assert found.DefaultSource is odradek.spark.KafkaDataSource
     assert KafkaDataSource.name() == "odradek"
 
 
-def test_making_a_source_and_its_readers_connects_to_nothing(
+def test_creating_a_source_and_its_readers_creates_no_client(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def forbidden(*_: object, **__: object) -> None:
@@ -103,7 +105,7 @@ def test_making_a_source_and_its_readers_connects_to_nothing(
     assert source(includeHeaders="true").schema().fieldNames()[-1] == "headers"
 
 
-def test_what_is_wrong_for_every_query_is_refused_in_load() -> None:
+def test_options_invalid_for_every_query_are_rejected_when_the_frame_is_loaded() -> None:
     with pytest.raises(OptionError, match=r"kafka\.bootstrap\.servers"):
         KafkaDataSource({"subscribe": "t"}).schema()
     assert source(endingOffsets="latest").schema()  # valid for a batch
@@ -113,7 +115,9 @@ def test_what_is_wrong_for_every_query_is_refused_in_load() -> None:
         source().reader(StructType().add("valeu", BinaryType()))
 
 
-def test_the_limit_is_never_read_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_read_limit_is_never_read_all_available(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """No default limit is `ReadAllAvailable`, which Spark must only pass for Trigger.Once."""
     schema = source().schema()
     asked: list[Any] = []
@@ -148,7 +152,7 @@ class SomethingNew:
         return {"newer": "end"}
 
 
-def test_nothing_is_new_while_the_pause_file_is_there(
+def test_a_stream_plans_no_batch_while_the_pause_file_exists(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(stream_source, "OffsetTracker", lambda *_: SomethingNew())
@@ -165,7 +169,7 @@ def test_nothing_is_new_while_the_pause_file_is_there(
         assert reader.latestOffset(start, ReadMaxRows(7)) == {"newer": "end"}
 
 
-def test_a_pause_file_that_nobody_can_look_for_is_an_error(
+def test_a_pause_file_whose_existence_cannot_be_checked_is_an_error(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(stream_source, "OffsetTracker", lambda *_: SomethingNew())
@@ -179,7 +183,7 @@ def test_a_pause_file_that_nobody_can_look_for_is_an_error(
     assert gone.latestOffset(start, ReadMaxRows(7)) == {"newer": "end"}
 
 
-def test_finished_batches_are_told_to_a_group_and_the_start_of_a_run_too(
+def test_the_start_of_a_run_and_finished_batches_are_committed_to_the_group(
     monkeypatch: pytest.MonkeyPatch, cluster: Any
 ) -> None:
     told: list[Any] = []
@@ -207,7 +211,7 @@ def test_finished_batches_are_told_to_a_group_and_the_start_of_a_run_too(
     assert told[2:] == [{P0: 100}, "closed"]
 
 
-def test_a_reader_travels_without_the_drivers_client() -> None:
+def test_a_pickled_reader_does_not_contain_the_drivers_client() -> None:
     reader = source().streamReader(source().schema())
     assert isinstance(reader, KafkaStreamReader)
     reader._tracking()
@@ -217,13 +221,13 @@ def test_a_reader_travels_without_the_drivers_client() -> None:
     assert copy._options == reader._options
 
 
-def test_the_partition_that_spark_makes_up_holds_nothing() -> None:
+def test_the_partition_that_spark_adds_to_an_empty_batch_has_no_rows() -> None:
     reader = source().reader(source().schema())
     assert list(reader.read(InputPartition(None))) == []
 
 
 @pytest.mark.parametrize(("known", "fresh"), [("1", False), ("2", True), (None, False)])
-def test_a_worker_that_knows_the_old_topic_starts_from_the_plan(
+def test_a_worker_whose_client_knows_an_old_topic_id_uses_a_new_client(
     monkeypatch: pytest.MonkeyPatch, cluster: Any, known: str | None, fresh: bool
 ) -> None:
     asked: list[bool] = []

@@ -16,13 +16,13 @@ def sizes(found: list[KafkaOffsetRange]) -> list[tuple[int, int]]:
     return [(r.tp.partition, r.size) for r in found]
 
 
-def test_without_options_a_task_is_a_partition() -> None:
+def test_without_options_each_partition_is_one_task() -> None:
     ranges = [KafkaOffsetRange(A, 5, 1000), KafkaOffsetRange(B, 0, 1)]
     assert split(ranges, None, None) == ranges
     assert split([], 7, 7) == []
 
 
-def test_ranges_are_cut_evenly_to_at_most_so_many() -> None:
+def test_max_records_per_partition_splits_ranges_evenly() -> None:
     found = split([KafkaOffsetRange(A, 5, 26), KafkaOffsetRange(B, 0, 10)], None, 10)
     assert found == [
         KafkaOffsetRange(A, 5, 12),
@@ -32,12 +32,12 @@ def test_ranges_are_cut_evenly_to_at_most_so_many() -> None:
     ]
 
 
-def test_each_part_has_the_epoch_of_the_whole() -> None:
+def test_each_part_of_a_split_range_keeps_its_leader_epoch() -> None:
     found = split([KafkaOffsetRange(A, 5, 26, 7)], None, 10)
     assert [r.epoch for r in found] == [7, 7, 7]
 
 
-def test_large_partitions_are_divided_in_proportion() -> None:
+def test_min_partitions_splits_ranges_in_proportion_to_their_size() -> None:
     assert sizes(split([KafkaOffsetRange(A, 1, 5)], 3, None)) == [(0, 1), (0, 1), (0, 2)]
     two = [KafkaOffsetRange(A, 1, 5), KafkaOffsetRange(B, 1, 5)]
     assert sizes(split(two, 4, None)) == [(0, 2), (0, 2), (1, 2), (1, 2)]
@@ -51,7 +51,7 @@ def test_large_partitions_are_divided_in_proportion() -> None:
     ]  # fmt: skip
 
 
-def test_enough_tasks_are_left_as_they_are_and_both_options_work_together() -> None:
+def test_enough_ranges_are_not_split_and_both_options_can_be_combined() -> None:
     two = [KafkaOffsetRange(A, 0, 100), KafkaOffsetRange(B, 0, 1)]
     assert split(two, 2, None) == two
     # The numbers of ranges are those that the JVM connector returned.
@@ -69,7 +69,7 @@ def test_enough_tasks_are_left_as_they_are_and_both_options_work_together() -> N
     st.none() | st.integers(1, 100),
     st.none() | st.integers(1000, 10**6),
 )
-def test_nothing_is_lost_or_doubled(
+def test_split_ranges_contain_each_offset_exactly_once(
     given_ranges: list[tuple[int, int]], min_partitions: int | None, max_records: int | None
 ) -> None:
     ranges = [

@@ -44,19 +44,21 @@ ADDRESS = {"kafka.bootstrap.servers": "h:1"}
         ),
     ],
 )
-def test_the_option_and_the_cure_are_named(given: dict[str, str], words: str) -> None:
+def test_errors_for_invalid_topic_names_name_the_option_and_the_fix(
+    given: dict[str, str], words: str
+) -> None:
     with pytest.raises(OptionError, match=words):
         parse_options({**ADDRESS, **given}, STREAM)
 
 
-def test_the_sink_s_topic_as_well() -> None:
+def test_an_invalid_topic_name_of_the_sink_is_rejected() -> None:
     with pytest.raises(
         OptionError, match="option topic: \"'t'\" is not a valid .*: leave out the quotes"
     ):
         parse_sink_options({**ADDRESS, "topic": "'t'"}, STREAM)
 
 
-def test_a_comma_too_many_counts_for_nothing_and_is_told(caplog: Any) -> None:
+def test_an_extra_comma_is_ignored_with_a_warning(caplog: Any) -> None:
     with caplog.at_level(logging.WARNING):
         assert listed_names("subscribe", "b, a,b") == ("a", "b")
         assert not caplog.messages

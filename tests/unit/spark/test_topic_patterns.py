@@ -29,7 +29,7 @@ from odradek.spark.options.topic_patterns import compiled
         (" spaced ", ["spaced"], ["other"]),
     ],
 )
-def test_an_expression_means_what_it_means_in_java(
+def test_patterns_match_the_same_topics_as_in_java(
     pattern: str, matching: list[str], other: list[str]
 ) -> None:
     found = compiled(pattern)
@@ -53,7 +53,7 @@ def test_an_expression_means_what_it_means_in_java(
         ("", "is empty"),
     ],
 )
-def test_what_can_not_be_had_is_named(pattern: str, part: str) -> None:
+def test_errors_name_the_unsupported_part_of_a_pattern(pattern: str, part: str) -> None:
     with pytest.raises(OptionError) as caught:
         compiled(pattern)
     assert "subscribePattern" in str(caught.value)

@@ -26,7 +26,7 @@ def sizes(tracker: OffsetTracker, start: Any, end: Any) -> list[KafkaOffsetRange
 # -- the first batch ------------------------------------------------------------------------
 
 
-def test_the_first_end_carries_the_resolved_start(tracker: Any, cluster: Any) -> None:
+def test_the_first_end_offset_contains_the_resolved_start(tracker: Any, cluster: Any) -> None:
     driver = tracker()
     end = following(driver, SENTINEL)
     assert end == {
@@ -39,7 +39,7 @@ def test_the_first_end_carries_the_resolved_start(tracker: Any, cluster: Any) ->
     assert sizes(driver, SENTINEL, end) == WHOLE
 
 
-def test_a_replay_reads_the_same_ranges_although_the_log_moved_on(
+def test_a_replay_reads_the_same_ranges_after_the_log_has_changed(
     tracker: Any, cluster: Any
 ) -> None:
     end = following(tracker(), SENTINEL)
@@ -48,7 +48,7 @@ def test_a_replay_reads_the_same_ranges_although_the_log_moved_on(
     assert sizes(again, SENTINEL, end) == WHOLE
 
 
-def test_latest_is_journalled_at_once_even_if_there_is_nothing_to_read(
+def test_latest_is_stored_in_the_first_offset_even_without_records_to_read(
     tracker: Any, cluster: Any, clock: Any
 ) -> None:
     end = following(tracker(startingOffsets="latest"), SENTINEL)
@@ -69,7 +69,7 @@ def test_latest_is_resolved_once_in_a_run(tracker: Any, cluster: Any, clock: Any
     assert following(driver, SENTINEL)["from"] == {"t": {"0": 100, "1": 20}}
 
 
-def test_offsets_that_the_log_does_not_hold(tracker: Any, caplog: Any) -> None:
+def test_starting_offsets_outside_the_log_are_data_loss(tracker: Any, caplog: Any) -> None:
     given = '{"t":{"0":42,"1":5}}'
     with pytest.raises(DataLossError, match=r"t-1.* 5, .* 10 to 20"):
         following(tracker(startingOffsets=given), SENTINEL)
@@ -85,7 +85,7 @@ def test_only_assigned_partitions_are_read(tracker: Any) -> None:
         following(tracker(assign='{"t":[1,7]}'), SENTINEL)
 
 
-def test_a_missing_topic_is_named_within_thirty_seconds(
+def test_a_missing_topic_is_reported_within_thirty_seconds(
     tracker: Any, cluster: Any, clock: Any
 ) -> None:
     begun = clock.now()
@@ -96,13 +96,15 @@ def test_a_missing_topic_is_named_within_thirty_seconds(
     assert clock.now() - begun < 30
 
 
-def test_a_missing_topic_s_error_suggests_one_that_is_there(tracker: Any, cluster: Any) -> None:
+def test_the_error_for_a_missing_topic_suggests_an_existing_one(tracker: Any, cluster: Any) -> None:
     cluster.topics["orders"] = cluster.topics["t"]
     with pytest.raises(MissingTopicError, match=r"servers \(did you mean orders\?\)$"):
         following(tracker(subscribe="oders,t"), SENTINEL)
 
 
-def test_a_topic_that_shows_up_late_is_waited_for(tracker: Any, cluster: Any, clock: Any) -> None:
+def test_a_new_query_waits_for_a_topic_that_appears_late(
+    tracker: Any, cluster: Any, clock: Any
+) -> None:
     topics, cluster.topics = cluster.topics, {}
     driver = tracker()
     clock.meanwhile = lambda: cluster.topics.update(topics)
@@ -112,14 +114,14 @@ def test_a_topic_that_shows_up_late_is_waited_for(tracker: Any, cluster: Any, cl
 # -- the next batches -------------------------------------------------------------------------
 
 
-def test_nothing_new_is_the_start_itself(tracker: Any, clock: Any) -> None:
+def test_the_end_equals_the_start_if_there_are_no_new_records(tracker: Any, clock: Any) -> None:
     driver = tracker()
     first = following(driver, SENTINEL)
     clock.at += 1
     assert driver.latest(first) == first  # including "from"
 
 
-def test_an_idle_query_asks_ten_times_a_second_at_most(
+def test_an_idle_query_looks_up_offsets_at_most_ten_times_per_second(
     tracker: Any, cluster: Any, clock: Any
 ) -> None:
     driver = tracker()
@@ -132,7 +134,7 @@ def test_an_idle_query_asks_ten_times_a_second_at_most(
     assert clock.now() - begun > 4
 
 
-def test_new_partitions_start_at_their_beginning_and_the_start_is_journalled(
+def test_new_partitions_start_at_their_beginning_and_the_start_is_stored(
     tracker: Any, cluster: Any, clock: Any
 ) -> None:
     driver = tracker(startingOffsets="latest")
@@ -141,13 +143,13 @@ def test_new_partitions_start_at_their_beginning_and_the_start_is_journalled(
     clock.at += 60
     second = following(driver, first)
     assert second["from"] == {"t": {"2": 0}}
-    cluster.topics["t"][1][2] = (6, 8)  # retention before the replay
+    cluster.topics["t"][1][2] = (6, 8)  # retention deletes records before the replay
     assert sizes(tracker(), first, second) == [KafkaOffsetRange(TopicPartition("t", 2), 0, 8)]
     clock.at += 1
     assert following(driver, second) == second
 
 
-def test_a_partition_that_joins_without_its_first_records_is_a_loss(
+def test_a_new_partition_without_its_first_records_is_data_loss(
     tracker: Any, cluster: Any, caplog: Any
 ) -> None:
     first = following(tracker(), SENTINEL)
@@ -158,7 +160,9 @@ def test_a_partition_that_joins_without_its_first_records_is_a_loss(
     assert "t-2 is new" in caplog.text
 
 
-def test_a_limit_is_honoured_until_all_is_read(tracker: Any, clock: Any) -> None:
+def test_max_offsets_per_trigger_limits_each_batch_until_all_is_read(
+    tracker: Any, clock: Any
+) -> None:
     driver = tracker(maxOffsetsPerTrigger="40")
     offset: dict[str, Any] = dict(SENTINEL)
     read: dict[TopicPartition, list[KafkaOffsetRange]] = {P0: [], P1: []}
@@ -178,7 +182,7 @@ def test_a_limit_is_honoured_until_all_is_read(tracker: Any, clock: Any) -> None
         assert edges[-1] == end_of_log
 
 
-def test_available_now_stops_at_what_was_there_when_it_began(
+def test_available_now_stops_at_the_log_ends_of_its_start(
     tracker: Any, cluster: Any, clock: Any
 ) -> None:
     driver = tracker(maxOffsetsPerTrigger="60")
@@ -199,7 +203,7 @@ def test_available_now_stops_at_what_was_there_when_it_began(
     assert driver.report()["o"] == {"t": {"0": 100, "1": 20}}
 
 
-def test_a_batch_that_available_now_did_not_commit_is_read_again_and_ends_the_run(
+def test_available_now_reads_an_uncommitted_batch_again_and_stops(
     tracker: Any, cluster: Any, clock: Any
 ) -> None:
     driver = tracker()
@@ -208,7 +212,7 @@ def test_a_batch_that_available_now_did_not_commit_is_read_again_and_ends_the_ru
     cluster.topics["t"] = (ID_1, {0: (0, 130), 1: (10, 25), 2: (0, 7)})
     another = tracker()
     another.freeze()
-    second = following(another, first)  # stored; its run ended before the commit
+    second = following(another, first)  # Spark stored it, but didn't commit it
     for _ in range(2):
         again = tracker()
         again.freeze()
@@ -233,7 +237,9 @@ def test_a_checkpoint_of_the_jvm_connector_is_continued(tracker: Any) -> None:
 
 
 @pytest.mark.parametrize("how", ["restart", "replay", "available now"])
-def test_another_cluster_is_refused_with_both_ids(tracker: Any, cluster: Any, how: str) -> None:
+def test_a_different_cluster_is_rejected_with_both_cluster_ids(
+    tracker: Any, cluster: Any, how: str
+) -> None:
     offset = following(tracker(), SENTINEL)
     cluster.cluster = "cluster-B"
     driver = tracker()
@@ -244,9 +250,7 @@ def test_another_cluster_is_refused_with_both_ids(tracker: Any, cluster: Any, ho
     assert how == "replay" or cluster.configs[-1]["cluster.id.expected"] == "cluster-A"
 
 
-def test_a_topic_made_anew_is_noticed_although_it_has_more_records(
-    tracker: Any, cluster: Any
-) -> None:
+def test_a_recreated_topic_with_more_records_is_detected(tracker: Any, cluster: Any) -> None:
     offset = following(tracker(), SENTINEL)
     cluster.topics["t"] = (ID_2, {0: (0, 900), 1: (0, 900)})
     for ask in (tracker().latest, lambda end: tracker().plan(SENTINEL, end)):
@@ -255,7 +259,7 @@ def test_a_topic_made_anew_is_noticed_although_it_has_more_records(
     assert sizes(tracker(failOnDataLoss="false"), SENTINEL, offset) == []
 
 
-def test_a_topic_made_anew_is_read_from_its_beginning_if_loss_is_allowed(
+def test_a_recreated_topic_is_read_from_its_beginning_if_loss_is_allowed(
     tracker: Any, cluster: Any, caplog: Any, clock: Any
 ) -> None:
     offset = following(tracker(), SENTINEL)
@@ -270,7 +274,7 @@ def test_a_topic_made_anew_is_read_from_its_beginning_if_loss_is_allowed(
 
 
 @pytest.mark.parametrize("fail", ["true", "false"])
-def test_a_replay_beside_a_broker_that_just_started_loses_nothing(
+def test_a_replay_loses_nothing_while_a_starting_broker_knows_no_topics(
     tracker: Any, cluster: Any, clock: Any, fail: str
 ) -> None:
     offset = following(tracker(), SENTINEL)
@@ -283,7 +287,9 @@ def test_a_replay_beside_a_broker_that_just_started_loses_nothing(
     assert cluster.calls == []
 
 
-def test_a_replay_believes_a_loss_after_a_while(tracker: Any, cluster: Any, clock: Any) -> None:
+def test_a_replay_reports_a_loss_after_the_confirmation_period(
+    tracker: Any, cluster: Any, clock: Any
+) -> None:
     offset = following(tracker(), SENTINEL)
     del cluster.topics["t"][1][1]
     begun = clock.at
@@ -294,7 +300,7 @@ def test_a_replay_believes_a_loss_after_a_while(tracker: Any, cluster: Any, cloc
     assert sizes(driver, SENTINEL, offset) == [KafkaOffsetRange(P0, 0, 100)]
 
 
-def test_a_topic_that_the_options_no_longer_name_is_not_called_gone(
+def test_a_topic_removed_from_subscribe_is_not_reported_as_deleted(
     tracker: Any, cluster: Any, clock: Any
 ) -> None:
     cluster.topics["u"] = (ID_2, {0: (0, 5)})
@@ -312,7 +318,7 @@ def test_a_topic_that_the_options_no_longer_name_is_not_called_gone(
     ],
     ids=["a partition that is gone", "a log that shrank"],
 )
-def test_what_is_lost_fails_a_query_unless_loss_is_allowed(
+def test_lost_records_fail_a_query_unless_loss_is_allowed(
     tracker: Any, cluster: Any, clock: Any, change: Any, told: str, left: dict[str, int]
 ) -> None:
     offset = following(tracker(), SENTINEL)
@@ -327,7 +333,9 @@ def test_what_is_lost_fails_a_query_unless_loss_is_allowed(
     assert following(driver, end) == end
 
 
-def test_a_loss_that_heals_in_a_moment_is_no_loss(tracker: Any, cluster: Any, clock: Any) -> None:
+def test_a_temporarily_lower_log_end_is_not_reported_as_loss(
+    tracker: Any, cluster: Any, clock: Any
+) -> None:
     driver = tracker()
     offset = following(driver, SENTINEL)
     cluster.topics["t"][1][0] = (0, 60)  # a new leader with an old high watermark
@@ -339,7 +347,7 @@ def test_a_loss_that_heals_in_a_moment_is_no_loss(tracker: Any, cluster: Any, cl
 # -- leader epochs -----------------------------------------------------------------------------
 
 
-def test_the_epoch_of_a_position_changes_only_with_it(
+def test_the_epoch_of_a_position_changes_only_with_the_position(
     tracker: Any, cluster: Any, clock: Any
 ) -> None:
     cluster.epochs = {P0: 3, P1: 4}
@@ -356,7 +364,7 @@ def test_the_epoch_of_a_position_changes_only_with_it(
     assert sizes(driver, first, second) == [KafkaOffsetRange(P0, 100, 103, 5)]
 
 
-def test_a_position_is_checked_once_for_each_newer_leader(
+def test_a_position_is_checked_once_per_leader_election(
     tracker: Any, cluster: Any, clock: Any
 ) -> None:
     cluster.epochs = {P0: 3, P1: 4}
@@ -371,7 +379,7 @@ def test_a_position_is_checked_once_for_each_newer_leader(
         assert cluster.calls.count("epochs") == election
 
 
-def test_a_log_that_differs_before_the_position_is_a_loss(
+def test_records_replaced_below_the_position_are_data_loss(
     tracker: Any, cluster: Any, clock: Any, caplog: Any
 ) -> None:
     cluster.epochs = {P0: 3, P1: 4}
@@ -389,7 +397,9 @@ def test_a_log_that_differs_before_the_position_is_a_loss(
     assert clock.pauses == []  # a newer epoch needs no confirmation
 
 
-def test_a_leader_that_knows_no_epochs_is_no_loss(tracker: Any, cluster: Any, clock: Any) -> None:
+def test_a_leader_without_epoch_history_is_not_reported_as_loss(
+    tracker: Any, cluster: Any, clock: Any
+) -> None:
     """The leader returns no end for an epoch if the log's format is older than Kafka 0.11."""
     cluster.epochs = {P0: 3, P1: 4}
     offset = following(tracker(), SENTINEL)
@@ -397,7 +407,7 @@ def test_a_leader_that_knows_no_epochs_is_no_loss(tracker: Any, cluster: Any, cl
     assert following(tracker(), offset) == offset
 
 
-def test_epochs_of_another_cluster_and_of_another_topic_are_not_compared(
+def test_epochs_of_a_different_cluster_or_topic_id_are_not_compared(
     tracker: Any, cluster: Any, clock: Any
 ) -> None:
     cluster.epochs = {P0: 3, P1: 4}
@@ -413,7 +423,7 @@ def test_epochs_of_another_cluster_and_of_another_topic_are_not_compared(
     assert "epochs" not in cluster.calls
 
 
-def test_a_batch_reads_the_log_of_the_leader_that_was_asked(tracker: Any, cluster: Any) -> None:
+def test_ranges_of_a_batch_contain_the_leader_epochs(tracker: Any, cluster: Any) -> None:
     cluster.epochs = {P0: 3, P1: 4}
     plan = tracker(BATCH, endingOffsets='{"t":{"0":50,"1":-1}}').plan_batch()
     assert plan.ranges == [KafkaOffsetRange(P0, 0, 50, 3), KafkaOffsetRange(P1, 10, 20, 4)]
@@ -432,7 +442,9 @@ def test_a_wrong_address_fails_within_thirty_seconds(
     assert 20 <= clock.now() - begun <= 23
 
 
-def test_an_outage_is_nothing_new_for_a_while(tracker: Any, cluster: Any, clock: Any) -> None:
+def test_a_running_query_reports_no_new_offsets_during_an_outage(
+    tracker: Any, cluster: Any, clock: Any
+) -> None:
     driver = tracker()
     offset = following(driver, SENTINEL)
     cluster.topics["t"][1][0] = (0, 101)
@@ -446,7 +458,9 @@ def test_an_outage_is_nothing_new_for_a_while(tracker: Any, cluster: Any, clock:
     assert found in (offset, following(driver, offset))
 
 
-def test_an_outage_longer_than_tolerated_fails(tracker: Any, cluster: Any, clock: Any) -> None:
+def test_an_outage_longer_than_outage_tolerance_fails_the_query(
+    tracker: Any, cluster: Any, clock: Any
+) -> None:
     driver = tracker(outageTolerance="60s")
     offset = following(driver, SENTINEL)
     clock.at += 60
@@ -459,7 +473,7 @@ def test_an_outage_longer_than_tolerated_fails(tracker: Any, cluster: Any, clock
     assert 60 <= clock.now() - begun <= 65
 
 
-def test_a_restart_in_an_outage_waits_as_long_as_a_running_query(
+def test_a_query_restarted_during_an_outage_waits_for_its_end(
     tracker: Any, cluster: Any, clock: Any
 ) -> None:
     offset = following(tracker(), SENTINEL)
@@ -470,13 +484,13 @@ def test_a_restart_in_an_outage_waits_as_long_as_a_running_query(
 # -- batch ---------------------------------------------------------------------------------------
 
 
-def test_a_batch_reads_what_is_there(tracker: Any) -> None:
+def test_a_batch_query_reads_the_whole_log(tracker: Any) -> None:
     plan = tracker(BATCH).plan_batch()
     assert plan.ranges == WHOLE
     assert (plan.cluster, plan.topic_ids) == ("cluster-A", {"t": ID_1})
 
 
-def test_a_batch_that_ends_beyond_the_log(tracker: Any) -> None:
+def test_ending_offsets_beyond_the_log_are_data_loss(tracker: Any) -> None:
     given = '{"t":{"0":900,"1":-1}}'
     with pytest.raises(DataLossError, match=r"endingOffsets is 900.*0 to 100"):
         tracker(BATCH, endingOffsets=given).plan_batch()
@@ -484,12 +498,12 @@ def test_a_batch_that_ends_beyond_the_log(tracker: Any) -> None:
     assert plan.ranges[0] == KafkaOffsetRange(P0, 0, 100)
 
 
-def test_a_missing_topic_fails_a_batch(tracker: Any) -> None:
+def test_a_missing_topic_fails_a_batch_query(tracker: Any) -> None:
     with pytest.raises(MissingTopicError, match="nowhere"):
         tracker(BATCH, subscribe="nowhere").plan_batch()
 
 
-def test_a_plan_carries_a_small_picture_of_the_cluster(
+def test_a_plan_contains_the_metadata_of_its_topics_unless_too_large(
     tracker: Any, cluster: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster.topics["other"] = (ID_2, {0: (0, 5)})
@@ -528,7 +542,7 @@ def test_a_batch_is_planned_again_while_brokers_name_different_topic_ids(
     assert cluster.dropped == 2
 
 
-def test_a_plan_ships_no_metadata_of_another_topic_id(
+def test_a_plan_omits_metadata_with_another_topic_id(
     tracker: Any, cluster: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stale = {"t": {"id": ID_2.replace("-", ""), "partitions": [[0, 1], [0, 1]]}}
@@ -538,7 +552,7 @@ def test_a_plan_ships_no_metadata_of_another_topic_id(
     assert plan.hint["topics"] == {}
 
 
-def test_the_metadata_is_read_a_few_times_for_any_number_of_ranges(
+def test_planning_reads_the_metadata_twice_for_any_number_of_ranges(
     tracker: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each read copies all metadata: one per range would be quadratic for 10,000 ranges."""
@@ -554,7 +568,9 @@ def test_the_metadata_is_read_a_few_times_for_any_number_of_ranges(
     assert len(looks) == 2
 
 
-def test_metadata_without_an_id_is_shipped(tracker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_contains_metadata_without_topic_ids(
+    tracker: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     known = {"t": {"id": "0" * 32, "partitions": [[0, 1], [0, 1]]}}
     monkeypatch.setattr(MemoryConsumer, "bootstrap_hint", lambda _: {"topics": known})
     plan = tracker(BATCH).plan_batch()
@@ -564,7 +580,7 @@ def test_metadata_without_an_id_is_shipped(tracker: Any, monkeypatch: pytest.Mon
 # -- former bugs ---------------------------------------------------------------------------------
 
 
-def test_available_now_waits_where_a_partition_begins_that_joined(
+def test_available_now_waits_for_the_start_of_an_added_partition(
     tracker: Any, cluster: Any, clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An answer of "nothing new" would end the query without the added partitions."""
@@ -587,7 +603,7 @@ def test_available_now_waits_where_a_partition_begins_that_joined(
     assert clock.now() >= cluster.down_until > 1000
 
 
-def test_a_start_behind_a_log_that_was_cut_is_its_end(
+def test_a_resolved_start_beyond_a_truncated_log_becomes_the_log_end(
     tracker: Any, cluster: Any, clock: Any
 ) -> None:
     driver = tracker(startingOffsets="latest")
@@ -599,7 +615,7 @@ def test_a_start_behind_a_log_that_was_cut_is_its_end(
     assert sizes(driver, SENTINEL, end) == []
 
 
-def test_one_query_has_offsets_of_one_cluster(tracker: Any) -> None:
+def test_offsets_of_a_different_cluster_are_rejected(tracker: Any) -> None:
     driver = tracker()
     offset = following(driver, SENTINEL)
     assert driver.latest(offset) == offset
@@ -625,7 +641,7 @@ def skipped(driver: OffsetTracker, cluster: Any, clock: Any, start: Any, change:
     return following(driver, between)
 
 
-def test_a_partition_that_joined_in_a_batch_that_is_not_journalled(
+def test_a_partition_added_in_a_batch_without_stored_offset_is_read_from_0(
     tracker: Any, cluster: Any, clock: Any, caplog: Any
 ) -> None:
     driver = tracker()
@@ -634,13 +650,13 @@ def test_a_partition_that_joined_in_a_batch_that_is_not_journalled(
     end = skipped(driver, cluster, clock, start, lambda: cluster.topics["t"][1].update({2: (0, 8)}))
     assert "from" not in end
     assert sizes(tracker(), start, end)[2] == KafkaOffsetRange(joined, 0, 8)
-    cluster.topics["t"][1][2] = (3, 8)  # retention
+    cluster.topics["t"][1][2] = (3, 8)  # retention has deleted the first records
     with pytest.raises(DataLossError, match="t-2 is new to the query"):
         tracker().plan(start, end)
     assert sizes(tracker(failOnDataLoss="false"), start, end)[2] == KafkaOffsetRange(joined, 3, 8)
 
 
-def test_a_topic_that_was_recreated_in_a_batch_that_is_not_journalled(
+def test_a_topic_recreated_in_a_batch_without_stored_offset_is_detected(
     tracker: Any, cluster: Any, clock: Any, caplog: Any
 ) -> None:
     driver = tracker(failOnDataLoss="false")
@@ -660,7 +676,7 @@ def test_a_topic_that_was_recreated_in_a_batch_that_is_not_journalled(
         tracker().plan(start, end)
 
 
-def test_a_topic_without_id_that_was_recreated_in_a_batch_that_is_not_journalled(
+def test_a_topic_without_id_recreated_in_a_batch_without_stored_offset_is_detected(
     tracker: Any, cluster: Any, clock: Any, caplog: Any
 ) -> None:
     """The recreation is noticed by leader epochs that are lower than before."""
@@ -684,7 +700,7 @@ def test_a_topic_without_id_that_was_recreated_in_a_batch_that_is_not_journalled
         tracker().plan(start, end)
 
 
-def test_a_log_that_was_cut_in_a_batch_that_is_not_journalled(
+def test_a_log_truncated_in_a_batch_without_stored_offset_is_detected(
     tracker: Any, cluster: Any, clock: Any, caplog: Any
 ) -> None:
     cluster.epochs = {P0: 3, P1: 4}
@@ -704,7 +720,7 @@ def test_a_log_that_was_cut_in_a_batch_that_is_not_journalled(
         tracker().plan(start, end)
 
 
-def test_a_topic_that_a_narrower_pattern_leaves_out_is_not_called_gone(
+def test_a_topic_excluded_by_a_narrower_pattern_is_not_reported_as_deleted(
     tracker: Any, cluster: Any
 ) -> None:
     cluster.topics["u"] = (ID_2, {0: (0, 5)})

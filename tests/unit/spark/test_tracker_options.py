@@ -27,7 +27,7 @@ def read(tracker: OffsetTracker, start: Any, end: Any) -> int:
 # -- subscribePattern ---------------------------------------------------------------------------
 
 
-def test_topics_that_match_are_read_and_new_ones_are_found(
+def test_matching_topics_are_read_and_new_ones_are_discovered(
     tracker: Any, cluster: Any, clock: Any
 ) -> None:
     cluster.topics["x-t"] = (ID_2, {0: (0, 5)})
@@ -45,7 +45,7 @@ def test_topics_that_match_are_read_and_new_ones_are_found(
     assert cluster.calls.count("list") == 2
 
 
-def test_no_topic_yet_is_an_empty_start_that_is_journalled(
+def test_a_pattern_without_a_matching_topic_stores_an_empty_start(
     tracker: Any, cluster: Any, clock: Any
 ) -> None:
     first = following(tracker(subscribePattern="^new"), SENTINEL)
@@ -60,7 +60,7 @@ def test_no_topic_yet_is_an_empty_start_that_is_journalled(
 # -- times --------------------------------------------------------------------------------------
 
 
-def test_a_batch_between_two_times(tracker: Any) -> None:
+def test_a_batch_reads_the_records_between_two_timestamps(tracker: Any) -> None:
     plan = tracker(BATCH, startingTimestamp="9001", endingTimestamp="15000").plan_batch()
     assert plan.ranges == [KafkaOffsetRange(P0, 10, 15), KafkaOffsetRange(P1, 10, 15)]
     plan = tracker(
@@ -75,7 +75,7 @@ def test_a_batch_between_two_times(tracker: Any) -> None:
         tracker(BATCH, startingTimestamp="15000", endingTimestamp="10000").plan_batch()
 
 
-def test_a_time_without_a_record_is_an_error_or_the_end(tracker: Any) -> None:
+def test_a_timestamp_without_a_record_is_an_error_or_the_log_end(tracker: Any) -> None:
     with pytest.raises(OptionError, match=r"startingTimestamp: t-1 has no record .* 50000"):
         following(tracker(startingTimestamp="50000"), SENTINEL)
     lax = tracker(startingTimestamp="50000", startingOffsetsByTimestampStrategy="latest")
@@ -87,7 +87,7 @@ def test_a_time_without_a_record_is_an_error_or_the_end(tracker: Any) -> None:
 # -- limits -------------------------------------------------------------------------------------
 
 
-def test_the_second_batch_of_a_new_query_waits_as_any_other(
+def test_the_second_batch_of_a_new_query_waits_for_min_offsets(
     tracker: Any, cluster: Any, clock: Any
 ) -> None:
     driver = tracker(minOffsetsPerTrigger="10", maxTriggerDelay="60s")
@@ -99,7 +99,7 @@ def test_the_second_batch_of_a_new_query_waits_as_any_other(
     assert following(driver, first)["o"]["t"]["0"] == 103
 
 
-def test_nothing_is_held_back_where_that_would_end_the_query(
+def test_min_offsets_does_not_delay_once_and_available_now_runs(
     tracker: Any, cluster: Any, clock: Any
 ) -> None:
     given = {"minOffsetsPerTrigger": "10", "maxTriggerDelay": "1h"}
@@ -115,7 +115,7 @@ def test_nothing_is_held_back_where_that_would_end_the_query(
     assert now.latest(offset)["o"]["t"]["0"] == 104
 
 
-def test_a_limit_in_bytes_goes_by_what_records_weigh(
+def test_max_bytes_per_trigger_uses_the_sampled_record_sizes(
     tracker: Any, cluster: Any, clock: Any
 ) -> None:
     # A record has 2 to 4 bytes of key, value and headers in memory, plus the headers' offsets.
@@ -139,7 +139,7 @@ def test_a_limit_in_bytes_goes_by_what_records_weigh(
     assert everything["o"]["t"] == {"0": 1000, "1": 9000}
 
 
-def test_tasks_are_divided(tracker: Any) -> None:
+def test_min_partitions_and_max_records_split_ranges_into_tasks(tracker: Any) -> None:
     driver = tracker(minPartitions="5", maxRecordsPerPartition="60")
     end = following(driver, SENTINEL)
     found = driver.plan(SENTINEL, end).ranges
@@ -154,7 +154,7 @@ def test_tasks_are_divided(tracker: Any) -> None:
 # -- clusters, outages, timeouts ------------------------------------------------------------------
 
 
-def test_a_mirror_is_read_on_where_that_is_allowed(
+def test_a_query_continues_on_a_mirror_cluster_if_allowed(
     tracker: Any, cluster: Any, caplog: Any, clock: Any
 ) -> None:
     offset = following(tracker(), SENTINEL)
@@ -189,7 +189,9 @@ def test_an_outage_is_logged_every_thirty_seconds_and_names_the_address(
     assert 15 <= len(lines) <= 20
 
 
-def test_attempts_and_their_pause_are_options(tracker: Any, cluster: Any, clock: Any) -> None:
+def test_options_set_the_number_of_lookup_attempts_and_their_interval(
+    tracker: Any, cluster: Any, clock: Any
+) -> None:
     given = {"outageTolerance": "1s", "fetchOffset.numRetries": "4"}
     driver = tracker(**given, **{"fetchOffset.retryIntervalMs": "2500"})
     offset = following(driver, SENTINEL)
@@ -202,7 +204,7 @@ def test_attempts_and_their_pause_are_options(tracker: Any, cluster: Any, clock:
     assert clock.pauses == [2.5] * 3
 
 
-def test_a_topic_of_the_options_that_a_restart_can_not_find(tracker: Any) -> None:
+def test_a_restart_fails_if_a_subscribed_topic_is_missing(tracker: Any) -> None:
     offset = following(tracker(), SENTINEL)
     with pytest.raises(MissingTopicError, match="doesn't have nowhere"):
         following(tracker(subscribe="t,nowhere"), offset)

@@ -23,7 +23,9 @@ from odradek.spark.sink.sink_messages import SinkCommit
 
 
 @pytest.mark.parametrize("slow", [0.0, 60.0])
-def test_tasks_of_a_repeated_batch_end_no_transactions(log: MemoryLog, slow: float) -> None:
+def test_tasks_of_a_repeated_batch_do_not_end_decided_transactions(
+    log: MemoryLog, slow: float
+) -> None:
     decided(log, ["0"], ["1"], ["2"])
     log.steps.clear()
 
@@ -40,7 +42,7 @@ def test_tasks_of_a_repeated_batch_end_no_transactions(log: MemoryLog, slow: flo
 
 
 @pytest.mark.parametrize("step", ["fence", "offsets of groups", "init", "send"])
-def test_a_zombie_that_has_read_the_ledger_before_a_decision_aborts_nothing(
+def test_a_zombie_that_read_the_offsets_before_a_decision_aborts_nothing(
     log: MemoryLog, step: str
 ) -> None:
     """A zombie resumes after another run's driver died with its decision; a third run recovers."""
@@ -59,7 +61,7 @@ def test_a_zombie_that_has_read_the_ledger_before_a_decision_aborts_nothing(
     assert log.pending == {}
 
 
-def test_attempts_take_ids_over_only_from_committed_ones(log: MemoryLog) -> None:
+def test_only_ids_of_committed_attempts_are_reused(log: MemoryLog) -> None:
     """A new batch reuses ids; each failed attempt adds one."""
 
     def ids() -> set[str]:
@@ -79,7 +81,7 @@ def test_attempts_take_ids_over_only_from_committed_ones(log: MemoryLog) -> None
     assert log.pending == {}
 
 
-def test_what_a_sweep_may_abort_isn_t_listed(log: MemoryLog) -> None:
+def test_a_decision_does_not_list_transactions_that_another_run_may_abort(log: MemoryLog) -> None:
     """A failed run is paused between finding and aborting the transactions of its killed tasks."""
     late: list[SinkCommit] = [write(log, ["a"], run="later")]
     seen = list[Any]()
@@ -100,7 +102,7 @@ def test_what_a_sweep_may_abort_isn_t_listed(log: MemoryLog) -> None:
 
 
 @pytest.mark.parametrize("parts", [(["a", "b"], ["c"]), (["x"], ["y"], ["z"], ["zz"])])
-def test_a_decision_that_was_aborted_in_part_has_no_effect_if_nothing_is_committed(
+def test_a_partly_aborted_decision_without_a_committed_transaction_has_no_effect(
     log: MemoryLog, parts: tuple[Rows, ...]
 ) -> None:
     """The first transaction of the decision has timed out; the others are open."""
@@ -111,7 +113,7 @@ def test_a_decision_that_was_aborted_in_part_has_no_effect_if_nothing_is_committ
     assert log.pending == {}
 
 
-def test_a_batch_that_is_committed_in_part_is_judged_before_more_of_it_is_committed(
+def test_a_partly_committed_batch_is_checked_before_more_of_it_is_committed(
     log: MemoryLog,
 ) -> None:
     """The first of three transactions is committed, the second timed out, the third is open."""
@@ -138,7 +140,9 @@ def test_a_batch_that_is_committed_in_part_is_judged_before_more_of_it_is_commit
 
 
 @pytest.mark.parametrize("looks", [1, 2])
-def test_the_other_attempt_of_a_task_hides_no_later_rows(log: MemoryLog, looks: int) -> None:
+def test_open_transactions_of_other_attempts_of_a_task_are_aborted(
+    log: MemoryLog, looks: int
+) -> None:
     """A repeated stage counts attempts from 0 again, so numbers don't show the other attempt."""
     run_batch(log, ["x"])
     write(log, ["a"], batch=1)
@@ -158,7 +162,7 @@ def test_the_other_attempt_of_a_task_hides_no_later_rows(log: MemoryLog, looks: 
 
 
 @pytest.mark.parametrize("missing", [0, 1])
-def test_a_failed_batch_leaves_nothing_open_of_an_attempt_that_was_killed(
+def test_a_failed_batch_leaves_no_transaction_of_a_killed_attempt_open(
     log: MemoryLog, missing: int
 ) -> None:
     run_batch(log, ["x"])

@@ -83,41 +83,39 @@ def full(row: dict[str, Any] | None) -> dict[str, Any] | None:
     return None if row is None else {**EMPTY, **row}
 
 
-def test_what_fits_is_decoded_together(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_valid_values_are_decoded_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(JsonDecoder, "_decoded", None)  # must not be called
     assert decoded(*(given for given, _ in ROWS)) == [full(row) for _, row in ROWS]
     assert decoded() == []
 
 
 @pytest.mark.parametrize(("given", "wanted"), MISFITS)
-def test_what_does_not_fit_is_null_and_its_neighbours_are_not(
-    given: bytes, wanted: dict[str, Any]
-) -> None:
+def test_a_malformed_value_does_not_affect_other_rows(given: bytes, wanted: dict[str, Any]) -> None:
     found = decoded(ROWS[0][0], given, b'{"a":3}')
     assert found == [full(ROWS[0][1]), full(wanted), full({"a": 3})]
 
 
 @pytest.mark.parametrize("given", [given for given, _ in MISFITS])
-def test_fail_fast_says_which(given: bytes) -> None:
+def test_fail_fast_raises_an_error_with_the_row(given: bytes) -> None:
     with pytest.raises(ValueDecodeError) as caught:
         decoded(b'{"a":3}', given, fail_fast=True)
     assert caught.value.row == 1
 
 
-def test_nothing_and_null_are_what_they_are_to_from_json() -> None:
+def test_empty_values_and_null_are_decoded_as_by_from_json() -> None:
     given = (b'{"a":3}', b"", b" ", b"null", b" null ", None)
     wanted = [full({"a": 3}), None, None, full({}), full({}), None]
     assert decoded(*given) == decoded(*given, fail_fast=True) == wanted
 
 
-def test_both_ways_agree() -> None:
+def test_decoding_together_and_one_by_one_gives_the_same_rows() -> None:
     given = [g for g, _ in ROWS] * 2
     together = decoded(*given)
     apart = decoded(*given, b"{", fail_fast=False)[:-1]
     assert together == apart
 
 
-def test_a_row_does_not_depend_on_those_beside_it() -> None:
+def test_a_row_is_decoded_the_same_beside_a_malformed_one() -> None:
     """Arrow alone would accept a time zone in timestamp_ntz, the year 0, and any nesting."""
     ddl = "a int, l timestamp_ntz, d date, f float"
     deep = b"[" * 3000 + b"]" * 3000
@@ -131,7 +129,7 @@ def test_a_row_does_not_depend_on_those_beside_it() -> None:
         assert decoded(given, ddl=ddl) == decoded(given, b"{", ddl=ddl)[:1] == [row]
 
 
-def test_a_few_bytes_take_no_memory_of_columns() -> None:
+def test_a_small_value_that_would_need_much_memory_is_malformed() -> None:
     """A record with 300 KB of empty objects once took 400 MB, and ended an executor."""
     ddl = f"a int, l array<struct<{', '.join(f'f{at}: bigint' for at in range(500))}>>"
     wide = b'{"a":1,"l":[' + b",".join([b"{}"] * 100_000) + b"]}"
@@ -145,7 +143,7 @@ def test_a_few_bytes_take_no_memory_of_columns() -> None:
 
 
 @pytest.mark.slow
-def test_a_row_of_many_nulls_is_arrow_s_alone() -> None:
+def test_a_row_with_many_nulls_is_decoded_only_by_arrow() -> None:
     """Only Arrow decodes such a row, because Python would take 20 s for its 30 KB."""
     ddl = f"l array<struct<{', '.join(f'f{at}: bigint' for at in range(500))}>>"
     items = b",".join([b"{}"] * 10_000)
@@ -161,21 +159,21 @@ def test_a_row_of_many_nulls_is_arrow_s_alone() -> None:
     assert made.bad[3] == LARGE
 
 
-def test_a_string_takes_whatever_stands_there() -> None:
+def test_a_string_column_contains_the_json_text_of_any_value() -> None:
     found = decoded(b'{"b":{"x":[1,2]}}', b'{"b":5}', b'{"b":true}', ddl="b string")
     assert [row["b"] for row in found] == ['{"x":[1,2]}', "5", "true"]
 
 
 @pytest.mark.slow
-def test_nesting_of_any_depth_ends_no_query() -> None:
-    for depth in (100, *range(800, 1010), 100_000):  # json can parse some, but not write
+def test_deeply_nested_values_do_not_fail_the_query() -> None:
+    for depth in (100, *range(800, 1010), 100_000):  # json parses some depths, but can't write them
         given = b'{"b":' + b"[" * depth + b"]" * depth + b"}"
         found = decoded(given, b"{", b'{"b":"x"}', ddl="b string")
         assert found[0]["b"] in (None, given[5:-1].decode())
         assert found[2] == {"b": "x"}
 
 
-def test_half_of_a_surrogate_pair_is_told_and_kept_as_text() -> None:
+def test_a_lone_surrogate_is_malformed_and_kept_in_the_corrupt_record_column() -> None:
     half = b'{"a":"\\ud800"}'
     ddl = "a string, _corrupt_record string"
     assert decoded(half, ddl=ddl) == [{"a": None, "_corrupt_record": half.decode()}]
@@ -183,7 +181,7 @@ def test_half_of_a_surrogate_pair_is_told_and_kept_as_text() -> None:
         decoded(half, ddl="a string", fail_fast=True)
 
 
-def test_the_text_of_what_does_not_fit() -> None:
+def test_the_corrupt_record_column_contains_the_text_of_malformed_values() -> None:
     ddl = "_corrupt_record string, a int"
     good = decoded(b'{"a":1}', None, ddl=ddl)
     assert good == [{"_corrupt_record": None, "a": 1}, None]
@@ -200,7 +198,9 @@ def test_the_text_of_what_does_not_fit() -> None:
     ]
 
 
-def test_one_bad_value_slows_down_only_its_part(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_malformed_value_causes_single_decoding_only_for_its_part(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     asked: list[Any] = []
     alone = JsonDecoder._decoded
 
@@ -233,7 +233,7 @@ def test_one_bad_value_slows_down_only_its_part(monkeypatch: pytest.MonkeyPatch)
         ),
     ],
 )
-def test_schemas(text: str, wanted: str) -> None:
+def test_value_schemas_are_parsed_from_ddl_and_json(text: str, wanted: str) -> None:
     found = value_schema(text)
     assert found.simpleString() == wanted
     assert all(field.nullable for field in found)
@@ -258,7 +258,7 @@ def test_schemas(text: str, wanted: str) -> None:
         ),
     ],
 )
-def test_schemas_that_cannot_be_used(text: str, told: str) -> None:
+def test_invalid_value_schemas_are_rejected(text: str, told: str) -> None:
     with pytest.raises(OptionError, match="valueSchema") as caught:
         value_schema(text)
     assert told in str(caught.value)
@@ -275,12 +275,12 @@ def test_schemas_that_cannot_be_used(text: str, told: str) -> None:
         ({"valueformat": "json", "valueschema": "a int", "valuemode": "x"}, "FAILFAST, not 'X'"),
     ],
 )
-def test_options_that_do_not_fit(given: dict[str, str], told: str) -> None:
+def test_invalid_value_options_are_rejected(given: dict[str, str], told: str) -> None:
     with pytest.raises(OptionError, match=told):
         parse_value_format(given)
 
 
-def test_the_source_reads_structs(cluster: Any, clock: Any) -> None:
+def test_the_source_decodes_values_to_structs(cluster: Any, clock: Any) -> None:
     given = options(valueFormat="JSON", valueSchema="a int", valueMode="failfast")
     schema = full_schema(False, given.decoded_types())
     assert schema["value"].dataType.simpleString() == "struct<a:int>"
@@ -307,7 +307,7 @@ def test_the_source_reads_structs(cluster: Any, clock: Any) -> None:
         b'{"amount":1}}',
     ],
 )
-def test_what_stands_behind_a_value_makes_it_malformed(given: bytes) -> None:
+def test_text_after_a_json_value_makes_it_malformed(given: bytes) -> None:
     """Spark's own from_json ignores text after the first value, also in FAILFAST mode."""
     good = b'{"amount":7}'
     fields = {"ddl": "amount bigint"}

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.parametrize("version", ["4.2.0", "4.3.0", "4.3.0.dev1", "5.0.0", "10.0", "nightly"])
-def test_new_enough(version: str) -> None:
+def test_supported_pyspark_versions_are_accepted(version: str) -> None:
     check_version(version)
 
 
@@ -28,7 +28,9 @@ def test_new_enough(version: str) -> None:
         ("4.1.0.dev2", "Trigger.AvailableNow", "Arrow batches"),
     ],
 )
-def test_too_old(version: str, lacks: str, has: str | None) -> None:
+def test_older_pyspark_versions_are_rejected_with_the_reason(
+    version: str, lacks: str, has: str | None
+) -> None:
     with pytest.raises(ImportError) as caught:
         check_version(version)
     for words in ("PySpark 4.2 or newer", f"PySpark {version}", lacks, "AvailableNow"):
@@ -36,10 +38,12 @@ def test_too_old(version: str, lacks: str, has: str | None) -> None:
     assert has is None or has not in str(caught.value)
 
 
-def test_a_format_looked_up_on_an_old_one_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_using_the_format_with_an_old_pyspark_raises_an_explanation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Spark imports the format's module also for other formats, which must still work."""
     monkeypatch.setattr(pyspark, "__version__", "4.1.1")
-    monkeypatch.delitem(vars(odradek.spark), "KafkaDataSource", raising=False)  # cached
+    monkeypatch.delitem(vars(odradek.spark), "KafkaDataSource", raising=False)  # from its cache
     with pytest.raises(ImportError, match="PySpark 4.2 or newer, but this is PySpark 4.1.1"):
         odradek.spark.KafkaDataSource  # noqa: B018 - importing it is the point
     text = (ROOT / "src" / "pyspark_odradek" / "__init__.py").read_text()
@@ -50,7 +54,7 @@ def test_a_format_looked_up_on_an_old_one_says_so(monkeypatch: pytest.MonkeyPatc
         found["DefaultSource"]({})
 
 
-def test_the_package_asks_for_the_same_version() -> None:
+def test_pyproject_requires_the_same_pyspark_version() -> None:
     asked = re.findall(r"pyspark(?:\[\w+\])?>=([\d.]+)", (ROOT / "pyproject.toml").read_text())
     assert asked
     assert set(asked) == {f"{LEAST[0]}.{LEAST[1]}"}

@@ -1,4 +1,4 @@
-"""The cache of clients by process and configuration, without failed clients."""
+"""The cache of clients: one by process and configuration, and none that has failed."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def process() -> Process:
     return Process()
 
 
-def test_one_client_for_each_configuration(process: Process) -> None:
+def test_tasks_with_the_same_configuration_share_a_client(process: Process) -> None:
     first = process.checkout({"a": "1", "b": "2"}, {"hint": 1})
     assert process.checkout({"b": "2", "a": "1"}) is first
     assert first.hint == {"hint": 1}
@@ -65,7 +65,7 @@ def test_one_client_for_each_configuration(process: Process) -> None:
     assert len(process.cache) == 2
 
 
-def test_a_second_attempt_gets_a_client_of_its_own(process: Process) -> None:
+def test_a_fresh_client_replaces_and_closes_the_cached_one(process: Process) -> None:
     first = process.checkout({"a": "1"})
     second = process.checkout({"a": "1"}, fresh=True)
     assert second is not first
@@ -74,7 +74,9 @@ def test_a_second_attempt_gets_a_client_of_its_own(process: Process) -> None:
 
 
 @pytest.mark.parametrize("idle", [False, True])
-def test_a_forked_child_neither_uses_nor_closes_the_parents(process: Process, idle: bool) -> None:
+def test_a_forked_child_neither_uses_nor_closes_the_parents_clients(
+    process: Process, idle: bool
+) -> None:
     parents = process.checkout({"a": "1"})
     if idle:
         process.cache.release(parents)
@@ -87,14 +89,14 @@ def test_a_forked_child_neither_uses_nor_closes_the_parents(process: Process, id
     assert len(process.timers) == 1 + idle  # the child needs its own timer
 
 
-def test_the_number_of_clients_has_a_limit(process: Process) -> None:
+def test_the_least_recently_used_client_is_closed_above_the_limit(process: Process) -> None:
     made = [process.checkout({"n": str(n)}) for n in range(MAX_CLIENTS)]
-    process.checkout({"n": "0"})  # no longer the oldest
+    process.checkout({"n": "0"})  # this client is no longer the oldest
     process.checkout({"n": "more"})
     assert [m.closed for m in made] == [False, True, *([False] * (MAX_CLIENTS - 2))]
 
 
-def test_a_released_client_reads_nothing_and_is_used_again(process: Process) -> None:
+def test_a_released_client_has_no_assignment_and_is_reused(process: Process) -> None:
     first = process.checkout({"a": "1"})
     process.cache.release(first)
     assert first.assigned == []
@@ -114,7 +116,7 @@ def test_an_idle_client_is_closed_after_a_while(process: Process) -> None:
     assert process.checkout({"a": "1"}) is not first
 
 
-def test_one_timer_watches_over_all(process: Process) -> None:
+def test_one_timer_closes_all_idle_clients(process: Process) -> None:
     first, second = process.checkout({"a": "1"}), process.checkout({"a": "2"})
     process.cache.release(first)
     process.wait(IDLE_S / 2)
@@ -132,7 +134,7 @@ def test_one_timer_watches_over_all(process: Process) -> None:
     assert third.closed
 
 
-def test_one_that_was_dropped_is_not_kept_when_its_task_ends(process: Process) -> None:
+def test_a_dropped_client_is_not_cached_when_its_task_ends(process: Process) -> None:
     first = process.checkout({"a": "1"})
     process.cache.drop(first)
     process.cache.release(first)
@@ -144,14 +146,14 @@ def test_one_that_was_dropped_is_not_kept_when_its_task_ends(process: Process) -
     assert len(process.cache) == 0
 
 
-def test_idle_clients_leave_first_when_there_are_too_many(process: Process) -> None:
+def test_idle_clients_are_closed_first_above_the_limit(process: Process) -> None:
     made = [process.checkout({"n": str(n)}) for n in range(MAX_CLIENTS)]
     process.cache.release(made[2])
     process.checkout({"n": "more"})
     assert [m.closed for m in made] == [False, False, True, False]
 
 
-def test_a_client_that_ended_while_nobody_used_it_is_not_used_again(process: Process) -> None:
+def test_a_client_that_failed_while_idle_is_not_reused(process: Process) -> None:
     first = process.checkout({"a": "1"})
     process.cache.release(first)
     assert process.checkout({"a": "1"}) is first
@@ -194,7 +196,7 @@ class Pid(int):
         return int(self) != other
 
 
-def test_the_timer_may_close_a_client_while_a_task_looks_for_one(process: Process) -> None:
+def test_a_client_closed_by_the_timer_during_a_checkout_is_not_returned(process: Process) -> None:
     old = process.checkout({"a": "1"})
     process.cache.release(old)
     process.at += IDLE_S
@@ -204,7 +206,7 @@ def test_the_timer_may_close_a_client_while_a_task_looks_for_one(process: Proces
     assert old.closed
 
 
-def test_what_the_timer_puts_back_too_late_is_closed_when_the_next_is_released(
+def test_a_client_that_the_timer_returns_too_late_is_closed_at_the_next_release(
     process: Process,
 ) -> None:
     """The client is used, released, and requested again while the timer holds it."""
@@ -227,7 +229,7 @@ def test_what_the_timer_puts_back_too_late_is_closed_when_the_next_is_released(
     assert not second.closed
 
 
-def test_giving_a_client_back_never_fails_the_task(
+def test_releasing_a_client_never_fails_the_task(
     process: Process, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The task is complete, so an error of the released client doesn't matter."""

@@ -51,7 +51,7 @@ def delays(worker: socket.socket) -> bool:
 
 @pytest.mark.slow
 @LINUX
-def test_after_each_collection_the_next_task_is_acknowledged_at_once(pair: Pair) -> None:
+def test_tcp_acknowledgements_are_immediate_after_a_full_garbage_collection(pair: Pair) -> None:
     worker, jvm = pair
     process = WorkerProcess({REUSED: "1"}, lambda: None)
     process.task_begins()
@@ -66,7 +66,7 @@ def test_after_each_collection_the_next_task_is_acknowledged_at_once(pair: Pair)
 
 
 @LINUX
-def test_connections_are_found_among_all_descriptors(pair: Pair) -> None:
+def test_tcp_connections_are_found_among_all_file_descriptors(pair: Pair) -> None:
     worker, jvm = pair
     here, there = socket.socketpair()
     with here, there, socket.create_server(("127.0.0.1", 0)) as server:
@@ -78,7 +78,7 @@ def test_connections_are_found_among_all_descriptors(pair: Pair) -> None:
     assert worker.recv(10) == b"still open"
 
 
-def test_what_is_no_connection_any_more_is_left_alone(pair: Pair) -> None:
+def test_closed_and_other_file_descriptors_are_ignored(pair: Pair) -> None:
     worker, _ = pair
     closed = worker.fileno()
     worker.close()
@@ -90,7 +90,7 @@ def test_what_is_no_connection_any_more_is_left_alone(pair: Pair) -> None:
         os.close(writing)
 
 
-def test_what_is_there_when_the_second_task_begins_is_set_aside_once() -> None:
+def test_objects_are_frozen_once_when_the_second_task_begins() -> None:
     frozen: list[int] = []
     process = WorkerProcess({REUSED: "1"}, lambda: frozen.append(1))
     process.task_begins()
@@ -100,7 +100,7 @@ def test_what_is_there_when_the_second_task_begins_is_set_aside_once() -> None:
     assert frozen == [1]
 
 
-def test_other_processes_are_left_alone(pair: Pair) -> None:
+def test_processes_that_are_not_reused_workers_are_not_changed(pair: Pair) -> None:
     frozen: list[int] = []
     before = list(gc.callbacks)
     process = WorkerProcess({}, lambda: frozen.append(1))

@@ -59,7 +59,9 @@ def test_a_server_certificate_is_trusted_for_its_hosts(authority: Authority, hos
     shake_hands(client(authority), server(broker), host)
 
 
-def test_wrong_certificates_are_refused(authority: Authority, tmp_path: Path) -> None:
+def test_certificates_with_a_wrong_host_authority_or_date_are_rejected(
+    authority: Authority, tmp_path: Path
+) -> None:
     broker = authority.issue("broker", hosts=["127.3.2.10"])
     with pytest.raises(ssl.SSLCertVerificationError, match="IP address mismatch"):
         shake_hands(client(authority), server(broker), "127.3.2.11")
@@ -83,7 +85,7 @@ def test_client_certificates_are_verified(authority: Authority) -> None:
         shake_hands(client(authority), server(broker, authority), "localhost")
 
 
-def test_an_existing_directory_is_reused(authority: Authority) -> None:
+def test_an_authority_in_an_existing_directory_is_reused(authority: Authority) -> None:
     again = Authority(authority.directory, "doesn't matter now")
     broker = again.issue("broker", hosts=["localhost"])
     shake_hands(client(authority), server(broker), "localhost")
@@ -101,7 +103,7 @@ def test_private_keys_are_readable_by_their_owner_only(authority: Authority) -> 
 
 
 @pytest.mark.slow
-def test_java_reads_every_store(authority: Authority) -> None:
+def test_java_tools_can_read_every_store(authority: Authority) -> None:
     """Java needs an attribute to trust a certificate in a PKCS12 store. JKS is written by Java."""
     alice = authority.issue("alice")
     for path, entry in (

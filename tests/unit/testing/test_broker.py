@@ -26,7 +26,7 @@ def test_console_tools_that_a_version_lacks_come_from_another_version(tmp_path: 
 
 def test_formatted_storage_is_copied_with_new_ids(tmp_path: Path) -> None:
     source = tmp_path / "kept"
-    (source / "__cluster_metadata-0").mkdir(parents=True)  # from 4.4 on
+    (source / "__cluster_metadata-0").mkdir(parents=True)  # Kafka 4.4 and later have it
     (source / "__cluster_metadata-0" / "00.checkpoint").write_bytes(b"\0snapshot")
     (source / "meta.properties").write_text("#then\nversion=1\ncluster.id=x\nnode.id=0\n")
     here = Address("127.0.0.1", 1)

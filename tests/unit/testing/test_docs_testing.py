@@ -30,7 +30,7 @@ def blocks(kind: str) -> dict[str, tuple[str, int]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", blocks("test"))
-def test_example(name: str, pytester: pytest.Pytester) -> None:
+def test_examples_run_as_printed(name: str, pytester: pytest.Pytester) -> None:
     for file, (text, _) in blocks("file").items():
         pytester.path.joinpath(file).write_text(text)
     pytester.syspathinsert()
@@ -40,14 +40,14 @@ def test_example(name: str, pytester: pytest.Pytester) -> None:
     done.assert_outcomes(passed=passed)
 
 
-def test_every_block_is_run() -> None:
+def test_every_code_block_belongs_to_a_test() -> None:
     count = PAGE.read_text().count("```python")
     assert count == sum(len(blocks(kind)) for kind in KINDS)
     assert len(blocks("test")) >= 5
     assert blocks("real")
 
 
-def test_every_method_of_the_table_exists() -> None:
+def test_every_method_in_the_table_exists() -> None:
     table = PAGE.read_text().split("| verb |")[1].split("\n\n")[0]
     names = set(re.findall(r"`(\w+)\(", table))
     assert len(names) > 15

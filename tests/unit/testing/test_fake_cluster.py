@@ -51,7 +51,7 @@ def test_sent_records_can_be_read(cluster: FakeCluster) -> None:
 
 
 @pytest.mark.slow
-def test_a_broker_is_killed_started_and_moved(cluster: FakeCluster) -> None:
+def test_a_broker_can_be_killed_started_and_moved(cluster: FakeCluster) -> None:
     leader = cluster.leader("flights")
     with producer(cluster) as ours:
         send(ours)
@@ -82,7 +82,7 @@ def test_a_paused_broker_answers_after_it_resumes(cluster: FakeCluster) -> None:
 
 
 @pytest.mark.slow
-def test_errors_and_delays(cluster: FakeCluster) -> None:
+def test_injected_errors_and_delays_apply_until_they_are_removed(cluster: FakeCluster) -> None:
     with producer(cluster) as ours:
         cluster.refuse("Produce", "not_leader_or_follower", times=2)
         assert send(ours) == 0
@@ -102,7 +102,9 @@ def test_errors_and_delays(cluster: FakeCluster) -> None:
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_groups_and_transactions(cluster: FakeCluster, protocol: str) -> None:
+def test_consumer_groups_and_transactions_are_supported(
+    cluster: FakeCluster, protocol: str
+) -> None:
     servers = cluster.bootstrap_servers
     with producer(cluster, **{"transactional.id": "t"}) as ours:
         ours.init_transactions()
@@ -125,7 +127,7 @@ def test_groups_and_transactions(cluster: FakeCluster, protocol: str) -> None:
         assert consumer.committed([TopicPartition("flights", 0)])
 
 
-def test_the_oldest_records_are_deleted() -> None:
+def test_retention_bytes_deletes_the_oldest_records() -> None:
     with FakeCluster(topics=["flights"], retention_bytes=2 * TRIMMED_EVERY) as small:
         with producer(small) as ours:
             offsets = [send(ours, bytes(100_000)) for _ in range(60)]

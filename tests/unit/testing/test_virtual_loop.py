@@ -103,7 +103,7 @@ def test_events_of_the_world_happen_while_the_loop_is_busy(world: World) -> None
     assert world.now == 0.0
 
 
-def test_nearly_equal_times_keep_their_order(world: World) -> None:
+def test_timers_with_nearly_equal_times_fire_in_order(world: World) -> None:
     world.run_until(1e9 + 0.1)
 
     async def main() -> list[float]:
@@ -117,7 +117,7 @@ def test_nearly_equal_times_keep_their_order(world: World) -> None:
     assert run(world, main()) == [0, 1, 1]
 
 
-def test_a_failing_action_fails_the_run(world: World) -> None:
+def test_an_error_of_a_scheduled_action_is_raised_by_the_run(world: World) -> None:
     async def main() -> None:
         world.after(2.0, lambda: [][0])
         await asyncio.sleep(5.0)
@@ -192,7 +192,7 @@ async def tools() -> list[Any]:
     return [str(line) for line in seen]
 
 
-def test_tools_of_asyncio_work_reproducibly() -> None:
+def test_asyncio_features_give_the_same_results_in_each_run() -> None:
     runs = [run(World(seed), tools()) for seed in range(3)]
     assert runs[0] == runs[1] == runs[2]
     assert "numbers ended" in runs[0]
@@ -237,7 +237,7 @@ def test_debug_mode_reports_slow_callbacks(world: World, caplog: pytest.LogCaptu
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="eager_task_factory came with 3.12")
-def test_eager_tasks_work(world: World) -> None:
+def test_eager_tasks_give_the_same_results(world: World) -> None:
     async def main() -> list[Any]:
         asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)  # type: ignore[attr-defined]
         return await tools()
@@ -283,7 +283,7 @@ def test_a_task_can_be_cancelled_from_outside(world: World) -> None:
 # Programs that never end
 
 
-def test_a_run_without_further_events_is_stuck(world: World) -> None:
+def test_a_run_without_further_events_raises_stuck_error(world: World) -> None:
     async def waits_for_good() -> None:
         await asyncio.Event().wait()
 
@@ -301,14 +301,14 @@ def test_a_run_without_further_events_is_stuck(world: World) -> None:
     assert lines[-1] == "  and 11 more"
 
 
-def test_sleeping_for_ever_is_no_event(world: World) -> None:
+def test_an_infinite_sleep_raises_stuck_error(world: World) -> None:
     with pytest.raises(StuckError, match="no event is left"):
         run(world, asyncio.sleep(math.inf))
     assert world.now == 0.0
 
 
 @pytest.mark.parametrize("by", ["loop", "world"])
-def test_a_run_has_a_limit(world: World, by: str) -> None:
+def test_a_run_that_exceeds_its_limit_raises_stuck_error(world: World, by: str) -> None:
     async def main() -> None:
         if by == "world":
             again()
@@ -342,7 +342,9 @@ def test_tasks_of_a_stuck_run_are_cancelled(world: World) -> None:
     assert seen == [1.0]
 
 
-def test_a_task_that_never_waits_is_detected(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_that_never_waits_raises_stuck_error(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(virtual_loop, "MAX_ROUNDS_AT_ONCE", 1000)
 
     async def main() -> None:
@@ -431,7 +433,7 @@ def test_custom_executors_work_and_exceptions_of_jobs_are_raised(world: World) -
     run(world, main())
 
 
-def test_a_cancelled_job_still_stops_the_time(world: World) -> None:
+def test_virtual_time_also_stops_while_a_cancelled_job_runs(world: World) -> None:
     async def main() -> list[float]:
         step, seen = Step(), list[float]()
 
@@ -469,7 +471,7 @@ def test_a_job_may_wait_for_a_coroutine(world: World) -> None:
     assert run(world, main()) == [[1.0, 21.0, 321.0]] * 2
 
 
-def test_jobs_that_wait_for_a_free_thread_do_not_stop_the_time(world: World) -> None:
+def test_jobs_queued_for_a_free_thread_do_not_stop_virtual_time(world: World) -> None:
     async def later() -> float:
         await asyncio.sleep(1.0)
         return world.now
@@ -518,7 +520,9 @@ def test_a_callback_scheduled_before_the_run_is_called_in_it(world: World) -> No
         loop.call_soon_threadsafe(seen.append, 2)
 
 
-def test_waiting_for_a_job_has_a_limit(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_that_never_ends_raises_stuck_error(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(loop_threads, "PATIENCE", 0.01)
     step = Step()
 
@@ -535,7 +539,7 @@ def test_waiting_for_a_job_has_a_limit(world: World, monkeypatch: pytest.MonkeyP
         run(world, main())
 
 
-def test_a_busy_thread_of_anyio_stops_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_busy_thread_of_anyio_stops_virtual_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tested with a copy of anyio's interface; test_async_plugins uses anyio itself."""
     loop = VirtualLoop(World())
 
@@ -588,7 +592,7 @@ def test_unsupported_methods_raise_errors(world: World, name: str) -> None:
         lambda: asyncio.create_subprocess_exec("true"),
     ],
 )
-def test_streams_and_processes_are_refused(
+def test_streams_and_subprocesses_raise_not_implemented_error(
     world: World, connect: Callable[[], Awaitable[Any]]
 ) -> None:
     async def main() -> None:

@@ -77,7 +77,7 @@ def test_bounds_checks_are_found_and_other_conditions_are_not() -> None:
     }
 
 
-def test_with_all_checks_in_place_nothing_changes() -> None:
+def test_with_all_checks_enabled_the_results_are_unchanged() -> None:
     space: dict[str, object] = {"prepare": lambda: None, "cython": None}
     exec(SOURCE.replace("import cython\n", ""), space)  # noqa: S102
     plain = space["read"]
@@ -87,7 +87,7 @@ def test_with_all_checks_in_place_nothing_changes() -> None:
         run(-1, -1, 30, VALUES)
 
 
-def test_a_disabled_check_refuses_nothing() -> None:
+def test_a_disabled_check_rejects_no_values() -> None:
     assert run(FOUND["read: at < 0"], -1, 30, VALUES) == "failed"
     assert run(FOUND["read: at <= 9"], 12, 30, VALUES) is True
     assert run(FOUND["read: at <= 9"], -1 + 13, 30, VALUES) is True
@@ -116,13 +116,13 @@ def test_the_kernels_have_checks_that_can_be_disabled(kernel: str) -> None:
             assert f"BROKEN_BOUND == {number}" in text or f"BROKEN_BOUND != {number}" in text
 
 
-def test_a_missing_line_is_an_error() -> None:
+def test_a_source_without_the_line_to_replace_is_an_error() -> None:
     with pytest.raises(LookupError, match="once"):
         bounds.armed(SOURCE, {}, "gone()")
 
 
 @pytest.mark.slow
-def test_the_list_is_printed_and_unknown_words_are_refused(
+def test_the_checks_are_listed_and_unknown_arguments_rejected(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["break_bounds.py", "--list"])

@@ -47,7 +47,7 @@ UNSEEN = {
 
 
 @pytest.mark.slow
-def test_every_text_to_replace_is_in_the_sources() -> None:
+def test_every_text_to_replace_exists_in_the_sources() -> None:
     gone = []
     for mutation in MUTATIONS:
         try:
@@ -59,7 +59,7 @@ def test_every_text_to_replace_is_in_the_sources() -> None:
     assert gone == [], "adapt these texts in tests/spec/mutations.json"
 
 
-def test_every_test_exists() -> None:
+def test_every_test_that_a_mutation_names_exists() -> None:
     for mutation in MUTATIONS:
         assert mutation.fails, mutation.name
         for name in mutation.fails:
@@ -91,7 +91,7 @@ def test_each_case_fails_for_a_mutation_of_each_of_its_rules() -> None:
     assert seen <= named
 
 
-def test_a_missing_text_is_an_error() -> None:
+def test_a_missing_text_to_replace_is_an_error() -> None:
     mutation = TOOL.Mutation("R", "it", {"common/backoff.py": {"gone": ""}}, ())
     with pytest.raises(LookupError, match="backoff.py doesn't contain 'gone'"):
         list(mutation.mutants(TOOL.SOURCES))
@@ -121,7 +121,7 @@ def test_a_mutation_without_a_failing_test_is_reported(
     assert (sources / "common/backoff.py").read_text() == before
 
 
-def test_the_list_is_printed_and_unknown_words_are_refused(
+def test_the_mutations_are_listed_and_unknown_arguments_rejected(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["break_rules.py", "--list"])

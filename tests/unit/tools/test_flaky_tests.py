@@ -81,7 +81,7 @@ def report(path: Path, *cases: tuple[str, str, tuple[tuple[str, str], ...]]) -> 
     return failures(path / "report.xml", path)
 
 
-def test_a_report_names_tests_as_pytest_accepts_them(tmp_path: Path) -> None:
+def test_failed_tests_are_named_as_on_pytests_command_line(tmp_path: Path) -> None:
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "test_a.py").touch()
     late, wrong = ("failure", LATE), ("failure", "assert 1 == 2")

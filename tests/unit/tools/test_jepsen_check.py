@@ -1,6 +1,6 @@
 """The files for Jepsen's analysis, its errors, and the table that compares it with our judge.
 
-`tests/property/test_histories.py` has the damage.
+The kinds of damage are tested in `tests/property/test_histories.py`.
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ def test_the_table_counts_the_histories_that_each_checker_rejects() -> None:
     assert list(tool.wrong(found, theirs)) == ["c: ours found nothing"]
 
 
-def test_seeds_are_a_range() -> None:
+def test_seeds_are_given_as_a_number_or_a_range() -> None:
     assert list(tool.seeds_of("3..5")) == [3, 4, 5]
     assert list(tool.seeds_of("7")) == [7]
 
 
 @pytest.mark.parametrize("java", ["false", "no-such-java"])
-def test_java_that_fails_is_an_error(
+def test_a_failing_or_missing_java_is_an_error(
     java: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(tool, "runs", lambda *_: iter([("run-1", history())]))

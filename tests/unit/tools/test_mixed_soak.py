@@ -32,7 +32,7 @@ def read(ledger: Ledger, reader: Member, partition: str, at: float = 1.0) -> Non
         ledger.read(reader, at, partition, offset)
 
 
-def test_a_partition_without_an_owner_or_with_two_is_found(ledger: Ledger) -> None:
+def test_a_partition_without_exactly_one_owner_is_found(ledger: Ledger) -> None:
     a, b = member("a"), member("b", "java")
     for partition in ("t-a-0", "t-a-1"):
         read(ledger, a, partition)
@@ -74,7 +74,7 @@ def test_records_may_be_read_again_after_a_fault(
         assert found == []
 
 
-def test_committed_offsets_only_move_forward_and_to_the_end(ledger: Ledger) -> None:
+def test_committed_offsets_must_not_move_back_and_must_reach_the_log_end(ledger: Ledger) -> None:
     a = member("a")
     read(ledger, a, "t-a-0")
     assert ledger.committed("t-a-0", 10) == []

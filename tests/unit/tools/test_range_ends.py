@@ -22,7 +22,8 @@ def test_all_dependencies_of_users_are_installed_within_our_ranges(end: str) -> 
     groups = [PROJECT["dependencies"], *(extras[name] for name in extras if name != "dev")]
     users = {line for group in groups for line in group if not line.startswith("odradek[")}
     assert users - set(asked) == {"gssapi>=1.9"}
-    assert len({range_ends.name_of(line) for line in asked}) == len(asked) - 1  # pyspark: twice
+    # pyspark is listed twice.
+    assert len({range_ends.name_of(line) for line in asked}) == len(asked) - 1
 
 
 def test_test_dependencies_are_pinned_in_the_lowest_environment() -> None:
@@ -37,7 +38,7 @@ def test_test_dependencies_are_pinned_in_the_lowest_environment() -> None:
     assert "aiokafka==0.14.0" in newest
 
 
-def test_a_lower_bound_that_another_package_raises_is_reported() -> None:
+def test_a_lower_bound_that_another_requirement_raises_is_reported() -> None:
     users = ["a>=1.2", "b[c]>=3,<4", "d==0.3; os_name == 'nt'", "e>=2"]
     pins = {"a": "a==1.2.0", "b": "b==3.1", "e": "e==2.0.0"}
     assert range_ends.untested(users, pins) == ["b[c]>=3,<4 (b==3.1)"]

@@ -90,7 +90,9 @@ def lines(docs: Path, start: str) -> list[str]:
 
 
 @pytest.mark.slow
-def test_tables_are_between_the_marks(docs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_generated_tables_are_written_between_the_marks(
+    docs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     results = docs.parent / "results"
     several = [
         cell("refused", "odradek", 200, 0.294),
@@ -128,7 +130,7 @@ def test_tables_are_between_the_marks(docs: Path, capsys: pytest.CaptureFixture[
     assert [(docs / name).read_text() for name in names] == first
 
 
-def test_the_larger_number_of_runs_wins_and_then_the_later_result(
+def test_results_with_more_runs_are_preferred_and_then_later_results(
     docs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(TOOL, "draw", lambda results, file: None)
@@ -172,7 +174,7 @@ def test_an_invalid_result_changes_nothing(
     assert not (docs / "recovery.json").exists()
 
 
-def test_a_page_without_marks_is_refused(docs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_page_without_a_mark_is_rejected(docs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (docs / "recovery.md").write_text(PAGE.replace("<!-- recovery: outage -->", ""))
     assert run(docs) == 1
     assert "0 marks <!-- recovery: outage -->" in capsys.readouterr().err

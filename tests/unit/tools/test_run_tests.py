@@ -28,7 +28,7 @@ def test_slowly():
 """
 
 
-def test_a_report_is_counted_and_its_tests_have_times(tmp_path: Path) -> None:
+def test_a_report_is_read_with_its_counts_and_test_durations(tmp_path: Path) -> None:
     path = tmp_path / "report.xml"
     assert read_report(path, 1.0) == Result(0, 0, 0, 1.0, [])
     path.write_text(REPORT)
@@ -58,7 +58,7 @@ def test_the_summary_has_slow_tests_and_totals(capsys: pytest.CaptureFixture[str
 
 
 @pytest.mark.slow
-def test_lanes_run_every_suite_and_a_crashed_suite_counts_as_a_failure(
+def test_every_suite_runs_and_a_crashed_suite_counts_as_a_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     for name, text in (("good", GOOD), ("broken", "1 / 0\n")):
@@ -82,7 +82,7 @@ def test_lanes_run_every_suite_and_a_crashed_suite_counts_as_a_failure(
     )
 
 
-def test_every_suite_has_a_lane() -> None:
+def test_every_suite_belongs_to_a_group_that_runs_in_parallel() -> None:
     planned = run_tests.plan([*run_tests.SUITES])
     every = [name for lane in planned for name in lane]
     assert sorted(every) == sorted(run_tests.SUITES)

@@ -56,7 +56,7 @@ class World:
             made.ended()
             self.history.read("reader", OUT, seen)
 
-    # Methods that the judge calls on its witness
+    # Methods that the judge calls to read the cluster
 
     def rows(self, topic: str) -> Rows:
         return self.logs[topic]
@@ -247,10 +247,10 @@ def test_a_long_soak_is_split_into_rounds(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 
 @pytest.mark.parametrize("seconds", [0, 30])
-def test_a_short_soak_has_one_round_and_a_remainder_of_seconds_has_none(
+def test_a_short_soak_has_one_round_and_a_remainder_of_seconds_is_dropped(
     seconds: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A round of seconds would find its topics empty, and fail."""
+    """A round of a few seconds would fail, because its topics would still be empty."""
     run = FakeRun(soak.Report(trouble_seconds=0.0 if not seconds else 1770.0))
     minutes = "30" if seconds else "0"
     code, document = told(run, monkeypatch, tmp_path / "soak.json", "--minutes", minutes)

@@ -58,7 +58,7 @@ def test_growth_above_the_limit_is_found_despite_noise(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", slopes.BOUNDS)
-def test_a_warm_up_or_a_single_step_is_no_growth(kind: str) -> None:
+def test_growth_during_warm_up_or_in_one_step_is_not_reported(kind: str) -> None:
     bound = slopes.BOUNDS[kind]
     grown = [(at, min(at, slopes.WARM_UP) * bound.per_hour) for at, _ in series(0.0)]
     assert judged(kind, grown) == []
@@ -66,17 +66,17 @@ def test_a_warm_up_or_a_single_step_is_no_growth(kind: str) -> None:
     assert judged(kind, step) == []
 
 
-def test_a_short_series_is_not_judged() -> None:
+def test_a_short_series_is_never_reported_as_growth() -> None:
     short = series(1e6, seconds=slopes.WARM_UP + slopes.SHORTEST - 20)
     assert judged("memory_mb", short) == []
     assert slopes.slope([]) == 0.0
 
 
-def test_long_series_are_thinned() -> None:
+def test_the_slope_of_a_long_series_is_computed() -> None:
     assert slopes.slope(series(50.0, seconds=36_000.0)) * HOUR == pytest.approx(50.0)
 
 
-def test_samples_of_this_process() -> None:
+def test_the_resources_of_a_process_are_sampled() -> None:
     found = slopes.of_process(os.getpid())
     with Path("/dev/null").open():
         assert slopes.of_process(os.getpid())["descriptors"] >= found["descriptors"] + 1
@@ -95,7 +95,7 @@ def test_a_long_run_fails_for_each_kind_that_never_happened() -> None:
     assert missed(dict.fromkeys(counts, 1), LONG) == []
 
 
-def test_events_of_clients_are_counted(tmp_path: Path) -> None:
+def test_events_in_the_clients_files_are_counted(tmp_path: Path) -> None:
     assert set(BY_EVENT) <= set(KINDS)
     coverage = Coverage(["kill"])
     lines = [json.dumps({"kind": kind}) for kind in ("retry", "rebootstrap", "retry", "closed")]
@@ -106,7 +106,7 @@ def test_events_of_clients_are_counted(tmp_path: Path) -> None:
         coverage.add("something else")
 
 
-def test_required_kinds_depend_on_the_plan() -> None:
+def test_the_required_kinds_of_faults_depend_on_the_plan() -> None:
     plan = Plan(60.0, asyncio=1)
     companions: Any = type("", (), {"proxy": object(), "plan": GroupPlan()})()
     kinds = required(plan, companions)
@@ -118,7 +118,7 @@ def test_required_kinds_depend_on_the_plan() -> None:
     assert required(plan, None) == list(dict.fromkeys(plan.troubles))
 
 
-def test_a_copy_is_compared_with_its_source() -> None:
+def test_a_copied_topic_is_compared_with_its_source() -> None:
     source = {0: [(0, "a"), (2, "b")], 1: [(0, "c")]}
     assert differences(source, {0: [(0, "a"), (1, "b")], 1: [(5, "c")]}) == []
     lost = differences(source, {0: [(0, "a")], 1: [(0, "c")]})

@@ -76,7 +76,7 @@ def bench(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Bench:
     return Bench(monkeypatch, tmp_path)
 
 
-def test_every_kind_comes_once_before_any_comes_again() -> None:
+def test_every_kind_of_fault_occurs_once_before_any_is_repeated() -> None:
     plan = SparkPlan(faults=50, folder=Path(), seed=3)
     kinds = list(drawn(plan))
     round_ = len(FAULTS)
@@ -112,7 +112,7 @@ def test_a_driver_that_ended_is_replaced_before_the_next_fault(bench: Bench) -> 
     assert bench.soak.report.failures == []
 
 
-def test_a_driver_that_ends_without_an_excuse_is_a_failure(bench: Bench) -> None:
+def test_a_driver_that_ends_without_a_fault_that_explains_it_is_a_failure(bench: Bench) -> None:
     bench.start(False, True, patience=60.0, worker=[17])
     bench.soak._recent.add("move")
     bench.do("worker")
@@ -133,7 +133,7 @@ def test_without_a_process_to_kill_another_fault_is_chosen(bench: Bench) -> None
     assert bench.soak._driver.told in (["restart copy"], ["restart land"])  # type: ignore[attr-defined]
 
 
-def test_a_batch_begun_before_the_fault_is_no_recovery(bench: Bench) -> None:
+def test_a_batch_begun_before_the_fault_does_not_count_as_recovery(bench: Bench) -> None:
     bench.start(True)
     driver, soak = bench.soak._driver, bench.soak
     soak._recent.add("planner")
@@ -147,7 +147,7 @@ def test_a_batch_begun_before_the_fault_is_no_recovery(bench: Bench) -> None:
     assert set(soak.report.longest_recovery) == {"planner"}
 
 
-def test_a_failed_query_needs_an_excuse(bench: Bench) -> None:
+def test_a_failed_query_is_a_failure_unless_a_fault_explains_it(bench: Bench) -> None:
     bench.start(True)
     bench.soak._recent.add("planner")
     bench.soak._driver.failures.append(("copy", "Traceback\nx.FooError: bad"))

@@ -35,7 +35,7 @@ def test_an_interpreter_of_pyenv_is_found_if_its_shim_does_not_run(
     assert test_python.find("3.99") == (theirs, "3.99")
 
 
-def test_uv_fetches_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_uv_installs_a_missing_interpreter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fetched = program(tmp_path / "python", "echo 3.99t")
     asked = program(tmp_path / "uv", f'echo "$@" >> {tmp_path}/asked; echo {fetched}')
     monkeypatch.setenv("PYENV_ROOT", str(tmp_path))

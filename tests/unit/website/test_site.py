@@ -152,7 +152,7 @@ def test_a_relative_target_folder_is_relative_to_the_current_folder(
         ("```\n[a](../src/odradek)\n```", "```\n[a](../src/odradek)\n```"),
     ],
 )
-def test_one_link_is_rewritten(text: str, becomes: str) -> None:
+def test_links_are_rewritten_for_the_published_pages(text: str, becomes: str) -> None:
     known = set(stage.pages())
     assert "".join(stage.relinked(text, Path("docs/start.md"), known, "")) == becomes
 

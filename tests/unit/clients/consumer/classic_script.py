@@ -1,6 +1,6 @@
-"""A scripted coordinator of a classic group, and a fake of the consumer's side of it.
+"""A scripted coordinator of a classic group, and a fake of the consumer's `Group`.
 
-In: its next responses, other members. Out: requests, and calls of the membership to the group.
+A test sets the next responses and the other members, and checks requests and calls of the group.
 """
 
 from __future__ import annotations
@@ -133,10 +133,10 @@ class FakeGroup:
         raise AssertionError("on_assigned tells members of classic groups")
 
     def unsettled(self, since: float) -> None:
-        """Ignore; only the real group warns after ten seconds."""
+        """Do nothing; only the real group logs a warning."""
 
     def settled(self, now: float) -> None:
-        """Ignore, as in `unsettled`."""
+        """Do nothing, as in `unsettled`."""
 
     def complain(self, error: KafkaError) -> None:
         self.complaints.append(error)
@@ -236,7 +236,7 @@ class Script(World):
             own = encode_assignment(parts(*self.given))
         return SyncGroupResponse(0, 0, "consumer", body.protocol_name, own)
 
-    # For assertions
+    # Helpers for assertions
 
     @property
     def state(self) -> str:

@@ -1,4 +1,4 @@
-"""A scripted coordinator of a KIP-848 group, and a fake of the consumer's side of it."""
+"""A scripted coordinator of a KIP-848 group, and a fake of the consumer's `Group`."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Scripted(World):
         self.held_up = False
         """True if revocations wait, because the application doesn't poll."""
         self.silent_until = 0.0
-        # The group object
+        # Attributes of the fake group
         self.group_id = "g"
         self.instance_id: str | None = options.get("group.instance.id")
         self.pattern = pattern
@@ -149,13 +149,13 @@ class Scripted(World):
         return now
 
     def assigned_nothing(self) -> None:
-        """Ignore; a group without committed offsets isn't told."""
+        """Do nothing; only the real group notes an empty assignment."""
 
     def unsettled(self, since: float) -> None:
-        """Ignore; only the real group warns after ten seconds."""
+        """Do nothing; only the real group logs a warning."""
 
     def settled(self, now: float) -> None:
-        """Ignore, as in `unsettled`."""
+        """Do nothing, as in `unsettled`."""
 
     def failed(self, error: KafkaError) -> None:
         self.failure = error
@@ -201,7 +201,7 @@ class Scripted(World):
         brokers = [MetadataResponseBroker(0, "broker-0", 9092)]
         return MetadataResponse(cluster_id="cluster-1", brokers=brokers, topics=found)
 
-    # Steps of a test
+    # Helpers that tests call
 
     def join(self, *replies: Reply, until: float = 1.0) -> None:
         self.replies = list(replies)

@@ -1,4 +1,4 @@
-"""Test a classic membership against a scripted coordinator: join, lead, be removed, leave."""
+"""Test a member of a classic group against a scripted coordinator."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_an_eager_member_revokes_all_partitions_before_it_rejoins() -> None:
     assert max(b - a for a, b in pairwise(beats)) < 1.6, "heartbeats continue meanwhile"
 
 
-def test_a_cooperative_member_keeps_partitions_and_joins_twice() -> None:
+def test_a_cooperative_member_keeps_partitions_and_rejoins_after_it_has_revoked_others() -> None:
     w = Script(partition_assignment_strategy="cooperative-sticky")
     w.leader, w.given = "other", ["t0", "t1"]
     w.stable()
@@ -85,7 +85,7 @@ def test_a_cooperative_member_keeps_partitions_and_joins_twice() -> None:
     assert w.group.mine == parts("t1")
 
 
-def test_a_rebalance_during_the_sync_causes_one_more_join() -> None:
+def test_a_member_rejoins_if_sync_group_fails_with_rebalance_in_progress() -> None:
     w = Script()
     w.code("SyncGroup", REBALANCE, REBALANCE)
     w.stable()
@@ -96,7 +96,7 @@ def test_a_rebalance_during_the_sync_causes_one_more_join() -> None:
 # The leader
 
 
-def test_the_leader_assigns_topics_that_only_others_subscribe_to() -> None:
+def test_the_leader_assigns_topics_that_only_other_members_subscribe_to() -> None:
     w = Script()
     w.topics.update(u=[1, 1, 1], v=[1])
     w.other("x", "t", "u")
@@ -119,7 +119,7 @@ def test_the_leader_assigns_topics_that_only_others_subscribe_to() -> None:
     )
 
 
-def test_a_leader_rejoins_ever_less_often_for_partitions_that_are_not_revoked() -> None:
+def test_a_leader_backs_off_its_rejoins_while_a_member_does_not_revoke_its_partitions() -> None:
     w = Script(partition_assignment_strategy="cooperative-sticky")
     w.other("x", "t", owned=parts("t0", "t1"))
     w.begin(95.0)
@@ -133,7 +133,7 @@ def test_a_leader_rejoins_ever_less_often_for_partitions_that_are_not_revoked() 
     assert len(w.asks("JoinGroup")) == count
 
 
-def test_rebalances_of_other_members_delay_no_rejoin_for_withheld_partitions() -> None:
+def test_rejoins_for_other_reasons_do_not_delay_the_rejoin_for_unreleased_partitions() -> None:
     w = Script(partition_assignment_strategy="cooperative-sticky")
     w.other("x", "t", owned=parts("t0", "t1"))
     w.begin(1.0)
@@ -147,7 +147,7 @@ def test_rebalances_of_other_members_delay_no_rejoin_for_withheld_partitions() -
     assert "hasn't released them in time" in (w.bodies("JoinGroup")[-1].reason or "")
 
 
-def test_topics_that_are_created_or_deleted_cause_a_rebalance() -> None:
+def test_the_leader_rejoins_when_a_subscribed_topic_is_created_or_deleted() -> None:
     w = Script()
     w.group.subscribed = ["t", "u"]
     w.begin(8.0)
@@ -165,7 +165,7 @@ def test_topics_that_are_created_or_deleted_cause_a_rebalance() -> None:
     assert w.group.owned() == parts("t0", "t1")
 
 
-def test_followers_ignore_added_partitions() -> None:
+def test_a_member_that_is_not_the_leader_ignores_added_partitions() -> None:
     w = Script()
     w.leader, w.given = "other", ["t0"]
     w.stable()
@@ -176,7 +176,7 @@ def test_followers_ignore_added_partitions() -> None:
     assert w.bodies("SyncGroup")[-1].assignments == []
 
 
-def test_a_returning_static_leader_keeps_the_assignment() -> None:
+def test_a_rejoining_static_leader_keeps_the_assignment_and_notices_added_partitions() -> None:
     w = Script(group_instance_id="i")
     w.skip, w.given = True, ["t1"]
     w.stable()
@@ -196,7 +196,7 @@ class FailingAssignor:
         raise ZeroDivisionError("by a user")
 
 
-def test_a_failing_assignor_ends_the_membership_and_leaves_the_group() -> None:
+def test_a_leader_whose_assignor_raises_leaves_the_group_and_fails_permanently() -> None:
     w = Script(partition_assignment_strategy=[FailingAssignor()])
     w.begin()
     assert w.state == "fatal"
@@ -224,7 +224,7 @@ def test_a_removed_member_loses_its_partitions_and_rejoins(
 
 
 @pytest.mark.parametrize("api", ["JoinGroup", "SyncGroup"])
-def test_removal_during_a_rebalance(api: str) -> None:
+def test_a_member_that_is_removed_during_a_rebalance_loses_its_partitions(api: str) -> None:
     w = Script(partition_assignment_strategy="cooperative-sticky")
     w.stable()
     w.calls()
@@ -239,14 +239,14 @@ def test_removal_during_a_rebalance(api: str) -> None:
     ("api", "codes"),
     [("JoinGroup", [79, REBALANCE]), ("SyncGroup", [UNKNOWN]), ("SyncGroup", [REBALANCE])],
 )
-def test_repeated_errors_are_retried_with_backoff(api: str, codes: list[int]) -> None:
+def test_repeated_join_and_sync_errors_are_retried_with_backoff(api: str, codes: list[int]) -> None:
     w = Script()
     w.code(api, *codes * 250)
     w.begin(5.0)
     assert 12 < len(w.bodies(api)) <= 20, "ten waits of 0.1 s, then exponential ones"
 
 
-def test_removal_while_the_application_revokes() -> None:
+def test_on_lost_runs_after_on_revoked_if_the_member_is_removed_meanwhile() -> None:
     w = Script()
     w.stable()
     w.calls()
@@ -262,7 +262,7 @@ def test_removal_while_the_application_revokes() -> None:
     assert w.bodies("JoinGroup")[2].member_id == ""
 
 
-def test_a_session_that_expired_on_both_sides() -> None:
+def test_partitions_are_lost_if_the_coordinator_removed_the_member_during_an_outage() -> None:
     w = Script()
     w.stable()
     w.calls()
@@ -276,7 +276,7 @@ def test_a_session_that_expired_on_both_sides() -> None:
     assert w.withheld() == 0
 
 
-def test_a_rebalance_while_the_session_may_have_expired() -> None:
+def test_partitions_are_kept_if_a_member_can_rejoin_after_its_session_timeout() -> None:
     w = Script(partition_assignment_strategy="cooperative-sticky")
     w.stable()
     w.calls()
@@ -320,7 +320,7 @@ def test_a_static_member_that_does_not_poll_is_not_reported_as_leaving(
     )
 
 
-def test_leaving_may_take_until_its_deadline() -> None:
+def test_leaving_retries_until_its_deadline_if_the_coordinator_is_unreachable() -> None:
     w = Script()
     w.stable()
     w.mode(B1, mode="refused")
@@ -335,7 +335,7 @@ def test_leaving_may_take_until_its_deadline() -> None:
     assert w.state == "unjoined"
 
 
-def test_leaving_as_an_unconfirmed_session_expires() -> None:
+def test_a_member_can_leave_at_the_moment_its_session_expires() -> None:
     w = Script()
     w.stable()
     w.mode(B1, mode="mute", cut=False)
@@ -367,7 +367,7 @@ def test_a_fenced_static_member_fails_permanently() -> None:
 # Leaving the group
 
 
-def test_no_join_starts_once_the_consumer_is_closing() -> None:
+def test_a_closing_consumer_does_not_rejoin() -> None:
     w = Script()
     w.stable()
     w.group.revoke_takes = 2.0
@@ -383,7 +383,7 @@ def test_no_join_starts_once_the_consumer_is_closing() -> None:
     assert w.order()[-1] == "LeaveGroup"
 
 
-def test_leaving_while_a_join_is_pending() -> None:
+def test_leaving_does_not_wait_for_a_pending_join() -> None:
     w = Script()
     w.stable()
     w.delays[B1] = 20.0
@@ -411,7 +411,7 @@ def test_leaving_never_raises_or_exceeds_its_timeout(code: int) -> None:
     assert w2.now - begin <= 1.1
 
 
-def test_leaving_before_anything_was_joined() -> None:
+def test_leaving_without_having_joined_sends_no_request() -> None:
     w = Script()
     w.wait(w.membership.leave(w.now + 1.0), 5.0).result()
     w.modes[B1] = "refused"
@@ -424,7 +424,7 @@ def test_leaving_before_anything_was_joined() -> None:
 # Failing joins
 
 
-def test_partitions_are_kept_through_failing_joins_until_the_session_expires() -> None:
+def test_records_are_withheld_if_joins_fail_for_longer_than_the_session_timeout() -> None:
     w = Script(partition_assignment_strategy="cooperative-sticky")
     w.stable()
     w.calls()

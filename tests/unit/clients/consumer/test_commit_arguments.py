@@ -20,12 +20,12 @@ def record(tp: TopicPartition, offset: int, epoch: int = 3) -> ConsumerRecord:
     return ConsumerRecord(*tp, offset, 0, 0, None, None, (), epoch)
 
 
-def test_offsets_by_partition_are_the_next_to_be_read() -> None:
+def test_offsets_by_partition_are_committed_as_given() -> None:
     given = {T0: 5, T1: OffsetAndMetadata(6, "m", 2)}
     assert offsets_to_commit(given) == {T0: OffsetAndMetadata(5), T1: OffsetAndMetadata(6, "m", 2)}
 
 
-def test_records_commit_the_last_offset_of_each_partition() -> None:
+def test_for_records_the_offset_after_the_last_of_each_partition_is_committed() -> None:
     assert offsets_to_commit(record(T0, 7)) == {T0: OffsetAndMetadata(8, "", 3)}
     some = [record(T0, 7), record(U0, 1, 9), record(T0, 9, 4), record(T0, 8)]
     behind = {T0: OffsetAndMetadata(10, "", 4), U0: OffsetAndMetadata(2, "", 9)}
@@ -33,7 +33,7 @@ def test_records_commit_the_last_offset_of_each_partition() -> None:
     assert offsets_to_commit([]) == {}
 
 
-def test_arrow_rows_commit_the_last_offset_of_each_partition() -> None:
+def test_for_arrow_rows_the_offset_after_the_last_of_each_partition_is_committed() -> None:
     rows = {"topic": ["t", "u", "t", "t"], "partition": [0, 0, 1, 0], "offset": [3, 5, 7, 9]}
     behind = {T0: OffsetAndMetadata(10), U0: OffsetAndMetadata(6), T1: OffsetAndMetadata(8)}
     table = pa.table(rows)

@@ -1,4 +1,4 @@
-"""Test commits that wait for each other: their order, their owners, and errors."""
+"""Test commits that wait for each other: order, ownership of partitions, errors."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Counting(Engine):
 
 
 class NoMetadata:
-    """Metadata before the first response."""
+    """A fake of the metadata before the first response."""
 
     snapshot = None
     answered = 0
@@ -151,7 +151,7 @@ class Scene:
         return [request[str(P)] for request in self.asked.requests]
 
 
-def test_a_new_commit_does_not_overtake_waiting_ones() -> None:
+def test_a_new_commit_does_not_overtake_waiting_commits() -> None:
     scene = Scene()
     scene.commit(1)
     scene.step()
@@ -163,7 +163,7 @@ def test_a_new_commit_does_not_overtake_waiting_ones() -> None:
     assert scene.sent == [1, 2, 3]
 
 
-def test_the_cost_of_a_waiting_commit_does_not_grow_with_their_number() -> None:
+def test_the_cost_per_commit_does_not_grow_with_the_number_of_waiting_commits() -> None:
     costs = []
     for count in (10, 2000):
         scene = Scene()
@@ -177,7 +177,7 @@ def test_the_cost_of_a_waiting_commit_does_not_grow_with_their_number() -> None:
     assert costs[1] == pytest.approx(costs[0], rel=0.1)
 
 
-def test_a_commit_belongs_to_the_ownership_at_the_time_of_the_call() -> None:
+def test_a_waiting_commit_fails_if_its_partition_is_revoked_meanwhile() -> None:
     scene = Scene()
     first, second, third = scene.commit(1), scene.commit(2), scene.commit(3)
     scene.step()
@@ -200,7 +200,9 @@ def test_a_commit_belongs_to_the_ownership_at_the_time_of_the_call() -> None:
 
 
 @pytest.mark.parametrize("joining_since", ["before", "meanwhile"])
-def test_illegal_generation_during_a_join_is_retried(joining_since: str) -> None:
+def test_a_commit_is_retried_after_illegal_generation_while_a_join_is_pending(
+    joining_since: str,
+) -> None:
     """The group already has the next generation; the JoinGroup response is on its way."""
     scene = Scene()
     joining = GroupIdentity("m", 1, joining=True)
@@ -218,7 +220,7 @@ def test_illegal_generation_during_a_join_is_retried(joining_since: str) -> None
     assert scene.accepted == [("t-0", 1)]
 
 
-def test_illegal_generation_without_a_pending_join_fails() -> None:
+def test_a_commit_fails_after_illegal_generation_without_a_pending_join() -> None:
     scene = Scene()
     done = scene.commit(1)
     scene.step()
@@ -233,7 +235,7 @@ def test_illegal_generation_without_a_pending_join_fails() -> None:
     assert isinstance(done.error, CommitFailedError)
 
 
-def test_commits_that_time_out_or_are_cancelled_block_no_others() -> None:
+def test_commits_that_time_out_or_are_cancelled_do_not_block_later_commits() -> None:
     scene = Scene()
     first = scene.commit(1)
     late, cancelled = scene.commit(2, deadline=5.0), scene.commit(3)
@@ -245,7 +247,7 @@ def test_commits_that_time_out_or_are_cancelled_block_no_others() -> None:
     scene.engine.cancel(cancelled, ClientClosedError("enough"))
     scene.answer()
     assert first.done
-    scene.engine.cancel(last, ClientClosedError("enough"))  # it is its turn
+    scene.engine.cancel(last, ClientClosedError("enough"))  # the first in the queue
     scene.commit(5)
     scene.step()
     scene.answer()
@@ -253,19 +255,19 @@ def test_commits_that_time_out_or_are_cancelled_block_no_others() -> None:
     assert scene.accepted == [("t-0", 1), ("t-0", 5)]
 
 
-def test_a_commit_may_leave_the_queue_as_its_turn_comes() -> None:
+def test_a_commit_that_leaves_the_queue_at_its_turn_lets_the_next_commit_start() -> None:
     queue = CommitQueue()
     first, second, third = queue.enter(), queue.enter(), queue.enter()
     assert [t.done for t in (first, second, third)] == [True, False, False]
     queue.leave(first)
-    queue.leave(second)  # its turn came, but it didn't send
+    queue.leave(second)  # without a request, although it is first
     assert third.done
     queue.leave(third)
     assert len(queue) == 0
     assert queue.enter().done
 
 
-def test_accepted_partitions_are_not_sent_again() -> None:
+def test_a_retried_commit_omits_the_partitions_that_were_accepted() -> None:
     scene = Scene()
     parts = [TopicPartition("t", n) for n in range(3)]
     done = scene.start(dict.fromkeys(parts, 7))
@@ -280,7 +282,7 @@ def test_accepted_partitions_are_not_sent_again() -> None:
     assert scene.accepted == [("t-0", 7), ("t-2", 7)]
 
 
-def test_an_unknown_topic_is_retried_for_a_while_and_named() -> None:
+def test_a_commit_for_an_unknown_topic_is_retried_for_a_while_then_names_the_topic() -> None:
     scene = Scene()
     gone = TopicPartition("gone", 3)
     done = scene.start({P: 7, gone: 8})
@@ -297,7 +299,7 @@ def test_an_unknown_topic_is_retried_for_a_while_and_named() -> None:
     assert "no partition 3 of it; the other 1 partition is committed" in str(done.error)
     assert scene.accepted == [("t-0", 7)]
     assert scene.asked.requests[1:] == [{"gone-3": 8}] * 6
-    # Only the first of successive commits retries; after a while the topic may be new.
+    # After the error, commits fail at once for a while; then they retry: the topic may be new.
     again = scene.start({gone: 9})
     scene.step()
     scene.answer({"gone-3": UNKNOWN})

@@ -22,7 +22,7 @@ from odradek.protocol.messages.consumer_group_heartbeat import (
 )
 
 
-def test_a_member_joins_assigns_acknowledges_and_sends_short_heartbeats() -> None:
+def test_a_member_joins_acknowledges_its_assignment_and_then_sends_short_heartbeats() -> None:
     w = Scripted({"client.rack": "r1", "group.remote.assignor": "uniform"})
     w.join(assigns(3, orders=[0, 1]), until=12.0)
     first, second, third, fourth = w.beats
@@ -44,12 +44,12 @@ def test_a_member_joins_assigns_acknowledges_and_sends_short_heartbeats() -> Non
     assert w.membership.generation == 3
 
 
-def test_a_new_member_asks_for_its_assignment_before_the_heartbeat_interval() -> None:
+def test_a_new_member_requests_its_assignment_without_waiting_a_heartbeat_interval() -> None:
     w = Scripted()
     w.join(0, 0, 0, assigns(2, orders=[0]), until=1.5)
     assert w.log == ["assigned orders-0"]
     assert w.kinds("group")[-1].at < 1.0
-    # Members without an assignment return to the normal interval.
+    # Without an assignment, the member later returns to the normal interval.
     w = Scripted()
     w.join(until=60.0)
     times = [a.at for a in w.asks("ConsumerGroupHeartbeat")]
@@ -57,7 +57,7 @@ def test_a_new_member_asks_for_its_assignment_before_the_heartbeat_interval() ->
     assert len([t for t in times if t > 10.0]) == 10
 
 
-def test_member_ids_are_uuids_of_the_clients_random_generator() -> None:
+def test_member_ids_are_uuids_from_the_clients_seeded_random_generator() -> None:
     ids = []
     for _ in range(2):
         w = Scripted()
@@ -101,7 +101,7 @@ def test_heartbeats_continue_while_the_application_delays_a_revocation() -> None
     assert w.state == S.STABLE
 
 
-def test_after_a_lost_response_heartbeats_are_full_for_a_minute() -> None:
+def test_after_a_lost_response_heartbeats_contain_all_fields_for_a_minute() -> None:
     w = Scripted({"request.timeout.ms": 2000})
     w.join(assigns(1, orders=[0]))
     w.fall_silent(6.0)
@@ -113,7 +113,7 @@ def test_after_a_lost_response_heartbeats_are_full_for_a_minute() -> None:
     assert w.beats[-1].subscribed_topic_names is None
 
 
-def test_a_retried_heartbeat_is_a_full_one() -> None:
+def test_a_retried_heartbeat_contains_all_fields() -> None:
     w = Scripted()
     w.join(assigns(1, orders=[0]))
     count = len(w.beats)
@@ -123,7 +123,7 @@ def test_a_retried_heartbeat_is_a_full_one() -> None:
     assert (w.sent(first), w.sent(second)) == (None, {"orders": [0]})
 
 
-def test_a_new_assignment_replaces_one_with_unresolved_topic_names() -> None:
+def test_a_new_assignment_replaces_an_assignment_with_unresolved_topic_ids() -> None:
     w = Scripted(pattern=".*")
     del w.picture.ids["users"]
     w.join(assigns(1, users=[1]), until=4.0)
@@ -163,13 +163,13 @@ def test_a_removed_member_loses_its_partitions_and_rejoins(code: int) -> None:
     assert S.FENCED in w.states()
 
 
-def test_repeated_removals_are_retried_with_backoff() -> None:
+def test_a_repeatedly_removed_member_rejoins_with_backoff() -> None:
     w = Scripted()
     w.join(assigns(1), *[25] * 200, until=10.0)
     assert 8 <= len(w.beats) <= 25
 
 
-def test_a_member_fenced_during_a_revocation_starts_again() -> None:
+def test_a_member_that_is_fenced_during_a_revocation_loses_its_partitions_and_rejoins() -> None:
     w = Scripted()
     w.join(assigns(1, orders=[0, 1]))
     w.held_up = True
@@ -205,7 +205,7 @@ def test_a_permanent_error_after_joining_loses_the_partitions() -> None:
     assert isinstance(w.failure, FencedInstanceIdError)
 
 
-def test_brokers_without_the_protocol_are_reported() -> None:
+def test_the_error_of_brokers_without_kip_848_recommends_the_classic_protocol() -> None:
     for version, code in ((-1, 0), (1, 35)):
         w = Scripted(version=version)
         w.join(code)
@@ -214,7 +214,7 @@ def test_brokers_without_the_protocol_are_reported() -> None:
         assert ".." not in str(w.failure)
 
 
-def test_the_error_of_a_group_with_another_protocol_names_the_cure() -> None:
+def test_the_error_of_a_group_with_another_protocol_names_the_migration_policy() -> None:
     w = Scripted()
     w.join(69)
     assert "group.consumer.migration.policy" in str(w.failure)
@@ -228,13 +228,13 @@ def test_in_version_0_the_coordinator_chooses_the_member_id() -> None:
     assert w.state == S.STABLE
 
 
-def test_a_pattern_is_sent_to_the_coordinator_and_its_topics_come_by_id() -> None:
+def test_a_pattern_is_sent_to_the_coordinator_and_the_assignment_has_topic_ids() -> None:
     w = Scripted(pattern="ord.*|users")
     w.join(assigns(1, orders=[0], users=[3]))
     assert (w.beats[0].subscribed_topic_regex, w.beats[0].subscribed_topic_names) == (w.pattern, [])
     assert w.log == ["assigned orders-0", "assigned users-3"], "known topics don't wait"
     assert w.sent(w.beats[-1]) == {"orders": [0], "users": [3]}
-    # Topics by name instead: the pattern is withdrawn.
+    # A subscription by name withdraws the pattern.
     w.pattern, w.subscribed = None, ["users"]
     w.engine.post(lambda now: w.membership.rejoin("subscription changed", now))
     w.run(w.now + 0.5)
@@ -244,7 +244,7 @@ def test_a_pattern_is_sent_to_the_coordinator_and_its_topics_come_by_id() -> Non
     )
 
 
-def test_a_pattern_needs_a_coordinator_that_resolves_it() -> None:
+def test_a_pattern_fails_if_the_coordinator_does_not_support_or_rejects_it() -> None:
     w = Scripted(version=0, pattern="o.*")
     w.join()
     assert "subscribe to topics by name" in str(w.failure)
@@ -253,7 +253,7 @@ def test_a_pattern_needs_a_coordinator_that_resolves_it() -> None:
     assert w.failure is not None
 
 
-def test_known_topics_do_not_wait_for_unknown_topic_ids() -> None:
+def test_known_topics_are_assigned_while_other_topic_ids_are_unresolved() -> None:
     w = Scripted(pattern=".*")
     del w.picture.ids["users"]
     w.join(assigns(1, orders=[0], users=[1]), until=3.0)
@@ -286,7 +286,7 @@ def test_a_recreated_topic_is_revoked_and_assigned() -> None:
     ]
 
 
-def test_leaving_sends_epoch_minus_1_or_minus_2_if_static() -> None:
+def test_leaving_sends_member_epoch_minus_1_or_minus_2_for_a_static_member() -> None:
     for instance, epoch in ((None, -1), ("i1", -2)):
         w = Scripted({"group.instance.id": instance} if instance else {})
         w.join(assigns(1, orders=[0]))
@@ -299,7 +299,7 @@ def test_leaving_sends_epoch_minus_1_or_minus_2_if_static() -> None:
         assert w.log == ["assigned orders-0"], "the caller revokes the assigned partitions"
 
 
-def test_before_leaving_heartbeats_continue_and_nothing_is_assigned() -> None:
+def test_a_closing_member_sends_heartbeats_but_accepts_no_new_partitions() -> None:
     w = Scripted()
     w.join(assigns(1, orders=[0, 1]))
     w.held_up = True
@@ -327,7 +327,7 @@ def test_leaving_ends_at_its_deadline() -> None:
     assert w.now - begin == pytest.approx(5.0, abs=0.2)
 
 
-def test_an_unreleased_instance_id_is_waited_for_up_to_a_session(
+def test_joining_waits_up_to_a_session_timeout_for_an_unreleased_instance_id(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     w = Scripted({"group.instance.id": "i1"})

@@ -1,4 +1,4 @@
-"""Test subscriptions and assignments of other versions, and malformed ones."""
+"""Test the encoding of subscriptions and assignments: all versions, malformed bytes."""
 
 from __future__ import annotations
 
@@ -33,32 +33,34 @@ ALL = MemberSubscription(
         (3, ALL),
     ],
 )
-def test_each_version_carries_its_fields(version: int, expected: MemberSubscription) -> None:
+def test_each_subscription_version_contains_exactly_its_fields(
+    version: int, expected: MemberSubscription
+) -> None:
     assert decode_subscription(encode_subscription(ALL, version)) == expected
 
 
-def test_newer_versions_are_read_as_the_newest_known_one() -> None:
+def test_unknown_newer_versions_are_decoded_as_the_newest_known_version() -> None:
     newer = b"\x00\x09" + encode_subscription(ALL)[2:] + b"more"
     assert decode_subscription(newer) == ALL
     given = b"\x00\x09" + encode_assignment(ALL.owned, b"x")[2:] + b"more"
     assert decode_assignment(given) == MemberAssignment(ALL.owned, b"x")
 
 
-def test_a_version_without_its_new_fields_is_read() -> None:
+def test_a_subscription_may_lack_the_fields_that_its_version_added() -> None:
     assert decode_subscription(b"\x00\x03" + encode_subscription(ALL, 0)[2:]) == (
         MemberSubscription(ALL.topics, user_data=b"said")
     )
 
 
-def test_no_bytes_are_an_empty_assignment() -> None:
+def test_empty_bytes_decode_as_an_empty_assignment() -> None:
     assert decode_assignment(b"") == MemberAssignment()
 
 
-def test_the_instance_id_comes_from_the_coordinator() -> None:
+def test_a_decoded_subscription_has_the_given_instance_id() -> None:
     assert decode_subscription(encode_subscription(ALL), "i1").instance_id == "i1"
 
 
-def test_every_truncation_is_malformed_or_an_older_version() -> None:
+def test_every_truncated_subscription_is_rejected_or_read_as_an_older_version() -> None:
     written = encode_subscription(ALL)
     whole = [len(encode_subscription(ALL, version)) for version in range(4)]
     for size in range(len(written)):

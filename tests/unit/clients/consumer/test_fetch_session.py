@@ -50,7 +50,7 @@ def test_after_the_first_request_only_changes_are_sent() -> None:
     assert forgotten(request) == {(T, 1)}
 
 
-def test_the_caller_may_change_the_wanted_partitions() -> None:
+def test_the_caller_may_modify_the_dict_of_partitions_after_a_request() -> None:
     session = FetchSession()
     wanted = dict(ALL)
     ask(session, wanted)
@@ -87,7 +87,7 @@ def test_a_session_error_is_retried_once_without_backoff(code: int, kept: int) -
     assert not session.refused(2)
 
 
-def test_epochs_wrap_around_to_1() -> None:
+def test_session_epochs_wrap_around_to_1() -> None:
     session = open_session()
     session.epoch = 2**31 - 1
     ask(session, ALL)
@@ -95,7 +95,7 @@ def test_epochs_wrap_around_to_1() -> None:
     assert session.epoch == 1
 
 
-def test_versions_without_sessions_or_topic_ids() -> None:
+def test_old_request_versions_name_topics_and_may_have_no_session() -> None:
     session = open_session()
     named: dict[Key, Wanted] = {("t", 0): (5, 10, 99)}
     request = ask(session, named, 12)

@@ -46,14 +46,14 @@ def take(entry: CompletedFetch, most: int, **how: Any) -> RecordColumns:
     return entry.move(entry.peek(most, **how))
 
 
-def test_complete_batches() -> None:
+def test_the_survey_of_complete_batches_returns_size_next_offset_and_epochs() -> None:
     found = survey(memoryview(ALL), 0)
     assert (found.next_offset, found.size, found.needed, found.odd) == (40, len(ALL), None, False)
     assert found.epochs == [(0, 0), (20, 1)]
 
 
 @pytest.mark.parametrize("kept", [1, 11, 12, 20, 26, 27, 61, len(BATCHES[1]) - 1])
-def test_a_response_truncated_in_its_second_batch_counts_the_first(kept: int) -> None:
+def test_a_response_truncated_in_its_second_batch_contains_the_first_batch(kept: int) -> None:
     found = survey(memoryview(BATCHES[0] + BATCHES[1][:kept]), 0)
     assert (found.next_offset, found.size, found.needed, found.odd) == (
         10,
@@ -70,14 +70,14 @@ def test_a_response_truncated_in_its_first_batch_reports_the_needed_size(kept: i
 
 
 @pytest.mark.parametrize("at", [8, 16, 23])
-def test_malformed_headers_end_the_survey_and_are_left_to_the_decoder(at: int) -> None:
+def test_the_survey_stops_at_a_malformed_header_and_raises_no_error(at: int) -> None:
     bad = bytearray(BATCHES[1])
     bad[at] = 0xFF  # a negative length, an unknown magic, a negative offset delta
     found = survey(memoryview(BATCHES[0] + bytes(bad)), 0)
     assert (found.next_offset, found.size, found.odd) == (10, len(BATCHES[0]), True)
 
 
-def test_positions_advance_with_returned_records() -> None:
+def test_the_position_advances_with_each_returned_record() -> None:
     made = state(3)
     entry = fetched(made, ALL, 3)
     offsets = []
@@ -88,7 +88,7 @@ def test_positions_advance_with_returned_records() -> None:
     assert offsets == list(range(3, 40))
 
 
-def test_each_row_has_the_epoch_of_its_batch() -> None:
+def test_each_row_has_the_leader_epoch_of_its_batch() -> None:
     entry = fetched(state(), ALL)
     columns = take(entry, 100)
     assert entry.leader_epochs(columns) == [0] * 20 + [1] * 20
@@ -98,7 +98,7 @@ def test_each_row_has_the_epoch_of_its_batch() -> None:
 MARKER = encode_marker(10, 0, producer_id=1, producer_epoch=0, commit=True)
 NEWER = bytearray(MARKER)
 struct.pack_into(">i", NEWER, 12, 3)
-"""A transaction's marker of a newer leader; the epoch is at byte 12 of a batch."""
+"""A transaction marker from a newer leader; the leader epoch is at byte 12 of a batch."""
 
 
 @pytest.mark.parametrize("one_by_one", [True, False])
@@ -114,7 +114,7 @@ struct.pack_into(">i", NEWER, 12, 3)
     ],
     ids=["marker at the end", "marker between records", "compacted records"],
 )
-def test_a_position_has_the_epoch_of_the_next_batch_or_the_last_one(
+def test_a_position_has_the_leader_epoch_of_the_next_batch_or_else_of_the_last(
     data: bytes, places: tuple[int, ...], one_by_one: bool
 ) -> None:
     made = state()
@@ -139,7 +139,7 @@ def test_a_gap_after_the_last_record_is_skipped() -> None:
     assert made.position == 10
 
 
-def test_until_ends_in_the_middle_of_a_batch() -> None:
+def test_records_are_returned_up_to_until_in_the_middle_of_a_batch() -> None:
     made = state()
     made.until = 15
     entry = fetched(made, ALL)

@@ -1,4 +1,4 @@
-"""Test the transition tables of both kinds of membership for all pairs of state and event."""
+"""Test the state tables of classic and KIP-848 members for all pairs of state and event."""
 
 import pytest
 
@@ -28,7 +28,7 @@ def test_every_pair_of_state_and_event_is_in_the_table_or_raises(
 
 
 @both
-def test_every_member_can_be_removed_rejected_and_leave(
+def test_a_member_that_can_be_removed_can_also_be_rejected_and_leave(
     table: Transitions,
 ) -> None:
     members = {s for (s, e) in table if e is MemberEvent.REMOVED}

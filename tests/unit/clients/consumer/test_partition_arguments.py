@@ -43,18 +43,18 @@ def test_pairs_are_accepted_as_partitions(given: Any) -> None:
 
 
 @pytest.mark.parametrize("given", ["t", 7, None, ("t",), ("t", "0"), (0, "t"), ("t", True), b"t0"])
-def test_other_values_are_rejected(given: Any) -> None:
+def test_invalid_partitions_are_rejected(given: Any) -> None:
     with pytest.raises(ConfigurationError, match="expected TopicPartition"):
         one_partition(given)
 
 
 @pytest.mark.parametrize("given", [-1, -2, "earliest", 1.5, True])
-def test_seeking_to_a_special_number_or_word_names_the_right_calls(given: Any) -> None:
+def test_the_error_for_a_special_offset_names_seek_to_beginning(given: Any) -> None:
     with pytest.raises(ConfigurationError, match="seek_to_beginning"):
         place("offset", given)
 
 
-def test_the_error_lists_the_assigned_partitions() -> None:
+def test_the_error_for_an_unassigned_partition_lists_the_assigned_partitions() -> None:
     consumer = on_host(World(1).host("c"), Consumer, {"bootstrap.servers": "b:1"})
     other = TopicPartition("t", 9)
     with pytest.raises(IllegalStateError, match="t-9 isn't assigned .*assigned: no partitions"):
@@ -65,7 +65,7 @@ def test_the_error_lists_the_assigned_partitions() -> None:
 
 
 @pytest.mark.parametrize("given", ["t", T0, 7])
-def test_a_single_partition_is_rejected_as_a_list(given: Any) -> None:
+def test_a_single_partition_is_rejected_where_a_list_is_expected(given: Any) -> None:
     with pytest.raises(ConfigurationError, match="expected a list of partitions"):
         some_partitions(given)
 
@@ -102,7 +102,7 @@ def test_every_method_of_a_consumer_checks_partitions() -> None:
     consumer.close(0)
 
 
-def test_partitions_are_accepted_one_by_one_or_as_a_list() -> None:
+def test_partitions_are_accepted_as_separate_arguments_or_as_a_list() -> None:
     one: Any = TopicPartition("t", 1)
     for given in ((T0, one), ([T0, one],), ((("t", 0), ["t", 1]),), (T0, [one])):
         assert these_partitions(given) == [T0, one]
@@ -115,7 +115,7 @@ def test_partitions_are_accepted_one_by_one_or_as_a_list() -> None:
             these_partitions(bad)
 
 
-def test_a_position_is_an_offset_or_a_result_of_other_calls() -> None:
+def test_a_position_may_be_an_offset_or_an_object_that_contains_an_offset() -> None:
     assert place("offset", np.int64(5)) == (5, -1)
     assert place("offset", OffsetAndMetadata(5, "x", 3)) == (5, 3)
     assert place("offset", OffsetAndTimestamp(5, 1_000, 2)) == (5, 2)

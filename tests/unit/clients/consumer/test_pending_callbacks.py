@@ -1,4 +1,4 @@
-"""Test callbacks that the caller's thread runs: order, errors, withdrawal."""
+"""Test rebalance callbacks that wait for the caller's thread: order, errors, withdrawal."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ P = [TopicPartition("t", n) for n in range(4)]
 
 
 class Calls:
-    """Callbacks, a log of their calls, and which have ended."""
+    """A queue of callbacks, a log of their calls, and the names of ended callbacks."""
 
     def __init__(self) -> None:
         self.callbacks = PendingCallbacks(NullLock())
@@ -61,7 +61,7 @@ def carried_out(flow: CallerFlow[None]) -> None:
                 wanted = flow.send(0.0)
 
 
-def test_callbacks_run_in_order_and_each_ends() -> None:
+def test_callbacks_run_in_order_and_their_ends_are_reported() -> None:
     calls = Calls()
     calls.put(ON_ASSIGNED, 0, 1)
     calls.put(ON_LOST, 0)
@@ -84,7 +84,7 @@ def test_the_first_error_is_raised_after_the_last_callback() -> None:
     assert calls.ended == ["a", "b", "c"]
 
 
-def test_an_interrupt_ends_its_callback_and_keeps_the_others() -> None:
+def test_an_interrupted_callback_ends_and_the_following_callbacks_remain_queued() -> None:
     calls = Calls()
     calls.put("a", error=KeyboardInterrupt())
     calls.put("b")
@@ -123,7 +123,7 @@ def test_a_callback_interrupted_before_its_call_is_called_later() -> None:
     assert not calls.callbacks.waiting
 
 
-def test_a_callback_interrupted_after_its_call_ends_later() -> None:
+def test_a_callback_interrupted_after_its_call_is_not_called_again() -> None:
     calls = Calls()
     calls.put("a")
 
@@ -159,7 +159,7 @@ def test_a_running_callback_is_neither_called_again_nor_withdrawn() -> None:
     assert calls.ended == [ON_ASSIGNED]
 
 
-def test_unannounced_partitions_are_withdrawn() -> None:
+def test_unannounced_partitions_are_removed_from_waiting_on_assigned_callbacks() -> None:
     calls = Calls()
     calls.put(ON_ASSIGNED, 0, 1)
     calls.put(ON_ASSIGNED, 2)
@@ -178,7 +178,7 @@ def test_a_withdrawn_callback_is_not_called() -> None:
     assert calls.log == []
 
 
-def test_calls_that_a_callback_may_not_make_raise() -> None:
+def test_a_forbidden_call_inside_a_callback_raises() -> None:
     calls = Calls()
     calls.callbacks.check("poll()")
     calls.callbacks.put(PendingCallback("on_lost", lambda: calls.callbacks.check("poll()"), []))
@@ -198,7 +198,7 @@ class Counting(deque[PendingCallback]):
             yield one
 
 
-def test_many_callbacks_run_at_linear_cost() -> None:
+def test_running_many_callbacks_takes_linear_time() -> None:
     calls, number = Calls(), 300
     waiting = calls.callbacks.waiting = Counting()
     for _ in range(number):

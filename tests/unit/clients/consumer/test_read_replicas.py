@@ -1,4 +1,4 @@
-"""Test from which broker a partition is read."""
+"""Test which broker a partition is fetched from (KIP-392)."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def source(replicas: ReadReplicas, state: PartitionState, seen: Cluster, now: fl
     return -1 if found is None else found.id
 
 
-def test_the_preferred_replica_is_used_until_it_expires() -> None:
+def test_the_preferred_replica_is_used_until_the_preference_expires() -> None:
     replicas, state = make()
     assert source(replicas, state, cluster(), 10.0) == 1
     assert advised(replicas, state, 2)
@@ -69,7 +69,7 @@ def test_the_preferred_replica_is_used_until_it_expires() -> None:
         (cluster(LED_BY_1._replace(leader=-1)), -1),
     ],
 )
-def test_changes_that_end_a_preference(seen: Cluster, asked: int) -> None:
+def test_metadata_changes_end_the_use_of_a_preferred_replica(seen: Cluster, asked: int) -> None:
     replicas, state = make()
     assert advised(replicas, state, 2)
     assert source(replicas, state, seen, 11.0) == asked
@@ -77,7 +77,7 @@ def test_changes_that_end_a_preference(seen: Cluster, asked: int) -> None:
 
 
 @pytest.mark.parametrize("node", [1, 9])
-def test_a_useless_preference_is_not_requested_again_at_once(node: int) -> None:
+def test_after_an_unusable_preferred_replica_no_rack_is_sent_for_a_while(node: int) -> None:
     replicas, state = make()
     assert (replicas.rack, leaders_only(replicas, 10.0)) == ("rack-2", False)
     assert advised(replicas, state, node)
@@ -100,11 +100,11 @@ def test_an_unrequested_preference_is_ignored() -> None:
     assert not advised(replicas, state, 2, unasked=True)
     assert not advised(replicas, state, 9, unasked=True)
     assert source(replicas, state, cluster(), 10.0) == 1
-    assert not leaders_only(replicas, 10.0)  # nor does it delay the next request
+    assert not leaders_only(replicas, 10.0)  # the next request contains the rack
 
 
 @pytest.mark.parametrize("node", [1, 2, 3, 9])
-def test_a_replica_that_names_another_one_is_left(node: int) -> None:
+def test_a_preferred_replica_that_names_another_replica_is_no_longer_used(node: int) -> None:
     replicas, state = make()
     assert advised(replicas, state, 2)
     assert not advised(replicas, state, node, by=2)

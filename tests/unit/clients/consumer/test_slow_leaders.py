@@ -1,4 +1,4 @@
-"""Test smaller limits for fetches after timeouts or without memory."""
+"""Test that timeouts and memory errors reduce the size limit of fetches."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from odradek.common.types import Address
 A = Address("a", 1)
 
 
-def test_without_memory_each_fetch_is_half_as_large() -> None:
+def test_a_memory_error_halves_the_fetch_limit_and_quick_responses_raise_it_again() -> None:
     slow = SlowLeaders(1000, soon=1.0)
     slow.lost(A, DisconnectedError("reset"))
     assert slow.limit(A, 1000) == 1000

@@ -19,7 +19,7 @@ def subscription(policy: str = "latest") -> SubscriptionState:
     return SubscriptionState(policy, ExponentialBackoff(0.1, 1.0), random.Random(1))
 
 
-def test_partitions_that_remain_keep_their_positions() -> None:
+def test_partitions_that_remain_assigned_keep_their_positions() -> None:
     s = subscription()
     s.assign([A, B], {})
     s.seek(A, 7)
@@ -34,7 +34,7 @@ def test_partitions_that_remain_keep_their_positions() -> None:
         s.get(B)
 
 
-def test_a_fetch_asks_for_no_more_than_until_requires() -> None:
+def test_a_fetch_requests_no_more_bytes_than_needed_to_reach_until() -> None:
     s = subscription()
     most = 8 << 20
     s.assign([A], {})
@@ -46,7 +46,7 @@ def test_a_fetch_asks_for_no_more_than_until_requires() -> None:
     assert state.worth_asking(1000) == 1000  # the caller's limit is smaller
     s.assign([A], {A: (1_000_000, -1)})
     assert state.worth_asking(most) == most
-    state.offset_bytes = 4.0  # as measured in a response
+    state.offset_bytes = 4.0  # bytes per offset, measured in a response
     assert state.worth_asking(most) == 5_000_000
     s.seek(A, 900_000)
     assert state.worth_asking(most) == 500_000
@@ -54,7 +54,7 @@ def test_a_fetch_asks_for_no_more_than_until_requires() -> None:
     assert state.worth_asking(most) == LEAST_ASKED
 
 
-def test_a_partition_is_finished_at_until() -> None:
+def test_a_partition_is_finished_when_its_position_reaches_until() -> None:
     s = subscription()
     s.assign([A], {A: (10, -1)})
     assert not s.finished()  # no position yet
@@ -68,7 +68,7 @@ def test_a_partition_is_finished_at_until() -> None:
     assert s.get(A).wants_fetch()
 
 
-def test_a_reset_clears_the_position_and_keeps_the_strategy() -> None:
+def test_a_requested_reset_clears_the_position_and_stores_the_strategy() -> None:
     s = subscription()
     s.assign([A, B], {})
     s.seek(A, 3)
@@ -109,7 +109,7 @@ def test_an_error_is_raised_once_and_pauses_the_partition() -> None:
 
 
 @pytest.mark.parametrize("bad", [TopicPartition("", 0), TopicPartition("t", -1)])
-def test_invalid_assignments_are_rejected(bad: TopicPartition) -> None:
+def test_invalid_partitions_limits_and_offsets_are_rejected(bad: TopicPartition) -> None:
     s = subscription()
     with pytest.raises(ConfigurationError):
         s.assign([bad], {})
@@ -120,7 +120,7 @@ def test_invalid_assignments_are_rejected(bad: TopicPartition) -> None:
         s.seek(A, -1)
 
 
-def test_suspended_partitions_resume_unless_withheld_before() -> None:
+def test_resume_ends_a_suspension_but_not_the_withholding_of_partitions() -> None:
     s = subscription()
     s.add([A, B, C], {})
     for partition in (A, B, C):

@@ -42,7 +42,9 @@ def take_rows(hand_over: UndeliveredRecords, entry: CompletedFetch, most: int) -
 
 
 @pytest.mark.parametrize("most", [3, 100])
-def test_records_still_buffered_are_put_back(subscription: SubscriptionState, most: int) -> None:
+def test_undelivered_records_that_are_still_buffered_are_put_back(
+    subscription: SubscriptionState, most: int
+) -> None:
     state, hand_over = subscription.get(TP), subscription.hand_over
     entry = fetched(state, ALL)
     first = take_rows(hand_over, entry, 5)
@@ -54,7 +56,9 @@ def test_records_still_buffered_are_put_back(subscription: SubscriptionState, mo
     assert take_rows(hand_over, entry, most) + take_rows(hand_over, entry, most) == rest
 
 
-def test_records_of_a_dropped_fetch_are_fetched_again(subscription: SubscriptionState) -> None:
+def test_undelivered_records_of_a_dropped_response_are_fetched_again(
+    subscription: SubscriptionState,
+) -> None:
     state, hand_over = subscription.get(TP), subscription.hand_over
     entry = fetched(state, ALL)
     state.fetch_offset = 40
@@ -65,7 +69,9 @@ def test_records_of_a_dropped_fetch_are_fetched_again(subscription: Subscription
 
 
 @pytest.mark.parametrize("offset", [7, 20])
-def test_a_seek_meanwhile_is_kept(subscription: SubscriptionState, offset: int) -> None:
+def test_a_seek_after_the_records_were_taken_is_kept(
+    subscription: SubscriptionState, offset: int
+) -> None:
     state, hand_over = subscription.get(TP), subscription.hand_over
     take_rows(hand_over, fetched(state, ALL), 20)
     subscription.seek(TP, offset)  # also a seek to the current position
@@ -73,7 +79,9 @@ def test_a_seek_meanwhile_is_kept(subscription: SubscriptionState, offset: int) 
     assert state.position == offset
 
 
-def test_records_being_returned_are_not_consumed(subscription: SubscriptionState) -> None:
+def test_records_count_as_consumed_only_after_they_were_returned(
+    subscription: SubscriptionState,
+) -> None:
     state, hand_over = subscription.get(TP), subscription.hand_over
     entry = fetched(state, ALL)
     take_rows(hand_over, entry, 5)
@@ -86,7 +94,9 @@ def test_records_being_returned_are_not_consumed(subscription: SubscriptionState
     assert not subscription.in_hand
 
 
-def test_iterators_of_the_same_rows_return_no_row_twice(subscription: SubscriptionState) -> None:
+def test_two_iterators_over_the_same_rows_return_no_row_twice(
+    subscription: SubscriptionState,
+) -> None:
     entry = fetched(subscription.get(TP), ALL)
 
     def iterator() -> Iterator[int]:

@@ -76,7 +76,7 @@ def test_a_snapshot_is_immutable() -> None:
         FOUND.all[0].tags["client-id"] = "d"  # type: ignore[index]
 
 
-def test_plain_data_is_json() -> None:
+def test_to_dict_returns_data_that_json_can_encode() -> None:
     plain = json.loads(json.dumps(FOUND.to_dict(), allow_nan=False))
     assert (plain["client"], plain["client_id"], plain["at"]) == ("Producer", "c", 12.5)
     assert plain["metrics"][3] == {

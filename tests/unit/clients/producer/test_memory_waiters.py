@@ -25,7 +25,7 @@ SIZE = estimate_record_size(None, bytes(500), ())
 
 
 class Scene:
-    """Waiters, accumulator and engine of their own; `taken` bytes are in flight."""
+    """A queue of waiters with its accumulator and engine; `taken` bytes are in flight."""
 
     def __init__(self, taken: int) -> None:
         options: dict[str, Any] = {
@@ -85,7 +85,7 @@ def test_a_large_record_is_served_before_later_small_ones() -> None:
     assert scene.send("small") == 0
 
 
-def test_memory_for_a_small_record_also_holds_later_ones() -> None:
+def test_a_waiter_with_a_small_record_gets_memory_for_a_whole_batch() -> None:
     scene = Scene(taken=LIMIT - SIZE)
     room = scene.wait("small", SIZE)
     assert not room.done  # enough is free, but each record would get a batch of its own
@@ -99,12 +99,12 @@ def test_memory_for_a_small_record_also_holds_later_ones() -> None:
     assert batch.reserved == BATCH - HEADER_SIZE
 
 
-def test_an_open_batch_does_not_grow_while_others_wait() -> None:
+def test_an_open_batch_reserves_no_more_memory_while_a_caller_waits() -> None:
     scene = Scene(taken=SIZE)
     assert scene.send() == 0
     large = scene.wait("large", LIMIT - 2 * SIZE)
     found = []
-    while (index := scene.send()) is not None:  # records fit into what it has reserved
+    while (index := scene.send()) is not None:  # until the reserved memory is full
         found.append(index)
     (batch,) = scene.accumulator.live()
     assert batch.builder.limit_bytes <= 4096
@@ -122,7 +122,7 @@ def test_a_waiter_is_removed_at_its_deadline() -> None:
     assert scene.is_empty()
 
 
-def test_at_its_deadline_a_waiter_takes_less_than_it_prefers() -> None:
+def test_a_waiter_accepts_less_than_its_preferred_memory_at_its_deadline() -> None:
     scene = Scene(taken=LIMIT - 2 * SIZE)
     room = scene.engine.start(scene.line.room("rows", SIZE, 5.0, LIMIT // 8))
     scene.engine.step(0.0)
@@ -134,7 +134,7 @@ def test_at_its_deadline_a_waiter_takes_less_than_it_prefers() -> None:
 
 
 def test_a_waiter_that_leaves_in_its_first_step_gets_nothing() -> None:
-    """Its caller was interrupted right after the start."""
+    """Simulate a caller that is interrupted as soon as it starts to wait."""
     scene = Scene(taken=LIMIT // 2)
     room = scene.engine.start(scene.line.room("gone", SIZE, 99.0))
     scene.engine.start(scene.line.leave("gone"))
@@ -144,8 +144,8 @@ def test_a_waiter_that_leaves_in_its_first_step_gets_nothing() -> None:
     assert scene.is_empty()
 
 
-def test_a_waiter_gets_just_enough_after_a_while() -> None:
-    """The rest may belong to a dead leader for minutes; other partitions don't wait for it."""
+def test_a_waiter_gets_memory_for_only_its_record_after_a_while() -> None:
+    """A dead leader's batches may hold memory for minutes; other partitions don't wait."""
     scene = Scene(taken=LIMIT - SIZE)
     room = scene.engine.start(scene.line.room("small", SIZE, 60.0))
     assert scene.engine.step(1.0) == 1.0 + NO_RELEASE_S
@@ -155,8 +155,8 @@ def test_a_waiter_gets_just_enough_after_a_while() -> None:
     assert scene.accumulator.granted["small"] == SIZE
 
 
-def test_nothing_lingers_once_the_first_waiter_has_waited_for_a_while() -> None:
-    """A dead leader may hold most of the memory, and then only lingering batches can free any."""
+def test_batches_stop_lingering_when_the_first_waiter_has_waited_for_a_while() -> None:
+    """If a dead leader's batches hold most memory, only lingering batches can free some."""
     scene = Scene(taken=LIMIT - 5000)
     assert scene.send() == 0
     scene.wait("large", 5000)
@@ -177,14 +177,14 @@ def test_waiters_wait_longer_if_a_slow_broker_frees_memory() -> None:
     assert room.result()
 
 
-def test_after_a_wait_in_vain_the_next_waiter_is_served_at_once() -> None:
+def test_if_no_memory_was_freed_during_a_wait_the_next_waiter_is_served_at_once() -> None:
     scene = Scene(taken=LIMIT - 3 * SIZE)
     first = scene.wait("first", SIZE)
     scene.engine.step(NO_RELEASE_S)
     assert first.result()
-    assert scene.accumulator.granted["first"] == 3 * SIZE  # all free memory, for later ones too
+    assert scene.accumulator.granted["first"] == 3 * SIZE  # all free memory, also for later records
     scene.accumulator.waive("first")
-    assert scene.wait("second", SIZE).result()  # at once
+    assert scene.wait("second", SIZE).result()  # without a wait
     scene.accumulator.waive("second")
     scene.comes_back(2.0)
     assert scene.wait("third", SIZE).result()
@@ -193,7 +193,7 @@ def test_after_a_wait_in_vain_the_next_waiter_is_served_at_once() -> None:
     assert scene.is_empty()
 
 
-def test_the_time_of_a_waiter_begins_when_it_is_first() -> None:
+def test_the_wait_of_a_waiter_is_measured_from_when_it_becomes_first() -> None:
     scene = Scene(taken=LIMIT - SIZE)
     large, small = scene.wait("large", LIMIT, 5.0), scene.wait("small", SIZE)
     scene.engine.step(5.0)
@@ -204,7 +204,7 @@ def test_the_time_of_a_waiter_begins_when_it_is_first() -> None:
 
 @pytest.mark.parametrize("granted", [False, True])
 @pytest.mark.parametrize("how", ["cancelled", "ended"])
-def test_a_waiter_that_leaves_or_a_client_that_ends_leaves_nothing(granted: bool, how: str) -> None:
+def test_cancelled_waiters_and_ended_clients_keep_no_memory(granted: bool, how: str) -> None:
     scene = Scene(taken=LIMIT)
     room, after = scene.wait("gone", SIZE), scene.wait("after", SIZE)
     if granted:  # the caller is interrupted before it uses the grant
@@ -230,7 +230,7 @@ def test_granted_memory_is_kept_when_the_accounting_is_corrected() -> None:
     assert scene.accumulator.used == 1000
 
 
-def test_many_waiters_cost_linear_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_serving_many_waiters_takes_linear_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """A program may have any number of asyncio tasks waiting for memory."""
     compared = 0
 

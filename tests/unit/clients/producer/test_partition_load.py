@@ -1,4 +1,4 @@
-"""Test weights by queue length, and partitions of brokers that are left out (KIP-794)."""
+"""Test partition weights by queue length, and excluded brokers (KIP-794)."""
 
 from __future__ import annotations
 
@@ -39,20 +39,20 @@ def load(
     return PartitionLoad(config, waiting, sent_at or {})
 
 
-def test_equal_queues_have_no_weights() -> None:
+def test_partitions_with_equally_long_queues_get_no_weights() -> None:
     assert load(queues(2, 2, 2)).table(topic(0, 1, 2), BROKERS, 0.0) == ([0, 1, 2], None)
     assert load({}).table(topic(0, -1, 2), BROKERS, 0.0) == ([0, 2], None)
     assert load({}).table(topic(-1, -1), BROKERS, 0.0) == ([0, 1], None)
 
 
-def test_weights_as_in_the_kip() -> None:
-    """Queues of 0, 3 and 1 batches have weights of 4, 1 and 3."""
+def test_shorter_queues_get_higher_weights_as_in_kip_794() -> None:
+    """Queues of 0, 3 and 1 batches have weights of 4, 1 and 3 (cumulative: 4, 5, 8)."""
     assert load(queues(0, 3, 1)).table(topic(0, 1, 2), BROKERS, 0.0) == ([0, 1, 2], [4, 5, 8])
     # a partition without a leader isn't chosen, and its queue doesn't count
     assert load(queues(0, 9, 1)).table(topic(0, -1, 2), BROKERS, 0.0) == ([0, 2], [2, 3])
 
 
-def test_all_partitions_of_an_unresponsive_broker_are_left_out() -> None:
+def test_all_partitions_of_an_unresponsive_broker_are_excluded() -> None:
     found = load(
         queues(0, 2, 0, since=5.0),
         {Address("b1", 9092): 6.0},
@@ -61,12 +61,12 @@ def test_all_partitions_of_an_unresponsive_broker_are_left_out() -> None:
     shared = topic(0, 1, 1)
     assert found.table(shared, BROKERS, 7.9) == ([0, 1, 2], [3, 4, 7])
     assert found.table(topic(0, 1, 1), BROKERS, 8.1) == ([0], None)
-    assert found.table(topic(1, 1, 1), BROKERS, 8.1)[0] == [0, 1, 2]  # no other broker leads
+    assert found.table(topic(1, 1, 1), BROKERS, 8.1)[0] == [0, 1, 2]  # no other broker leads any
     off = load(queues(0, 2, 0, since=5.0), {Address("b1", 9092): 6.0})
     assert off.table(topic(0, 1, 1), BROKERS, 99.0)[0] == [0, 1, 2]
 
 
-def test_large_topics_are_not_scanned_for_each_batch() -> None:
+def test_the_partitions_of_a_large_topic_are_not_all_examined_for_each_batch() -> None:
     waiting = queues(*[0] * 100)
     found, large = load(waiting), topic(*[0] * 100)
     assert found.table(large, BROKERS, 0.0)[1] is None

@@ -38,13 +38,13 @@ def known(epoch: int = 0) -> PartitionQueue:
     return queue
 
 
-def test_sequences_wrap_at_2_to_31() -> None:
+def test_sequence_numbers_wrap_around_at_2_to_the_31() -> None:
     queue = known()
     queue.numbering.next_sequence = SEQUENCES - 3
     assert [sent(queue, n, 2).sequence for n in range(4)] == [SEQUENCES - 3, SEQUENCES - 1, 1, 3]
 
 
-def test_the_last_sequence_is_returned_once_across_the_wrap() -> None:
+def test_the_newest_sequence_can_be_taken_back_across_the_wrap() -> None:
     queue = known()
     queue.numbering.next_sequence = SEQUENCES - 1
     one = sent(queue, 0, 3)
@@ -54,7 +54,7 @@ def test_the_last_sequence_is_returned_once_across_the_wrap() -> None:
 
 
 @pytest.mark.parametrize("answered", [0, 1, 3])
-def test_at_most_five_batches_are_sent_after_the_oldest_unacknowledged(answered: int) -> None:
+def test_at_most_five_batches_are_sent_until_the_oldest_is_acknowledged(answered: int) -> None:
     queue = known()
     batches = [sent(queue, n) for n in range(4)]
     assert queue.admits(batch(4), 0, 5)
@@ -72,10 +72,10 @@ def test_a_new_leader_gets_one_batch_until_it_has_answered() -> None:
     assert not queue.admits(batch(1), 4, 5)
     queue.numbering.known_at = 4
     assert queue.admits(batch(1), 4, 5)
-    assert not queue.admits(batch(1), 5, 5)  # another leader: the batch at the older one first
+    assert not queue.admits(batch(1), 5, 5)  # not before the batch in flight
 
 
-def test_a_recreated_topic_gets_no_batch_until_those_in_flight_end() -> None:
+def test_a_recreated_topic_gets_no_batch_until_the_batches_in_flight_end() -> None:
     queue = known(epoch=0)
     queue.lives_in(b"1" * 16)
     queue.numbering.acknowledged = 7
@@ -95,14 +95,16 @@ def test_a_recreated_topic_gets_no_batch_until_those_in_flight_end() -> None:
 @pytest.mark.parametrize(
     ("offset", "cut"),
     [
-        (103, False),  # all may be in the log
+        (103, False),  # all sent records may be in the log
         (150, False),  # other producers write, too
-        (102, True),  # one of the three records before it can't be in the log
+        (102, True),  # one of three earlier records can't be in the log
         (0, True),
         (-1, False),  # the leader doesn't report it
     ],
 )
-def test_an_offset_without_space_for_sent_records_means_truncation(offset: int, cut: bool) -> None:
+def test_an_offset_too_low_for_all_earlier_records_shows_that_the_log_was_truncated(
+    offset: int, cut: bool
+) -> None:
     queue = known()
     queue.appended(sent(queue, 0, 10), 90)
     queue.in_flight.clear()
@@ -110,13 +112,13 @@ def test_an_offset_without_space_for_sent_records_means_truncation(offset: int, 
     first, second, late = sent(queue, 1, 2), sent(queue, 2, 1), sent(queue, 3, 2)
     younger = sent(queue, 4, 5)
     queue.in_flight[:] = [first, younger]
-    queue.waiting.extend((second, batch(5, 7)))  # the last was never sent
+    queue.waiting.extend((second, batch(5, 7)))  # batch 5 was never sent
     queue.appended(late, offset)
     assert queue.numbering.cut == cut
     assert queue.numbering.acknowledged == 3
 
 
-def test_an_unacknowledged_batch_is_counted_once() -> None:
+def test_the_truncation_check_counts_an_unacknowledged_batch_once() -> None:
     queue = known()
     first, second, third = sent(queue, 0), sent(queue, 1), sent(queue, 2)
     queue.in_flight[:] = [first]
@@ -124,7 +126,7 @@ def test_an_unacknowledged_batch_is_counted_once() -> None:
     queue.appended(third, 2)
     assert (queue.numbering.reached, queue.numbering.cut) == (3, False)
     queue.in_flight.clear()
-    queue.appended(first, 0)  # its response came last
+    queue.appended(first, 0)  # its response arrives last
     assert (queue.numbering.reached, queue.numbering.acknowledged) == (3, 2)
     queue.in_flight.append(sent(queue, 3))
     queue.appended(sent(queue, 4), 3)
@@ -140,7 +142,7 @@ def test_lower_offsets_without_unacknowledged_records_are_accepted() -> None:
     assert queue.numbering.reached == 2
 
 
-def test_only_the_newest_batch_returns_its_sequence() -> None:
+def test_only_the_newest_batch_can_give_back_its_sequence_number() -> None:
     queue = known()
     first, second = sent(queue, 0, 3), sent(queue, 1, 2)
     queue.in_flight.remove(first)
@@ -152,7 +154,7 @@ def test_only_the_newest_batch_returns_its_sequence() -> None:
     assert not queue.take_back(first)
 
 
-def test_after_an_identity_ended_batches_that_may_be_written_go_first() -> None:
+def test_before_a_new_producer_id_batches_that_may_be_written_are_sent_first() -> None:
     queue = known()
     doubtful = batch(1)
     queue.number(doubtful)
@@ -164,7 +166,7 @@ def test_after_an_identity_ended_batches_that_may_be_written_go_first() -> None:
     assert queue.next() is None  # first the outcome of this batch is determined
 
 
-def test_a_new_identity_starts_with_sequence_0() -> None:
+def test_a_new_producer_id_or_epoch_starts_with_sequence_0() -> None:
     queue = known()
     sent(queue, 0, 5)
     numbering = queue.numbering
@@ -178,10 +180,10 @@ def test_a_new_identity_starts_with_sequence_0() -> None:
 
 
 AFTER_THE_APPEND = (-1, 3, 6, 7, 13, 20, 56, 100)
-"""Errors after the append: a wait for replicas failed (Kafka's DelayedProduce), or an accident."""
+"""Errors possible after the append: a failed wait for replicas, or an unexpected exception."""
 
 
-def test_errors_after_the_append_leave_the_outcome_open() -> None:
+def test_errors_that_may_follow_the_append_leave_the_outcome_unknown() -> None:
     assert not NOT_APPENDED_CODES & set(AFTER_THE_APPEND)
     assert all(leaves_doubt(code) for code in AFTER_THE_APPEND)
     assert leaves_doubt(None)
@@ -194,7 +196,7 @@ def test_errors_before_the_append_prove_that_nothing_was_written(code: int) -> N
     assert not leaves_doubt(code)
 
 
-def test_an_error_in_doubt_keeps_its_class_and_fields() -> None:
+def test_an_error_after_a_possible_write_keeps_its_class_and_fields() -> None:
     refusal, mine = TopicAuthorizationError("no").needing("WRITE", "t", "topic"), batch(0, 3)
     assert in_doubt(mine, refusal) is refusal
     mine.doubt()
@@ -202,6 +204,6 @@ def test_an_error_in_doubt_keeps_its_class_and_fields() -> None:
     assert isinstance(made, TopicAuthorizationError)
     assert made.operation == "WRITE"
     assert "3 records for t-0 may have been written" in str(made)
-    unknown = in_doubt(mine, error_for(30_000, "news"))  # for any way of creating errors
+    unknown = in_doubt(mine, error_for(30_000, "news"))  # also classes made by `error_for`
     assert "news" in str(unknown)
     assert type(unknown) is type(error_for(30_000, "news"))

@@ -1,4 +1,4 @@
-"""Test named partitioners with known vectors, users' functions, and columns against records."""
+"""Test named partitioners with known hashes, users' functions, and columns against records."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def place(partitioner: Any, key: bytes | None, count: int = LARGE) -> int | None
         (b"", 0x7EE3623B),
     ],
 )
-def test_fnv1a_equals_librdkafka_and_sarama(data: bytes, expected: int) -> None:
+def test_fnv1a_returns_the_hashes_of_librdkafka_and_sarama(data: bytes, expected: int) -> None:
     assert fnv1a(data) == expected
     assert place("fnv1a", data) == place("fnv1a_random", data) == expected % LARGE
     assert place("fnv1a", data, 7) == expected % 7
@@ -45,7 +45,7 @@ def test_fnv1a_equals_librdkafka_and_sarama(data: bytes, expected: int) -> None:
 @pytest.mark.parametrize(
     ("key", "crc"), [(b"123456789", 0xCBF43926), (b"a", 0xE8B7BE43), (b"abc", 0x352441C2)]
 )
-def test_consistent_is_unsigned_crc32(key: bytes, crc: int) -> None:
+def test_the_consistent_partitioners_use_an_unsigned_crc32(key: bytes, crc: int) -> None:
     for name in ("consistent", "consistent_random"):
         assert place(name, key) == crc % LARGE
         assert place(name, key, 10) == crc % 10
@@ -61,17 +61,19 @@ def test_consistent_is_unsigned_crc32(key: bytes, crc: int) -> None:
         ("fnv1a_random", None, 0x7EE3623B),
     ],
 )
-def test_null_and_empty_keys(name: str, null: int | None, empty: int | None) -> None:
+def test_the_partition_of_null_and_empty_keys_depends_on_the_partitioner(
+    name: str, null: int | None, empty: int | None
+) -> None:
     assert (place(name, None), place(name, b"")) == (null, empty)
 
 
-def test_partitioners_without_a_rule() -> None:
+def test_the_default_murmur2_random_and_random_partitioners_have_no_rule() -> None:
     """`murmur2_random` is Java's default, and `random` the sticky partitioner."""
     without = {name for name in PARTITIONERS if rule_for(name) is None}
     assert without == {"default", "murmur2_random", "random"}
 
 
-def test_a_function_gets_topic_key_value_and_count() -> None:
+def test_a_partitioner_function_gets_topic_key_value_and_partition_count() -> None:
     asked: list[Any] = []
 
     class Number:  # like numpy's integers
@@ -87,7 +89,7 @@ def test_a_function_gets_topic_key_value_and_count() -> None:
 
 
 @pytest.mark.parametrize("result", [-1, 3, None, "1", 1.0, True])
-def test_an_invalid_result_of_a_function_is_an_error(result: Any) -> None:
+def test_an_invalid_result_of_a_partitioner_function_raises(result: Any) -> None:
     def mine(*_: Any) -> Any:
         return result
 
@@ -99,7 +101,7 @@ def test_an_invalid_result_of_a_function_is_an_error(result: Any) -> None:
     assert (e.value.retriable, e.value.row) == (False, None)
 
 
-def test_an_exception_of_a_function_is_the_cause() -> None:
+def test_an_exception_of_a_partitioner_function_is_the_cause_of_the_error() -> None:
     def mine(*_: Any) -> int:
         raise KeyError("no such customer")
 
@@ -123,7 +125,7 @@ def pieces(table: pa.Table) -> list[SentColumns]:
 @pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary()])
 @pytest.mark.parametrize("name", [*NAMES, "a function"])
 def test_columns_are_partitioned_like_single_records(name: str, kind: Any) -> None:
-    """With nulls, slices that begin inside a byte of a bitmap, and rows with a given partition."""
+    """Include nulls, slices that begin inside a bitmap's byte, and rows with a given partition."""
 
     def mine(topic: str, key: bytes | None, value: bytes | None, count: int) -> int:
         return len(topic + repr(key) + repr(value)) % count
@@ -158,7 +160,7 @@ def test_columns_are_partitioned_like_single_records(name: str, kind: Any) -> No
         assert read(placed.partitions, columns.count) == expected[first:]
 
 
-def test_an_error_names_the_row_in_the_whole_table() -> None:
+def test_a_partitioner_error_names_the_row_number_in_the_whole_table() -> None:
     table = pa.concat_tables([pa.table({"value": [b"0", b"1"]}), pa.table({"value": [b"2", b"3"]})])
     second = pieces(table)[1]
 
@@ -176,7 +178,7 @@ def config(**given: Any) -> Config:
     return Config(PRODUCER, {"bootstrap.servers": "a:1"}, **given)
 
 
-def test_the_option_is_a_name_or_a_function() -> None:
+def test_the_partitioner_option_accepts_a_name_or_a_function() -> None:
     assert config()["partitioner"] == "default"
     assert config(partitioner=" Murmur2_Random")["partitioner"] == "murmur2_random"
     assert config(partitioner=partition_for_key)["partitioner"] is partition_for_key
@@ -186,7 +188,7 @@ def test_the_option_is_a_name_or_a_function() -> None:
 
 
 @pytest.mark.parametrize("partitioner", [*NAMES, "murmur2_random", max])
-def test_ignoring_keys_contradicts_a_partitioner_by_key(partitioner: Any) -> None:
+def test_ignore_keys_is_rejected_with_a_partitioner_that_uses_keys(partitioner: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"ignore\.keys=true contradicts partitioner="):
         config(partitioner=partitioner, partitioner_ignore_keys=True)
     config(partitioner=partitioner, partitioner_ignore_keys=False)

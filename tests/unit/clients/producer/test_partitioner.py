@@ -22,7 +22,7 @@ def partitioner(seed: int = 1) -> Partitioner:
     return Partitioner(random.Random(seed), stride=STRIDE, ignore_keys=False)
 
 
-def test_records_without_a_key_stay_on_a_partition_for_a_stride() -> None:
+def test_records_without_a_key_stay_on_a_partition_for_one_stride_of_bytes() -> None:
     chosen = partitioner()
     sizes = 100
     places = [chosen.partition(topic(0, 1, 2), sizes) for _ in range(200)]
@@ -32,7 +32,7 @@ def test_records_without_a_key_stay_on_a_partition_for_a_stride() -> None:
     assert set(places) == {0, 1, 2}
 
 
-def test_each_topic_has_its_own_stride() -> None:
+def test_records_of_other_topics_do_not_count_towards_a_topics_stride() -> None:
     chosen = partitioner()
     first = chosen.partition(topic(0, 1, 2, name="a"), STRIDE - 1)
     for _ in range(5):
@@ -57,7 +57,7 @@ def test_a_single_partition_is_always_chosen() -> None:
     assert {chosen.partition(topic(0), STRIDE) for _ in range(5)} == {0}
 
 
-def test_a_recreated_topic_with_fewer_partitions() -> None:
+def test_no_missing_partition_is_chosen_after_a_topic_is_recreated_with_fewer() -> None:
     chosen = Partitioner(random.Random(3), stride=10**9, ignore_keys=False)
     while chosen.partition(topic(-1, -1, 0), 1) != 2:
         pass

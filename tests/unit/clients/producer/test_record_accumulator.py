@@ -41,7 +41,7 @@ def add(
     return place
 
 
-def test_a_batch_is_ready_when_its_linger_is_over() -> None:
+def test_a_batch_is_ready_when_its_linger_time_is_over() -> None:
     mine = accumulator()
     assert mine.next_ready_at() == math.inf
     first = add(mine, at=10.0)
@@ -56,16 +56,16 @@ def test_a_batch_is_ready_when_its_linger_is_over() -> None:
     assert mine.take(99.0) == []
 
 
-def test_the_host_is_woken_for_the_first_lingering_and_for_a_full_batch() -> None:
+def test_the_host_is_woken_for_the_first_record_and_for_a_full_batch() -> None:
     mine = accumulator()
     assert add(mine).wake
     assert not add(mine).wake
-    assert not add(mine, partition=P1).wake  # the host's timer is set already, and is earlier
+    assert not add(mine, partition=P1).wake  # the host's timer is already set to an earlier time
     full = [add(mine, bytes(100)) for _ in range(10)]
     assert [f.wake for f in full].count(True) == 1
 
 
-def test_a_full_batch_is_ready_at_once_and_the_next_record_opens_another() -> None:
+def test_a_full_batch_is_ready_at_once_and_the_next_record_opens_a_new_batch() -> None:
     mine = accumulator()
     places = [add(mine, bytes(300)) for _ in range(4)]
     assert len({p.batch.serial for p in places}) == 2
@@ -81,7 +81,7 @@ def test_a_record_larger_than_a_batch_is_sent_alone() -> None:
     large = add(mine, bytes(5000))
     assert large.batch is not small.batch
     assert large.wake
-    assert mine.take(0.0) == [small.batch, large.batch]  # in order
+    assert mine.take(0.0) == [small.batch, large.batch]  # in the records' order
     assert large.batch.count == 1
 
 
@@ -94,7 +94,7 @@ def test_batches_of_all_partitions_are_taken_in_the_order_they_become_ready() ->
     assert mine.take(1.2 + LINGER) == [second.batch]
 
 
-def test_memory_is_reserved_until_the_outcome_and_freed_once() -> None:
+def test_a_batch_holds_its_memory_until_its_outcome_and_frees_it_once() -> None:
     mine = accumulator(**{"buffer.memory": 2048, "max.request.size": 2048})
     size = estimate_record_size(None, bytes(900), ())
     one, two = add(mine, bytes(900)), add(mine, bytes(900))
@@ -126,7 +126,7 @@ def test_an_open_batch_reserves_more_as_it_grows() -> None:
     assert mine.used == batch.builder.estimated_size - HEADER_SIZE
 
 
-def test_without_memory_to_grow_a_batch_takes_the_rest() -> None:
+def test_an_open_batch_takes_the_remaining_memory_if_it_cannot_grow_as_usual() -> None:
     mine = accumulator(**{"buffer.memory": 5000, "max.request.size": 5000, "batch.size": 100_000})
     size = estimate_record_size(None, bytes(400), ())
     batch = add(mine, bytes(400)).batch
@@ -136,17 +136,17 @@ def test_without_memory_to_grow_a_batch_takes_the_rest() -> None:
     assert not batch.builder.closed
 
 
-def test_nothing_lingers_while_a_caller_waits_for_its_memory() -> None:
+def test_a_lingering_batch_is_sent_at_once_if_a_waiting_caller_needs_its_memory() -> None:
     mine = accumulator()
     place = add(mine)
     mine.waiters["somebody"] = None
-    mine.used += 10 * FIRST_ROOM  # in flight: enough for the waiter soon
+    mine.used += 10 * FIRST_ROOM  # in flight, soon enough for the waiter
     assert mine.take(0.0) == []
     mine.used -= 10 * FIRST_ROOM
     assert mine.take(0.0) == [place.batch]
 
 
-def test_records_are_freed_with_the_outcome() -> None:
+def test_the_records_of_a_batch_are_freed_with_its_outcome() -> None:
     mine = accumulator()
     place = add(mine, bytes(500))
     mine.take(LINGER)
@@ -158,7 +158,7 @@ def test_records_are_freed_with_the_outcome() -> None:
         place.batch.sealed()
 
 
-def test_after_the_end_records_are_rejected() -> None:
+def test_records_are_rejected_after_the_client_has_ended() -> None:
     mine = accumulator()
     mine.ended = ClientClosedError("closed")
     for use in (lambda: add(mine), lambda: mine.claim(P0, 10, 0.0)):
@@ -166,7 +166,7 @@ def test_after_the_end_records_are_rejected() -> None:
             use()
 
 
-def test_a_claimed_batch_is_not_used_by_others() -> None:
+def test_other_callers_do_not_append_to_a_claimed_batch() -> None:
     mine = accumulator()
     first = add(mine).batch
     batch = mine.claim(P0, 100, 0.0)
@@ -175,7 +175,7 @@ def test_a_claimed_batch_is_not_used_by_others() -> None:
     other = add(mine).batch
     assert other is not batch
     elsewhere = add(mine, partition=P1).batch
-    assert mine.take(99.0) == [elsewhere]  # though all have lingered long enough
+    assert mine.take(99.0) == [elsewhere]  # although all three have lingered
     assert mine.untaken() == [batch, other]  # in the rows' order: `other` follows the claimed batch
     assert mine.next_ready_at() == math.inf
     mine.yield_claims([batch], 0, 99.0, hurry=False)
@@ -183,22 +183,22 @@ def test_a_claimed_batch_is_not_used_by_others() -> None:
     assert mine.untaken() == []
 
 
-def test_a_returned_claim_lingers_and_takes_more_records() -> None:
+def test_a_batch_whose_claim_ends_lingers_and_accepts_more_records() -> None:
     mine = accumulator()
     batch = mine.claim(P0, 100, 1.0)
     room = mine.reserve(500)
     assert (room, mine.used) == (500, 500)
     assert batch.append(None, b"v", (), 77) == 0
     size = batch.builder.estimated_size - HEADER_SIZE
-    assert mine.yield_claims([batch], room - size, 1.1, hurry=False)  # the first that lingers
+    assert mine.yield_claims([batch], room - size, 1.1, hurry=False)  # True: wake the host
     assert mine.used == size
     assert (add(mine).batch, batch.count) == (batch, 2)
     assert mine.take(1.0 + LINGER) == [batch]
     assert mine.used == batch.builder.estimated_size - HEADER_SIZE
 
 
-def test_an_interrupted_return_of_a_claim_can_be_repeated() -> None:
-    """Interrupt it at any bytecode; the caller returns the claim again, and wakes the host."""
+def test_ending_a_claim_can_be_repeated_after_an_interrupt() -> None:
+    """Interrupt it at each bytecode; the second call ends the claim and wakes the host."""
     for number in itertools.count():
         mine = accumulator()
         batch = mine.claim(P0, 100, 0.0)
@@ -214,7 +214,7 @@ def test_an_interrupted_return_of_a_claim_can_be_repeated() -> None:
     assert number > 100
 
 
-def test_a_returned_claim_is_ready_if_another_batch_follows_or_in_a_hurry() -> None:
+def test_a_batch_whose_claim_ends_is_ready_if_another_batch_follows_or_in_a_hurry() -> None:
     mine = accumulator()
     for hurry in (False, True):
         batch = mine.claim(P0, 100, 0.0)
@@ -231,7 +231,7 @@ def test_a_returned_claim_is_ready_if_another_batch_follows_or_in_a_hurry() -> N
     assert mine.untaken() == mine.take(0.0) == [empty]
 
 
-def test_a_batch_with_earlier_rows_goes_first_even_if_closed_later() -> None:
+def test_a_claimed_batch_with_earlier_rows_is_sent_first_even_if_closed_later() -> None:
     mine = accumulator()
     claimed = mine.claim(P0, 100, 0.0)
     claimed.append(None, b"v", (), 77)
@@ -243,8 +243,8 @@ def test_a_batch_with_earlier_rows_goes_first_even_if_closed_later() -> None:
     assert claimed.serial < later.serial
 
 
-def test_an_empty_claim_delays_no_later_batch() -> None:
-    """The sender gets it, too, because a flush may wait for it."""
+def test_an_empty_claimed_batch_does_not_delay_later_batches() -> None:
+    """The sender also gets the empty batch, because a flush may wait for it."""
     mine = accumulator()
     empty = mine.claim(P0, 100, 0.0)
     later = add(mine).batch
@@ -255,7 +255,7 @@ def test_an_empty_claim_delays_no_later_batch() -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_each_writer_keeps_its_order_in_random_schedules(seed: int) -> None:
+def test_the_records_of_each_writer_remain_in_order_in_random_schedules(seed: int) -> None:
     """Some writers send records, some columns; batches fill up, linger and are flushed."""
     rng, mine, now = random.Random(seed), accumulator(), 0.0
     written: dict[ProducerBatch, list[tuple[int, int]]] = {}
@@ -300,7 +300,7 @@ def test_each_writer_keeps_its_order_in_random_schedules(seed: int) -> None:
     ("options", "expected"),
     [({}, COLUMN_BATCH), ({"batch.size": 5000}, 5000), ({"max.request.size": 300_000}, 300_000)],
 )
-def test_columns_fill_large_batches_unless_a_size_is_set(
+def test_batches_of_columns_are_large_unless_an_option_limits_their_size(
     options: dict[str, int], expected: int
 ) -> None:
     config = Config(PRODUCER, {"bootstrap.servers": "a:1", **options})
@@ -320,8 +320,8 @@ def test_a_batch_contains_its_records_and_returns_their_offsets() -> None:
 
 
 @pytest.mark.parametrize(("said", "expected"), [(-1, 77), (123, 123)])
-def test_the_brokers_timestamp_is_returned(said: int, expected: int) -> None:
-    """With `message.timestamp.type=LogAppendTime`; a duplicate has no offset."""
+def test_a_log_append_timestamp_of_the_broker_is_returned(said: int, expected: int) -> None:
+    """Brokers send one if `message.timestamp.type=LogAppendTime`; duplicates have no offset."""
     place = add(accumulator())
     place.batch.done.complete(BatchOutcome(-1, said))
     found = place.batch.metadata(0, 77)
@@ -338,13 +338,13 @@ class InterruptedDict(dict[Any, Any]):
 
 
 @pytest.mark.parametrize("claims", [False, True])
-def test_an_interrupted_new_batch_is_not_waited_for(claims: bool) -> None:
+def test_a_flush_does_not_wait_for_a_batch_whose_creation_was_interrupted(claims: bool) -> None:
     mine = accumulator()
     begun, mine._begun = mine._begun, InterruptedDict()
     with pytest.raises(KeyboardInterrupt):
         mine.claim(P0, 100, 0.0) if claims else add(mine)
     mine._begun = begun
-    mine.close_all()  # as flush() and commit begin
+    mine.close_all()  # the first step of flush() and commit
     assert mine.live() == []
     assert mine.used == 0
     batch = add(mine).batch

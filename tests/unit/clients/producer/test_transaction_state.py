@@ -13,7 +13,7 @@ from odradek.clients.producer.transaction_state import (
 )
 
 _S = TransactionState
-# The sources that Java's TransactionManager allows for each state.
+# The source states that Java's TransactionManager allows for each target state.
 JAVA: dict[TransactionState, set[TransactionState]] = {
     _S.UNINITIALIZED: {_S.READY, _S.ABORTABLE_ERROR},
     _S.INITIALIZING: {_S.UNINITIALIZED, _S.COMMITTING_TRANSACTION, _S.ABORTING_TRANSACTION},
@@ -24,8 +24,8 @@ JAVA: dict[TransactionState, set[TransactionState]] = {
     _S.ABORTABLE_ERROR: {_S.IN_TRANSACTION, _S.COMMITTING_TRANSACTION, _S.INITIALIZING},
     _S.FATAL_ERROR: set(_S),
 }
-# Differences: init_transactions, and an abort that a coordinator rejected, may be repeated. A
-# producer of Spark's sink changes its transactional id, and leaves its transaction to the driver.
+# Allowed only in odradek: repeating init_transactions or an abort that the coordinator rejected;
+# changing the transactional id (Spark's sink, which leaves its transaction to the driver).
 OURS = {
     *((_S.INITIALIZING, _S.UNINITIALIZED), (_S.ABORTING_TRANSACTION, _S.ABORTABLE_ERROR)),
     *((_S.UNINITIALIZED, _S.UNINITIALIZED), (_S.IN_TRANSACTION, _S.UNINITIALIZED)),
@@ -34,7 +34,7 @@ OURS = {
 
 @pytest.mark.parametrize("state", _S)
 @pytest.mark.parametrize("event", TransactionEvent)
-def test_each_pair_of_state_and_event_is_in_the_table_or_raises(
+def test_each_transition_is_allowed_in_java_or_a_known_difference_or_raises(
     state: TransactionState, event: TransactionEvent
 ) -> None:
     following = TRANSITIONS.get((state, event))

@@ -1,4 +1,4 @@
-"""Test what may run and be committed against a slow, simple model (R-WK-1, R-WK-2, R-WK-3)."""
+"""Test which records may run and which offsets be committed (R-WK-1, R-WK-2, R-WK-3)."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def committable(work: WorkQueue, tp: TopicPartition = T0) -> int | None:
 
 
 class Model:
-    """Every record of the assigned partitions, and the finished ones."""
+    """A slow, simple model: all records of the assigned partitions, and the finished records."""
 
     def __init__(self) -> None:
         self.came: dict[TopicPartition, list[ConsumerRecord]] = {}
@@ -126,7 +126,7 @@ def test_a_random_history_agrees_with_the_model(seed: int) -> None:
             work.ended(item, error, now)
             if error is None and not item.dropped:
                 oracle.finished.add((item.tp, item.record.offset))
-        elif verb > 0.98:  # it is revoked, and assigned again at the committed offset
+        elif verb > 0.98:  # revoke the partition and assign it again at the committed offset
             back = oracle.first(tp)[0] if tp in oracle.came else ends[tp]
             work.hold([tp])
             work.drop([tp])
@@ -230,7 +230,7 @@ def test_a_failed_write_of_a_dead_letter_ends_the_workers() -> None:
     assert (start_all(work, 9.0), committable(work)) == ([], 0)
 
 
-def test_without_a_dead_letter_topic_the_record_is_named_and_work_ends() -> None:
+def test_without_a_dead_letter_topic_a_failed_record_ends_the_workers_and_is_named() -> None:
     work = queue(max_attempts=1, dead_letter_topic=None)
     work.add([record(7), record(8, b"b"), record(9, b"c")])
     first, *others = start_all(work)
@@ -246,7 +246,7 @@ def test_without_a_dead_letter_topic_the_record_is_named_and_work_ends() -> None
     assert committable(work) == 7
 
 
-def test_only_errors_of_retry_on_are_retried() -> None:
+def test_only_the_errors_in_retry_on_are_retried() -> None:
     work = queue(retry_on=(OSError,))
     work.add([record(0, b"a"), record(1, b"b"), record(2, b"c")])
     one, two, three = start_all(work)
@@ -263,7 +263,7 @@ class UnprintableError(Exception):
         raise RuntimeError("this, too")
 
 
-def test_an_error_whose_str_fails_is_named_by_its_class() -> None:
+def test_an_error_whose_str_raises_is_named_by_its_class() -> None:
     work = queue(max_attempts=1)
     work.add([record(0)])
     [item] = start_all(work)
@@ -273,7 +273,7 @@ def test_an_error_whose_str_fails_is_named_by_its_class() -> None:
 
 
 class MisleadingError(Exception):
-    """An error of a program with attributes that errors of odradek have, too."""
+    """A program's error that has attributes with the names of odradek's."""
 
     next_offset = 3
     blames_record = False
@@ -296,14 +296,14 @@ def test_attributes_of_a_programs_error_are_ignored() -> None:
     assert dict(item.letter["headers"])[PREFIX + "exception.class.name"] == b"None.MisleadingError"
 
 
-def test_a_key_waits_for_a_record_that_ran_before_a_revocation() -> None:
+def test_a_key_is_blocked_while_its_record_from_before_a_revocation_still_runs() -> None:
     work = queue()
     work.add([record(0), record(1)])
     [old] = start_all(work)
     work.drop([T0])
     assert work.waiting == 0
     work.add([record(0), record(1)])
-    assert start_all(work) == []  # the same key still runs, for the old assignment
+    assert start_all(work) == []  # a record of this key runs for the old assignment
     assert committable(work) == 0
     work.ended(old, None, 0.0)
     [new] = start_all(work)
@@ -326,7 +326,7 @@ def test_a_revoked_partition_finishes_running_records_and_starts_none() -> None:
     assert set(work.committable()) == {T1}
 
 
-def test_after_a_truncation_the_same_offset_is_another_record() -> None:
+def test_after_a_log_truncation_a_repeated_offset_is_treated_as_a_new_record() -> None:
     work = queue()
     work.add([record(10), record(11)])
     [old] = start_all(work)
@@ -341,7 +341,9 @@ def test_after_a_truncation_the_same_offset_is_another_record() -> None:
     ("ordering", "together"),
     [("key", [0, 2, 3, 4]), ("partition", [0]), ("unordered", [0, 1, 2, 3])],
 )
-def test_which_records_run_at_once_in_each_ordering(ordering: str, together: list[int]) -> None:
+def test_the_ordering_option_decides_which_records_run_concurrently(
+    ordering: str, together: list[int]
+) -> None:
     work = queue(ordering=ordering)
     keys = [b"a", b"a", b"b", None, None]
     work.add(record(offset, key) for offset, key in enumerate(keys))
@@ -360,11 +362,11 @@ def test_only_a_partition_that_fills_its_share_of_the_buffer_is_paused() -> None
     assert work.turned() == ([], [])
     work.ended(items[1], None, 0.0)
     assert work.turned() == ([], [T0])
-    work.share(100)  # each has room for one
+    work.share(100)  # each partition may buffer one record
     assert work.turned() == ([T0, T1], [])
 
 
-def test_large_records_pause_by_size_and_a_too_large_one_runs_alone() -> None:
+def test_a_record_larger_than_the_buffer_pauses_its_partition_and_still_runs() -> None:
     work = queue(buffer_bytes=1000)
     work.add([record(0, None, value=bytes(5000))])
     assert work.turned() == ([T0], [])
@@ -373,7 +375,7 @@ def test_large_records_pause_by_size_and_a_too_large_one_runs_alone() -> None:
     assert work.turned() == ([], [T0])
 
 
-def test_a_record_that_never_ends_finally_pauses_its_partition() -> None:
+def test_a_partition_is_paused_if_one_record_runs_while_many_others_finish() -> None:
     work = queue(concurrency=2)
     work.add([record(0, b"slow")])
     start_all(work)

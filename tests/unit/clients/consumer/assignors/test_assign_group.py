@@ -1,4 +1,4 @@
-"""Test how a group leader runs an assignor, and which results of users' assignors it rejects."""
+"""Test how a group leader runs an assignor, and which results of custom assignors it rejects."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ MEMBERS = {
 
 
 class UsersAssignor:
-    """An assignor of a user."""
+    """A custom assignor that returns or raises `given`."""
 
     def __init__(self, given: Any, name: str = "mine") -> None:
         self.given = given
@@ -57,16 +57,16 @@ class UsersAssignor:
         return self.given if last else f"{generation}".encode()
 
 
-def test_range_prefers_partitions_in_the_members_rack() -> None:
+def test_the_range_assignor_prefers_partitions_with_a_replica_in_the_members_rack() -> None:
     (assignor,) = find(["range"])
-    # Without racks m1 and m2 would be exchanged.
+    # Without racks, m1 would get partition 0 and m2 partition 1.
     assert assign_group(assignor, MEMBERS, CLUSTER) == {
         "m1": [TopicPartition("orders", 1)],
         "m2": [TopicPartition("orders", 0)],
     }
 
 
-def test_a_users_assignor_gets_only_existing_topics() -> None:
+def test_a_custom_assignor_gets_the_partition_counts_of_existing_topics_only() -> None:
     mine = UsersAssignor({"m2": [("orders", 0), TopicPartition("orders", 1)]})
     (assignor,) = find([mine])
     assert assign_group(assignor, MEMBERS, CLUSTER) == {
@@ -86,12 +86,12 @@ def test_a_users_assignor_gets_only_existing_topics() -> None:
         ({"m1": [("orders", 0)], "m2": [("orders", 0)]}, "orders-0 to both 'm1' and 'm2'"),
     ],
 )
-def test_an_invalid_assignment_is_rejected(given: Any, text: str) -> None:
+def test_an_invalid_assignment_of_a_custom_assignor_is_rejected(given: Any, text: str) -> None:
     with pytest.raises(AssignorError, match=text):
         assign_group(UsersAssignor(given), MEMBERS, CLUSTER)
 
 
-def test_a_partition_of_an_unsubscribed_topic_is_rejected() -> None:
+def test_an_assignment_of_a_topic_that_the_member_does_not_subscribe_to_is_rejected() -> None:
     members = MEMBERS | {"m3": MemberSubscription(("gone",))}
     with pytest.raises(AssignorError, match="doesn't subscribe"):
         assign_group(UsersAssignor({"m3": [("orders", 0)]}), members, CLUSTER)
@@ -102,7 +102,7 @@ def test_the_rebalance_protocol_is_one_that_all_assignors_support() -> None:
     assert rebalance_protocol(find([UsersAssignor({}), "range"])) == EAGER
 
 
-def test_user_data_is_collected_and_checked() -> None:
+def test_user_data_comes_from_the_assignor_and_must_be_bytes() -> None:
     last = [TopicPartition("orders", 0)]
     assert user_data(find(["roundrobin"])[0], last, 3) is None
     assert user_data(UsersAssignor(None), [], 3) == b"3"
@@ -111,7 +111,7 @@ def test_user_data_is_collected_and_checked() -> None:
         user_data(UsersAssignor("x"), last, 3)
 
 
-def test_invalid_assignors_are_rejected() -> None:
+def test_unknown_incomplete_and_duplicate_assignors_are_rejected() -> None:
     with pytest.raises(ConfigurationError, match="unknown assignor 'rang': use one of range"):
         find(["rang"])
     with pytest.raises(ConfigurationError, match="lacks name, protocol"):

@@ -1,4 +1,4 @@
-"""Compare with assignments of Java's assignors, recorded by `tools/assignor_vectors.py`."""
+"""Compare the assignors with Java's assignments, recorded by `tools/assignor_vectors.py`."""
 
 from __future__ import annotations
 
@@ -77,11 +77,11 @@ def test_subscriptions_and_assignments_are_encoded_as_in_java(group: dict[str, A
 
 @pytest.mark.parametrize("group", GROUPS, ids=lambda g: g["assignor"])
 def test_assignments_are_not_worse_than_javas(group: dict[str, Any]) -> None:
-    """Balance, racks and former owners count in this order; claims of newer generations win."""
+    """Compare balance, then racks, then former owners; claims of newer generations win."""
     assert worse(group) == []
 
 
-def test_the_recorded_groups_contain_contradictory_claims() -> None:
+def test_the_recorded_groups_contain_partitions_that_several_members_claim() -> None:
     for name in STICKY:
         several = [
             generations
