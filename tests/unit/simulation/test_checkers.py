@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from odradek.common.config import Config
-from odradek.common.events import EventLog
+from odradek.common.events import Event, EventLog
 from odradek.common.types import TopicPartition
 from odradek.record import BatchBuilder
 from odradek.simulation import SimulatedCluster, World
@@ -17,6 +17,7 @@ from odradek.simulation.checkers.invariants import (
     PositionsGoForward,
     RecordLedger,
     RecordsOnce,
+    TopicIdsAdvance,
     Violation,
 )
 from odradek.simulation.logs.partition_log import check_batch
@@ -47,6 +48,14 @@ SEEN: dict[str, tuple[list[Happening], list[Happening], str]] = {
             at(1.3, "metadata_failed", B),  # the attempt of the bootstrap round, not the request
         ],
         [at(1.4, "metadata_request", B)],
+        "while the one to",
+    ),
+    "a second metadata request to the same address on the same connection": (
+        [
+            *(at(1.0, "metadata_request"), at(3.0, "dial", purpose="metadata")),
+            at(3.1, "metadata_request"),
+        ],
+        [at(5.2, "metadata_request")],
         "while the one to",
     ),
     "a dial before the backoff is over": (
@@ -164,6 +173,29 @@ def test_a_checker_accepts_correct_behaviour_and_reports_a_violation(name: str) 
         events.emit(when, kind, **fields)
     with pytest.raises(Violation, match=complaint):
         checkers.verify()
+
+
+def test_going_back_to_the_id_of_a_deleted_topic_is_reported() -> None:
+    ids: dict[str, bytes] = {}
+    older, newer = b"older", b"newer"
+    tick = Event(1.0, "metadata", {})
+
+    def client(*steps: dict[str, bytes] | None) -> None:
+        check = TopicIdsAdvance(lambda: ids, lambda _: [older, newer])
+        for step in steps:
+            if step is None:
+                check.forgotten("t")
+                continue
+            ids.clear()
+            ids.update(step)
+            check(tick)
+
+    client({"t": older}, {"t": newer}, {"t": newer})
+    client({"t": newer}, {}, {"t": older})  # it has never seen the older id: ids have no order
+    client({"t": older}, {"t": newer}, None, {"t": older})
+    for steps in ([{"t": newer}, {"t": older}], [{"t": older}, {"t": newer}, {}, {"t": older}]):
+        with pytest.raises(Violation, match="which was deleted before"):
+            client(*steps)
 
 
 def test_busy_loops_are_reported() -> None:

@@ -281,6 +281,26 @@ def test_only_a_late_commit_of_its_owner_moves_a_committed_offset_back(ledger: G
         ledger.look()
 
 
+@pytest.mark.parametrize("epoch", [-1, 0])
+def test_a_zombie_leader_may_set_back_only_an_offset_without_a_leader_epoch(epoch: int) -> None:
+    a, b, ledger = Member("a", ("id-a", 1)), Member("b", ("id-b", 2)), ledger_of(3)
+    ledger.ends[T0] = 9
+    for member in (a, b):
+        ledger.assigned(member, [T0] if member is a else [T1])
+    commits(ledger, a, 9)
+    shard(ledger).replay(("offset", "g", "t", 0), Committed(9, epoch))
+    coordinator = ledger.cluster.topics[GROUP_TOPIC].partitions[ledger.cluster.groups.index("g")]
+    zombie = next(b for b in ledger.cluster.brokers if b != coordinator.leader)
+    ledger.cluster.zombie_leader(zombie)
+    commits(ledger, b, 3)
+    if epoch < 0:
+        ledger.look()
+        assert ledger.set_back == {T0: 9}
+    else:
+        with pytest.raises(Violation, match="goes back to 3"):
+            ledger.look()
+
+
 def test_offsets_of_a_transaction_never_move_back(ledger: GroupLedger) -> None:
     a = Member("a")
     ledger.assigned(a, [T0])

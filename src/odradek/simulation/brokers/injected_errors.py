@@ -73,9 +73,10 @@ that the batch wasn't appended: a broker that has appended it and returns such a
 client."""
 OUT_OF_ORDER = (45, 59)
 """Errors by which leaders refuse a batch, but never a batch that their log already contains."""
-LIES = {"Produce": {46}, "Fetch": {1}}
-"""Errors that claim that a request was handled before, or that an existing offset doesn't exist; a
-client can't detect that the claim is false."""
+LIES = {"Produce": {46}, "Fetch": {1}, "InitProducerId": {35}}
+"""Errors that claim that a request was handled before, that an existing offset doesn't exist, or
+that brokers don't support producer ids (then the producer continues without idempotence); a client
+can't detect that the claim is false."""
 NOTHING_KNOWN = {"EndTxn": {49, 59}}
 """Errors that claim that a producer is unknown. If a coordinator has ended the transaction and
 returns such a code, the client assumes that the transaction never ends."""

@@ -393,7 +393,9 @@ class GroupLedger:
         """Check offsets that the coordinator commits: they don't go back in one topic incarnation.
 
         Only the last committing member may set them back with a plain commit: requests of its
-        earlier connections may arrive late, and Kafka can't fence them.
+        earlier connections may arrive late, and Kafka can't fence them. A member that has read from
+        a zombie leader may, too, if the group's offset has no leader epoch: then it can't know that
+        the zombie's log is too short (KIP-320), and begins where `auto.offset.reset` says.
         """
         for partition, committed in offsets.items() if group_id == self.group_id else ():
             if not self._of_this_life(partition, committed):
@@ -408,6 +410,9 @@ class GroupLedger:
             if committed.offset < before and member_id is not None and last == member_id:
                 self.hits["committed offset set back by a late commit of the same owner"] += 1
                 self.set_back[place] = max(before, self.set_back.get(place, 0))
+            elif member_id is not None and self._unprotected(partition):
+                self.hits["committed offset without an epoch set back by a zombie leader"] += 1
+                self.set_back[place] = max(before, self.set_back.get(place, 0))
             elif committed.offset < before:
                 who = "a transaction" if member_id is None else self.process(member_id)
                 self.violations.append(
@@ -421,6 +426,15 @@ class GroupLedger:
             if member_id is not None:
                 self.committers.setdefault(place, {})[member_id] = self.now
             self.owed_from.setdefault(place, committed.offset)
+
+    def _unprotected(self, partition: TopicPartition) -> bool:
+        """Return whether there is a zombie, and the committed offset has no leader epoch."""
+        shard = self.shard()
+        zombies = any(broker.zombie is not None for broker in self.cluster.brokers.values())
+        if shard is None or not zombies:
+            return False
+        committed = shard.committed(self.group_id).stable.get(partition)
+        return committed is not None and committed.leader_epoch < 0
 
     def reached(self, place: TopicPartition) -> int:
         """Return the highest committed offset, ignoring late commits that have set it back."""

@@ -17,7 +17,7 @@ from odradek.common.backoff import STEADY, ExponentialBackoff
 from odradek.common.config import Config
 from odradek.common.events import Event, EventLog
 from odradek.common.types import TopicPartition
-from odradek.network.connection import SECONDARY
+from odradek.network.connection import METADATA, SECONDARY
 from odradek.network.network_client import SUSPECT_AFTER_S
 from odradek.simulation.brokers.broker_faults import disturbed, lost_values
 from odradek.simulation.brokers.cluster import SimulatedCluster
@@ -50,26 +50,37 @@ class OneMetadataRequest:
 
     If a request has to wait for a blocked write (`excused` tells that from the traffic), the client
     drops it without an event and may send another one: see `metadata.candidates`. After the
-    suspicion time, the client may also ask another broker (R-TI-1).
+    suspicion time, the client may also ask another broker, or the same address by a connection for
+    metadata that it has opened since (R-TI-1, R-RB-9): the first connection may be half-open.
     """
 
-    KINDS = ("metadata_request", "metadata", "metadata_failed", "disconnected", "broken", "closed")
+    KINDS = (
+        *("dial", "metadata_request", "metadata"),
+        *("metadata_failed", "disconnected", "broken", "closed"),
+    )
 
     def __init__(self, excused: Callable[[str], bool] = lambda _: False) -> None:
         self._open: str | None = None
         self._sent_at = -math.inf
         self._excused = excused
+        self._dialled: set[str] = set()
+        """Addresses to which a connection for metadata was opened since the open request."""
 
     def __call__(self, event: Event) -> None:
         address = str(event.fields.get("address"))
-        if event.kind == "metadata_request":
-            late = event.at >= self._sent_at + SUSPECT_AFTER_S - SLACK and address != self._open
+        if event.kind == "dial":
+            if event.fields.get("purpose") == METADATA:
+                self._dialled.add(address)
+        elif event.kind == "metadata_request":
+            other = address != self._open or address in self._dialled
+            late = event.at >= self._sent_at + SUSPECT_AFTER_S - SLACK and other
             if self._open is not None and not late and not self._excused(self._open):
                 raise Violation(
                     f"{event.at}: a metadata request to {address} while the one to "
                     f"{self._open} is open"
                 )
             self._open, self._sent_at = address, event.at
+            self._dialled.clear()
         elif (
             event.kind in ("broken", "closed", "metadata")
             # A connection attempt of the same round may fail, too: only the address of the request
@@ -401,7 +412,12 @@ def no_hot_loop(world: World) -> None:
 
 
 class TopicIdsAdvance:
-    """R-ID-3: a client's metadata never goes back to a topic that was deleted before its topic."""
+    """R-ID-3: a client's metadata never goes back to a topic that was deleted before its topic.
+
+    If the metadata has lost the topic meanwhile, the client may accept an id that it hasn't had
+    before: ids are random, so it can't know that the id belongs to a deleted topic. If the
+    application uses the topic no more, the client forgets the topic's ids.
+    """
 
     KINDS = ("metadata",)
 
@@ -412,17 +428,28 @@ class TopicIdsAdvance:
         self._ids = ids
         self._lives = lives
         self._last: dict[str, bytes] = {}
+        self._had: dict[str, set[bytes]] = {}
+        """All ids that the client has had, by topic."""
+        self._lost: set[str] = set()
+        """Topics that the client's metadata has lost since their last id."""
 
     def __call__(self, event: Event) -> None:
-        for name, topic_id in self._ids().items():
+        ids = self._ids()
+        self._lost.update(self._last.keys() - ids.keys())
+        for name, topic_id in ids.items():
             before = self._last.get(name)
             if topic_id == before or not any(topic_id):
                 continue
             lives = self._lives(name)
             if topic_id in lives:  # otherwise it belongs to another cluster
                 self._last[name] = topic_id
+                had = self._had.setdefault(name, set())
+                new = name in self._lost and topic_id not in had
+                self._lost.discard(name)
+                had.add(topic_id)
                 if (
                     before is not None
+                    and not new
                     and before in lives
                     and lives.index(topic_id) < lives.index(before)
                 ):
@@ -430,6 +457,11 @@ class TopicIdsAdvance:
                         f"{event.at}: topic {name} is {topic_id.hex()} again, which was deleted "
                         f"before {before.hex()} was created"
                     )
+
+    def forgotten(self, topic: str) -> None:
+        """Note that the client forgets the ids of a topic that its application uses no more."""
+        self._had.pop(topic, None)
+        self._lost.add(topic)
 
 
 class Checkers:

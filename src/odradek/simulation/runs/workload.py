@@ -84,6 +84,14 @@ class Driver(ABC):
         self.host.watcher = self.wire
         self.host.attach(self.engine)
         ids = TopicIdsAdvance(self.topic_ids, stage.lives)
+        known = self.engine.metadata.ids
+        forget = known.forget
+
+        def forgotten(topic: str) -> None:
+            ids.forgotten(topic)
+            forget(topic)
+
+        known.forget = forgotten
         checkers.watch(self.engine.events, self.config, self.wire.is_held, ids)
         self.engine.events.listen(self.wire)
         self.done = 0
