@@ -57,7 +57,9 @@ def test_schema_versions_are_registered_looked_up_and_deleted(client: SchemaRegi
     assert "flights-value" not in client.get_subjects()
 
 
-def test_compatibility(client: SchemaRegistryClient) -> None:
+def test_a_compatibility_level_is_set_and_refuses_incompatible_schemas(
+    client: SchemaRegistryClient,
+) -> None:
     first, second = record("Plane", id="int"), record("Plane", id="int", tail="string")
     client.register_schema("planes-value", first)
     assert client.set_compatibility("backward", "planes-value") == "BACKWARD"

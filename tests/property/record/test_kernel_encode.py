@@ -29,7 +29,7 @@ kernel = native("kernel_encode")
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_columns(chunk: int) -> None:
+def test_the_kernel_and_the_python_encoder_produce_the_same_batches(chunk: int) -> None:
     cases = sent.Sendings(chunk)
     seen: Counter[str] = Counter()
     for number in range(SENDINGS // CHUNKS):

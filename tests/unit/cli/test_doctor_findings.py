@@ -40,7 +40,7 @@ def found(
     return listed
 
 
-def test_nothing() -> None:
+def test_a_healthy_cluster_has_no_findings() -> None:
     assert found(Examination(WELL, None)) == []
 
 

@@ -83,7 +83,9 @@ def test_the_versions_of_a_subject_are_listed(odr: Command, server: RegistryServ
     assert odr.json("versions", "s") == (0, {"subject": "s", "versions": [one], "failed": {}})
 
 
-def test_compatibility(odr: Command, server: RegistryServer, file: str) -> None:
+def test_compatibility_checks_a_schema_and_shows_or_sets_the_level(
+    odr: Command, server: RegistryServer, file: str
+) -> None:
     server.wrong = [(200, {"is_compatible": True})]
     found = {"subject": "s", "compatible": True, "reasons": [], "failed": {}}
     assert odr.json("compatibility", "s", file) == (0, found)

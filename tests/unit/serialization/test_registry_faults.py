@@ -141,7 +141,9 @@ def test_deserializers_do_not_blame_a_record_for_a_registry_fault(
 
 
 @EACH
-def test_serializers(server: RegistryServer, fault: str) -> None:
+def test_serializers_raise_registry_errors_and_work_after_it_recovers(
+    server: RegistryServer, fault: str
+) -> None:
     rows(server)
     registry = client(server.url)
     for name in ("avro", "json", "protobuf"):
@@ -161,7 +163,9 @@ def test_serializers(server: RegistryServer, fault: str) -> None:
 
 
 @EACH
-def test_columns(server: RegistryServer, fault: str) -> None:
+def test_column_decoders_raise_registry_errors_and_work_after_it_recovers(
+    server: RegistryServer, fault: str
+) -> None:
     values = rows(server)
     registry = client(server.url)
     read: dict[str, Callable[[pa.Array], Any]] = {

@@ -193,9 +193,14 @@ def test_going_back_to_the_id_of_a_deleted_topic_is_reported() -> None:
     client({"t": older}, {"t": newer}, {"t": newer})
     client({"t": newer}, {}, {"t": older})  # it has never seen the older id: ids have no order
     client({"t": older}, {"t": newer}, None, {"t": older})
-    for steps in ([{"t": newer}, {"t": older}], [{"t": older}, {"t": newer}, {}, {"t": older}]):
+    for wrong in (
+        [{"t": newer}, {"t": older}],
+        [{"t": older}, {"t": newer}, {}, {"t": older}],
+        [{"t": newer}, {}, {"t": newer}, {"t": older}],  # the metadata had the topic again
+        [{"t": newer}, None, {"t": newer}, {}, {"t": newer}, {"t": older}],
+    ):
         with pytest.raises(Violation, match="which was deleted before"):
-            client(*steps)
+            client(*wrong)
 
 
 def test_busy_loops_are_reported() -> None:

@@ -93,7 +93,7 @@ def _no_leader(clock: Any) -> Any:
 def test_a_short_outage_does_not_count_towards_a_later_one(
     tracker: Any, cluster: Any, clock: Any
 ) -> None:
-    cluster.waits_through = True  # as the real client, if the outage ends within the timeout
+    cluster.waits_through = True  # like the real client, wait if the outage ends in time
     driver = tracker()
     end = driver.latest(SENTINEL)
     clock.at += 60

@@ -241,7 +241,7 @@ def test_a_task_overtaken_at_any_step_writes_no_duplicates(
             log.clock.at += late
 
     log.before = overtake
-    if step in ("offsets of a group", "fence"):  # it then reads that the batch is finished
+    if step in ("offsets of a group", "fence"):  # the task learns that the batch is finished
         assert write(log, ["a", "b"]).skipped
     elif late or step in ("flush", "prepare", "marker"):
         with pytest.raises(SinkWriteError, match="Another attempt of this task"):

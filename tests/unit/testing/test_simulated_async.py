@@ -178,7 +178,7 @@ def test_sync_calls_in_other_threads_are_refused(simulation: KafkaSimulation) ->
     async def main() -> None:
         for call in calls:
             with ThreadPoolExecutor() as pool, pytest.raises(IllegalStateError, match="to_thread"):
-                pool.submit(call).result(30.0)  # the loop is unaware of the pool
+                pool.submit(call).result(30.0)  # the simulation's loop can't wait for the pool
 
     simulation.run(main())
 

@@ -287,6 +287,6 @@ def test_without_posix_or_on_request_no_kernel_is_built(way: str, tmp_path: Path
         names = archive.namelist()
     assert "odradek/record/kernel.py" in names
     assert not [name for name in names if name.endswith((".so", ".pyd", ".csv"))]
-    # On Windows, no universal wheel: others would install it instead of compiling.
+    # A universal wheel built on Windows would be installed elsewhere instead of the sdist.
     assert ("-none-any" in wheel.name) == (way == "plain")
     assert ("Windows' compilers" in done.stderr) == (way == "Windows")

@@ -158,3 +158,13 @@ def committed_to_zombies(cluster: ClusterState, group_id: str) -> list[StoredGro
                 continue
             found.append(shard.committed(group_id))
     return found
+
+
+def led_by_zombie(cluster: ClusterState, topic: str, index: int) -> bool:
+    """Return whether a zombie still considers itself the leader of a partition."""
+    for broker in cluster.brokers.values():
+        known = None if broker.zombie is None else broker.zombie.cluster.topics.get(topic)
+        partitions = [] if known is None else known.partitions
+        if any(p.index == index and p.leader == broker.id for p in partitions):
+            return True
+    return False

@@ -17,7 +17,7 @@ from odradek.common.errors import BrokerError
 from odradek.common.types import TopicPartition
 from odradek.simulation.brokers.broker_faults import disturbed
 from odradek.simulation.brokers.cluster import SimulatedCluster
-from odradek.simulation.brokers.zombie_leader import committed_to_zombies
+from odradek.simulation.brokers.zombie_leader import committed_to_zombies, led_by_zombie
 from odradek.simulation.checkers.invariants import Violation
 from odradek.simulation.coordinators.classic_members import ClassicState
 from odradek.simulation.coordinators.committed_offsets import Committed
@@ -407,11 +407,9 @@ class GroupLedger:
             before, last = self.taken.get(place, (0, None))
             if committed.offset >= self.set_back.get(place, 0):
                 self.set_back.pop(place, None)
-            if committed.offset < before and member_id is not None and last == member_id:
-                self.hits["committed offset set back by a late commit of the same owner"] += 1
-                self.set_back[place] = max(before, self.set_back.get(place, 0))
-            elif member_id is not None and self._unprotected(partition):
-                self.hits["committed offset without an epoch set back by a zombie leader"] += 1
+            excuse = self._excuse(partition, member_id, last) if committed.offset < before else ""
+            if excuse:
+                self.hits[excuse] += 1
                 self.set_back[place] = max(before, self.set_back.get(place, 0))
             elif committed.offset < before:
                 who = "a transaction" if member_id is None else self.process(member_id)
@@ -427,14 +425,21 @@ class GroupLedger:
                 self.committers.setdefault(place, {})[member_id] = self.now
             self.owed_from.setdefault(place, committed.offset)
 
-    def _unprotected(self, partition: TopicPartition) -> bool:
-        """Return whether there is a zombie, and the committed offset has no leader epoch."""
+    def _excuse(self, partition: TopicPartition, member_id: str | None, last: str | None) -> str:
+        """Return why a member may set the committed offset back; empty if it may not.
+
+        `last` is the member that has committed last.
+        """
+        if member_id is None:
+            return ""
+        if last == member_id:
+            return "committed offset set back by a late commit of the same owner"
         shard = self.shard()
-        zombies = any(broker.zombie is not None for broker in self.cluster.brokers.values())
-        if shard is None or not zombies:
-            return False
-        committed = shard.committed(self.group_id).stable.get(partition)
-        return committed is not None and committed.leader_epoch < 0
+        stored = None if shard is None else shard.committed(self.group_id).stable.get(partition)
+        if stored is None or stored.leader_epoch >= 0:
+            return ""
+        led = led_by_zombie(self.cluster, *partition)
+        return "committed offset without an epoch set back by a zombie leader" if led else ""
 
     def reached(self, place: TopicPartition) -> int:
         """Return the highest committed offset, ignoring late commits that have set it back."""

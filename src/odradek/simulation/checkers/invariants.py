@@ -416,7 +416,7 @@ class TopicIdsAdvance:
 
     If the metadata has lost the topic meanwhile, the client may accept an id that it hasn't had
     before: ids are random, so it can't know that the id belongs to a deleted topic. If the
-    application uses the topic no more, the client forgets the topic's ids.
+    application stops using the topic, the client forgets the topic's ids.
     """
 
     KINDS = ("metadata",)
@@ -437,11 +437,8 @@ class TopicIdsAdvance:
         ids = self._ids()
         self._lost.update(self._last.keys() - ids.keys())
         for name, topic_id in ids.items():
-            before = self._last.get(name)
-            if topic_id == before or not any(topic_id):
-                continue
-            lives = self._lives(name)
-            if topic_id in lives:  # otherwise it belongs to another cluster
+            before, lives = self._last.get(name), self._lives(name)
+            if topic_id in lives:  # otherwise it has none, or belongs to another cluster
                 self._last[name] = topic_id
                 had = self._had.setdefault(name, set())
                 new = name in self._lost and topic_id not in had
@@ -459,7 +456,7 @@ class TopicIdsAdvance:
                     )
 
     def forgotten(self, topic: str) -> None:
-        """Note that the client forgets the ids of a topic that its application uses no more."""
+        """Note that the client forgets a topic's ids, because its application stopped using it."""
         self._had.pop(topic, None)
         self._lost.add(topic)
 
