@@ -22,6 +22,7 @@ from odradek.network.network_client import SUSPECT_AFTER_S
 from odradek.simulation.brokers.broker_faults import disturbed, lost_values
 from odradek.simulation.brokers.cluster import SimulatedCluster
 from odradek.simulation.checkers.history import History
+from odradek.simulation.logs.partition_log import PartitionLog
 from odradek.simulation.world.world import World
 
 SLACK = 1e-6
@@ -348,6 +349,19 @@ class RecordLedger:
             last = (at, record.value)
 
 
+def wrong_epoch(log: PartitionLog, epoch: int, position: int) -> str:
+    """Describe the leader epoch of a position if it is too old or too new; else return "".
+
+    With one that ends before, the position looks lost; with one that begins after, a consumer
+    waits for newer metadata than it needs (KIP-320, R-ID-4).
+    """
+    if log.ends_before(epoch, position):
+        return f"the leader epoch {epoch}, which ends before"
+    if log.begins_after(epoch, position):
+        return f"the leader epoch {epoch}, which begins after the next record"
+    return ""
+
+
 class PositionsGoForward:
     """A consumer's position in a partition never goes back, except by a seek."""
 
@@ -414,9 +428,9 @@ def no_hot_loop(world: World) -> None:
 class TopicIdsAdvance:
     """R-ID-3: a client's metadata never goes back to a topic that was deleted before its topic.
 
-    If the metadata has lost the topic meanwhile, the client may accept an id that it hasn't had
-    before: ids are random, so it can't know that the id belongs to a deleted topic. If the
-    application stops using the topic, the client forgets the topic's ids.
+    If the metadata has lost the topic meanwhile, for example by a rebootstrap, the client may accept
+    an id that it hasn't had before: ids are random, so it can't know that the id belongs to a
+    deleted topic. If the application stops using the topic, the client forgets the topic's ids.
     """
 
     KINDS = ("metadata",)
@@ -454,6 +468,10 @@ class TopicIdsAdvance:
                         f"{event.at}: topic {name} is {topic_id.hex()} again, which was deleted "
                         f"before {before.hex()} was created"
                     )
+
+    def dropped(self) -> None:
+        """Note that the client drops its metadata, because it bootstraps again."""
+        self._lost.update(self._last)
 
     def forgotten(self, topic: str) -> None:
         """Note that the client forgets a topic's ids, because its application stopped using it."""
