@@ -428,9 +428,9 @@ def no_hot_loop(world: World) -> None:
 class TopicIdsAdvance:
     """R-ID-3: a client's metadata never goes back to a topic that was deleted before its topic.
 
-    If the metadata has lost the topic meanwhile, for example by a rebootstrap, the client may accept
-    an id that it hasn't had before: ids are random, so it can't know that the id belongs to a
-    deleted topic. If the application stops using the topic, the client forgets the topic's ids.
+    If the metadata has lost the topic meanwhile, as by a rebootstrap, the client may accept an id
+    that it hasn't had before: ids are random, so it can't know that the id belongs to a deleted
+    topic. If the application stops using the topic, the client forgets the topic's ids.
     """
 
     KINDS = ("metadata",)

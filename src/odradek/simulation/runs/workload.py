@@ -83,7 +83,9 @@ class Driver(ABC):
         self.wire.patient = patient
         self.host.watcher = self.wire
         self.host.attach(self.engine)
-        checkers.watch(self.engine.events, self.config, self.wire.is_held, self._topic_ids_advance())
+        checkers.watch(
+            self.engine.events, self.config, self.wire.is_held, self._topic_ids_advance()
+        )
         self.engine.events.listen(self.wire)
         self.done = 0
         """Number of operations that were started."""
