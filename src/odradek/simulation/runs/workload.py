@@ -108,7 +108,7 @@ class Driver(ABC):
                 ids.dropped()
             return refused(looked, epochs, old, *more)
 
-        known.forget, known.refused = forgotten, judged  # type: ignore[method-assign]
+        known.forget, known.refused = forgotten, judged  # type: ignore[assignment,method-assign]
         return ids
 
     def topic_ids(self) -> dict[str, bytes]:
