@@ -205,18 +205,17 @@ def test_going_back_to_the_id_of_a_deleted_topic_is_reported() -> None:
 
 def test_after_a_rebootstrap_only_an_id_that_the_client_has_had_is_older() -> None:
     ids = {"t": b"newer"}
-    check = TopicIdsAdvance(lambda: ids, lambda _: [b"older", b"newer"])
-    tick = Event(1.0, "metadata", {})
-    check(tick)
-    check.dropped()
+    check = TopicIdsAdvance(lambda: ids, lambda _: [b"older", b"newer"], ["kafka:9092"])
+    usual = Event(1.0, "metadata", {"address": "10.0.0.2:9092"})
+    again = Event(2.0, "metadata", {"address": "kafka:9092"})
+    check(usual)
     ids["t"] = b"older"  # the client has never had it
-    check(tick)
+    check(again)
     ids["t"] = b"newer"
-    check(tick)
-    check.dropped()
+    check(usual)
     ids["t"] = b"older"
     with pytest.raises(Violation, match="which was deleted before"):
-        check(tick)
+        check(again)
 
 
 def test_busy_loops_are_reported() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -428,19 +428,26 @@ def no_hot_loop(world: World) -> None:
 class TopicIdsAdvance:
     """R-ID-3: a client's metadata never goes back to a topic that was deleted before its topic.
 
-    If the metadata has lost the topic meanwhile, as by a rebootstrap, the client may accept an id
-    that it hasn't had before: ids are random, so it can't know that the id belongs to a deleted
-    topic. If the application stops using the topic, the client forgets the topic's ids.
+    If the metadata has lost the topic meanwhile, or the client has bootstrapped again, the client
+    may accept an id that it hasn't had before: ids are random, so it can't know that the id belongs
+    to a deleted topic. If the application stops using the topic, the client forgets the ids.
     """
 
     KINDS = ("metadata",)
 
     def __init__(
-        self, ids: Callable[[], Mapping[str, bytes]], lives: Callable[[str], Sequence[bytes]]
+        self,
+        ids: Callable[[], Mapping[str, bytes]],
+        lives: Callable[[str], Sequence[bytes]],
+        bootstrap: Container[str] = (),
     ) -> None:
-        """Set functions that return a client's topic ids, and all ids of a topic in their order."""
+        """Set functions that return a client's topic ids, and all ids of a topic in their order.
+
+        A response from a `bootstrap` address replaces all metadata of the client.
+        """
         self._ids = ids
         self._lives = lives
+        self._bootstrap = bootstrap
         self._last: dict[str, bytes] = {}
         self._had: dict[str, set[bytes]] = {}
         """All ids that the client has had, by topic."""
@@ -449,7 +456,8 @@ class TopicIdsAdvance:
 
     def __call__(self, event: Event) -> None:
         ids = self._ids()
-        self._lost.update(self._last.keys() - ids.keys())
+        again = event.fields.get("address") in self._bootstrap
+        self._lost.update(self._last.keys() - (() if again else ids.keys()))
         for name, topic_id in ids.items():
             before, lives = self._last.get(name), self._lives(name)
             if topic_id in lives:  # otherwise it has none, or belongs to another cluster
@@ -468,10 +476,6 @@ class TopicIdsAdvance:
                         f"{event.at}: topic {name} is {topic_id.hex()} again, which was deleted "
                         f"before {before.hex()} was created"
                     )
-
-    def dropped(self) -> None:
-        """Note that the client drops its metadata, because it bootstraps again."""
-        self._lost.update(self._last)
 
     def forgotten(self, topic: str) -> None:
         """Note that the client forgets a topic's ids, because its application stopped using it."""

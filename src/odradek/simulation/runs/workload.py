@@ -83,9 +83,17 @@ class Driver(ABC):
         self.wire.patient = patient
         self.host.watcher = self.wire
         self.host.attach(self.engine)
-        checkers.watch(
-            self.engine.events, self.config, self.wire.is_held, self._topic_ids_advance()
-        )
+        bootstrap = {str(address) for address in self.config["bootstrap.servers"]}
+        ids = TopicIdsAdvance(self.topic_ids, stage.lives, bootstrap)
+        known = self.engine.metadata.ids
+        forget = known.forget
+
+        def forgotten(topic: str) -> None:
+            ids.forgotten(topic)
+            forget(topic)
+
+        known.forget = forgotten
+        checkers.watch(self.engine.events, self.config, self.wire.is_held, ids)
         self.engine.events.listen(self.wire)
         self.done = 0
         """Number of operations that were started."""
@@ -93,23 +101,6 @@ class Driver(ABC):
         self._probing = False
         self.begin()
         self.host.wake()
-
-    def _topic_ids_advance(self) -> TopicIdsAdvance:
-        """Return a checker of topic ids that knows when the client drops ids."""
-        ids, known = TopicIdsAdvance(self.topic_ids, self.stage.lives), self.engine.metadata.ids
-        forget, refused = known.forget, known.refused
-
-        def forgotten(topic: str) -> None:
-            ids.forgotten(topic)
-            forget(topic)
-
-        def judged(looked: Any, epochs: Any, old: Any, *more: Any) -> set[str]:
-            if old is None:
-                ids.dropped()
-            return refused(looked, epochs, old, *more)
-
-        known.forget, known.refused = forgotten, judged  # type: ignore[assignment,method-assign]
-        return ids
 
     def topic_ids(self) -> dict[str, bytes]:
         """Return the ids of the topics in the client's metadata."""
