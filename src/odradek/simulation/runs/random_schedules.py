@@ -166,7 +166,7 @@ def random_schedule(seed: int, *, short: bool = True, family: Family | None = No
     if family == "slow":
         return _slow(seed, short=short)
     if family == "misled":
-        return _misled(seed, short=short)
+        return with_newcomers(with_recreated_topic(_misled(seed, short=short)))
     if family == "shortages":
         return _shortages(seed, short=short)
     return _usual(seed, short=short)
