@@ -1,4 +1,4 @@
-"""R-IN-3: test that text from brokers is made printable in logs, exceptions and events."""
+"""R-IN-3: test that unprintable characters from brokers are escaped in logs, errors and events."""
 
 from __future__ import annotations
 
