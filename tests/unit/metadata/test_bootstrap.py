@@ -62,7 +62,7 @@ def test_five_silent_brokers_and_two_unanswered_requests_make_a_cluster_count_as
     assert not silence.general(20, heard_at=7.0)
 
 
-def test_one_unanswered_request_is_enough_if_nothing_arrived_since_brokers_became_silent() -> None:
+def test_a_cluster_counts_as_silent_after_one_unanswered_request_if_nothing_arrives() -> None:
     silence = silent(ENOUGH)
     assert not silence.general(20, heard_at=6.0)  # writes may be delayed because of a dead replica
     silence.asked()

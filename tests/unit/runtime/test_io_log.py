@@ -185,7 +185,7 @@ def test_a_handler_may_wait_for_queued_lines_without_a_deadlock(
     assert waited == ["closes the client"]
 
 
-def test_if_no_thread_can_start_drain_passes_the_lines_to_their_handlers(
+def test_drain_passes_lines_to_their_handlers_if_no_thread_can_start(
     io_log: IoLog, handler: Keeping, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(_: threading.Thread) -> None:

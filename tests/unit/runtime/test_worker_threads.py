@@ -239,7 +239,7 @@ def test_a_producer_with_serializers_is_rejected_for_dead_letters(scene: Scene) 
 
 
 def test_workers_can_run_again_after_an_interrupt_at_any_line_of_run(scene: Scene) -> None:
-    """A Ctrl-C must not leave the workers marked as running, or values without conversion."""
+    """A Ctrl-C must not leave the workers marked as running, or the deserializers disabled."""
     consumer = Consumer(
         scene.servers, group_id=scene.topic, enable_auto_commit=False, value_deserializer=int
     )

@@ -38,7 +38,7 @@ def flow(client: Client) -> Flow[list[Any]]:
     except LookupError:
         found.append((yield client.ask(2)))
     try:
-        found.append((yield "an outcome of its own"))  # no awaitable, also in an event loop
+        found.append((yield "an outcome of its own"))  # a plain result, which must not be awaited
         yield client.ask(KeyError())
     finally:
         found.append((yield client.ask(3)))
