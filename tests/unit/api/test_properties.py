@@ -136,7 +136,7 @@ def test_a_configuration_error_shows_no_secret(make: Any) -> None:
         ("a=b\\\n c\n=planted-Pa55", "line 3: expected name=value"),
     ],
 )
-def test_a_malformed_file_is_reported_by_line_without_its_text(
+def test_a_malformed_file_is_reported_with_its_line_number_but_not_its_text(
     tmp_path: Path, text: str, says: str
 ) -> None:
     path = properties_file(tmp_path, text)

@@ -38,7 +38,7 @@ def test_the_error_message_names_the_missing_acl(
     assert f"no. User 'alice' needs {words}" in str(error.of("alice"))
 
 
-def test_the_first_named_operation_is_kept() -> None:
+def test_the_error_keeps_the_first_operation_and_resource_that_were_set() -> None:
     error = kafka_errors.TopicAuthorizationError("no").needing("WRITE", "a").needing("READ", "b")
     assert isinstance(error, AuthorizationError)
     assert (error.operation, error.resource) == ("WRITE", "topic 'a'")

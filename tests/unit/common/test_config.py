@@ -174,7 +174,7 @@ def test_a_base_above_its_maximum_is_logged_once_as_a_warning(
 @pytest.mark.parametrize(
     "given",
     [
-        {"reconnect.backoff.ms": 2000, "reconnect.backoff.max.ms": 1000},  # CF-08
+        {"reconnect.backoff.ms": 2000, "reconnect.backoff.max.ms": 1000},  # CF-08: no warning
         {"retry.backoff.ms": 1000},
         {},
     ],
@@ -255,7 +255,9 @@ def test_kip_679_contradictory_settings_are_rejected(given: dict[str, Any], name
         ("By_Duration:pt1h30m", "by_duration:PT1H30M", 5400.0),
     ],
 )
-def test_kip_1106_offset_reset_strategies(given: str, kept: str, seconds: float | None) -> None:
+def test_kip_1106_offset_reset_strategies_are_parsed(
+    given: str, kept: str, seconds: float | None
+) -> None:
     found = config(auto__offset__reset=given)["auto.offset.reset"]
     assert (found, lookback(found)) == (kept, seconds)
 

@@ -102,7 +102,7 @@ ALWAYS = sorted(CURES.keys() - {name for row in CURES_OF_KIND.values() for name 
 
 
 @pytest.mark.parametrize("name", ALWAYS)
-def test_unsupported_settings_of_all_kinds_of_clients_are_rejected_by_each_kind(name: str) -> None:
+def test_each_kind_of_client_rejects_unsupported_settings_that_concern_all_kinds(name: str) -> None:
     """For example, if a deserializer setting were ignored, the program would get bytes."""
     for client in KINDS:
         with pytest.raises(ConfigurationError, match=re.escape(CURES[name])):

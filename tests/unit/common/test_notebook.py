@@ -155,7 +155,7 @@ def test_an_empty_result_or_one_without_a_table_has_no_html(value: Any) -> None:
     assert value._repr_html_() is None
 
 
-def test_a_schema_is_a_table_of_columns() -> None:
+def test_an_arrow_schema_is_shown_as_a_table_of_columns() -> None:
     batch = pa.record_batch({"<i>": pa.array([b"x"], pa.binary()), "n": pa.array([1])})
     for data in (batch, batch.schema, pa.Table.from_batches([batch])):
         words = Page(arrow_html(data)).words

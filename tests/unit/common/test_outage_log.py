@@ -372,7 +372,7 @@ def test_random_events_cause_a_limited_number_of_log_lines(
             now += gap
             client.emit(now, kind, **fields)
             due = client.outages.next_deadline(now)
-            if due is not None and due <= now:  # as the client does
+            if due is not None and due <= now:  # clients call `advance` when it is due
                 client.outages.advance(now)
                 due = client.outages.next_deadline(now)
                 assert due is None or due > now

@@ -1,4 +1,4 @@
-"""R-HO-1: forks never block. R-BO-4: a forked child can't use its parent's client."""
+"""Test that forks never block (R-HO-1), and that a child can't use its parent's client (R-BO-4)."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def test_a_producer_of_the_parent_accepts_no_record_in_a_child() -> None:
         producer._calls.host = world.hosts["producer"]
 
 
-def test_no_hook_runs_before_a_fork(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_only_hook_for_forks_runs_in_the_child(monkeypatch: pytest.MonkeyPatch) -> None:
     hooks: list[str] = []
     monkeypatch.setattr(os, "register_at_fork", lambda **named: hooks.extend(named))
     monkeypatch.setattr(fork, "_hooked", False)

@@ -194,7 +194,7 @@ def test_admin_calls_run_concurrently() -> None:
             short = client.describe_acls(ACL_FILTER, request_timeout=0.1)
             assert short.exception(PATIENCE).args[0].code() == KafkaError._TIMED_OUT  # type: ignore[union-attr]
             end = time.monotonic() + PATIENCE
-            while time.monotonic() < end:  # until a connection attempt fails within this time
+            while time.monotonic() < end:  # until connecting fails before `list_topics` times out
                 with pytest.raises(KafkaException) as caught:
                     client.list_topics(timeout=0.1)
                 if caught.value.args[0].code() != KafkaError._TIMED_OUT:

@@ -66,8 +66,8 @@ def test_callbacks_between_polls_do_not_cause_messages_to_be_created_again(
         consumer.close()
 
 
-def test_poll_without_a_timeout_returns_buffered_messages(servers: str) -> None:
-    """The event loop also runs between two groups of messages that are created at once."""
+def test_poll_with_a_timeout_of_0_returns_buffered_messages(servers: str) -> None:
+    """`poll(0)` must not return None because the next messages haven't been created yet."""
 
     async def values() -> list[Any]:
         consumer = AIOConsumer(config(servers))

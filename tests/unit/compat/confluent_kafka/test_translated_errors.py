@@ -63,13 +63,13 @@ def test_an_error_that_ends_the_client_is_fatal() -> None:
 
 
 class FencedError(odradek.errors.FatalTransactionError, odradek.ProducerFencedError):
-    """An error class as the producer raises it."""
+    """An error with the base classes of a fenced producer's error."""
 
 
 class StaleMemberError(
     odradek.errors.AbortableTransactionError, odradek.errors.IllegalGenerationError
 ):
-    """An error class as the producer raises it."""
+    """An error with the base classes of the error for an old generation of a group member."""
 
 
 def test_transaction_errors_say_whether_to_retry_or_to_abort() -> None:
