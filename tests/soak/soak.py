@@ -445,7 +445,7 @@ class Soak:
         report.groups = asdict(groups)
         lost = tuple(f"{g.kind}: " for g in companions.groups if g.group in report.lost_groups)
         report.failures += [f for f in groups.failures if not f.startswith(lost)]
-        report.failures += [*companions.failures, *companions.samples.failures()]
+        report.failures += [*companions.failures, *companions.growing()]
         report.slopes = companions.samples.judged()
         companions.cover(self.coverage, groups)
         for admin in self.admins:
