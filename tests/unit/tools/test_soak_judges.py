@@ -162,7 +162,7 @@ def group_that_saw(
     group.kind, group.failures, group.left_over = "eager", [], 0
     group.members = [SimpleNamespace(lines=lines)]  # type: ignore[list-item]
     group._sightings = [(at, n, 0, offset) for at, n, offset in seen]
-    group._deleted = {1: deleted}
+    group._deleted = {1: deleted, 2: deleted}
     return group
 
 
@@ -178,8 +178,17 @@ READ = [(1.0, 0, 0), (2.0, 0, 1), (12.0, 1, 0)]
         ([(2.5, 0, 2), (11.0, 1, 2), (12.5, 1, 1)], [(8.0, 9.0)], 0, 1),
         ([(2.5, 0, 2), (11.0, 1, 2), (12.5, 1, 1)], [(80.0, 90.0)], 2, 0),
         ([(12.5, 1, 1), (13.0, 1, 2)], [(8.0, 9.0)], 1, 0),
+        ([(2.5, 0, 2), (11.0, 2, 2)], [(8.0, 9.0)], 0, 1),
     ],
-    ids=["right", "moved back", "beyond", "kept by Kafka", "no fault", "of the old topic"],
+    ids=[
+        "right",
+        "moved back",
+        "beyond",
+        "kept by Kafka",
+        "no fault",
+        "of the old topic",
+        "kept for two topics",
+    ],
 )
 def test_committed_offsets_of_a_group_are_judged(
     seen: list[tuple[float, int, int]],
