@@ -166,8 +166,9 @@ def objects_of_clients() -> Counter[str]:
     found: Counter[str] = Counter()
     for kind, count in objects_by_type().items():
         module = getattr(kind, "__module__", None)
-        ours = isinstance(module, str) and module.startswith("odradek.")
-        if ours and not module.startswith((*NOT_CLIENTS, "odradek.common.types")):
+        if not isinstance(module, str) or not module.startswith("odradek."):
+            continue
+        if not module.startswith((*NOT_CLIENTS, "odradek.common.types")):
             found[f"{module}.{kind.__qualname__}"] += count
     return found
 
