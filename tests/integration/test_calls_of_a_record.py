@@ -251,7 +251,7 @@ def test_sending_and_reading_in_an_event_loop_takes_few_python_calls(
 
 
 def test_a_thousand_tasks_that_send_at_once_are_all_acknowledged(servers: str) -> None:
-    """Check that tasks that wait for their turn in the event loop don't delay each other."""
+    """Check that all records of 1000 concurrent tasks are acknowledged, three of each task."""
 
     async def main() -> int:
         async with AsyncProducer({"bootstrap.servers": servers, "linger.ms": 5}) as producer:

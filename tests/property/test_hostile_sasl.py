@@ -87,7 +87,7 @@ def test_authentication_ends_with_a_typed_error_for_any_challenges_of_a_broker(
                     # raises StopIteration if the client outlasts the script of challenges
                     heard = next(turns)(wanted)
         except AuthenticationError:
-            pass  # whose text was searched for secrets, which the broker may have repeated
+            pass
         except StopIteration:
             assert make().name in ("PLAIN", "OAUTHBEARER"), "a broker proved what it can't know"
 

@@ -1,4 +1,4 @@
-"""A simulated broker on a loopback socket, for tests of the real hosts."""
+"""Provide a simulated broker on a loopback socket, for tests of clients with real sockets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PATIENCE = 60.0
 
 @contextmanager
 def one_broker(partitions: int = 1, topic: str = "t") -> Iterator[tuple[LoopbackServer, str]]:
-    """Start a server with one topic and yield it with its bootstrap address."""
+    """Start a server with one topic; yield the server and its bootstrap address."""
     with LoopbackServer() as server:
 
         def make() -> SimulatedCluster:

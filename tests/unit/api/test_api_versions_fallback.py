@@ -1,4 +1,4 @@
-"""Test brokers that close the connection at an unknown ApiVersions version, and `acks=0`."""
+"""Test brokers that close the connection at an unknown version of ApiVersions, and `acks=0`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from odradek.testing.fake.loopback import LoopbackServer
 
 @pytest.mark.slow
 @pytest.mark.parametrize("newest", [0, 3])
-def test_both_hosts_fall_back_to_an_older_api_versions_request(newest: int) -> None:
+def test_producer_and_consumer_fall_back_to_an_older_api_versions_request(newest: int) -> None:
     with LoopbackServer() as server:
 
         def make() -> SimulatedCluster:

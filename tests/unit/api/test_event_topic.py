@@ -1,4 +1,4 @@
-"""Test `events.topic`: the producer that publishes a client's events."""
+"""Test the producer that publishes a client's events to `events.topic`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from odradek.network.sasl.plain import Plain
 from odradek.runtime.events.event_topic import EventTopic, producer_settings
 
 
-def test_the_events_producer_takes_connection_settings_from_its_client() -> None:
+def test_the_events_producer_uses_the_connection_settings_of_its_client() -> None:
     config = Config(
         CONSUMER,
         {
@@ -46,7 +46,7 @@ def test_the_events_producer_takes_connection_settings_from_its_client() -> None
 
 @pytest.mark.slow
 def test_the_events_producer_gets_changed_credentials_before_and_after_it_opens() -> None:
-    """With the old password it would fail once a second and might lock the account."""
+    """With the old password, a login would fail every second and might lock the account."""
     config = {
         "bootstrap.servers": "127.0.0.1:1",
         "events.topic": "events",
@@ -59,14 +59,14 @@ def test_the_events_producer_gets_changed_credentials_before_and_after_it_opens(
         published = client._calls.event_topic
         assert isinstance(published, EventTopic)
         client.set_sasl_credentials("alice", "newer")
-        sink = published._open()  # as the queue does at the first event
+        sink = published._open()  # the queue calls this at the first event
         try:
             assert credentials_of(cast("Producer", sink._producer)) == ("alice", "newer")
             client.set_sasl_credentials("bob", "newest")
             assert credentials_of(cast("Producer", sink._producer)) == ("bob", "newest")
         finally:
             sink.close(0.0)
-    # The thread of the events may report once more, in the middle of a later test.
+    # Otherwise the thread that publishes events might log an error during a later test.
     if published.queue._thread is not None:
         published.queue._thread.join(HANG_S)
         assert not published.queue._thread.is_alive()
@@ -78,7 +78,7 @@ def credentials_of(producer: Producer) -> tuple[str | None, str]:
     return network.user, network.mechanism.credentials.password.reveal()
 
 
-def test_events_can_go_to_another_cluster() -> None:
+def test_events_can_be_published_to_another_cluster() -> None:
     config = Config(
         PRODUCER,
         bootstrap_servers="a:1",

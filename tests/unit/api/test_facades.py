@@ -1,4 +1,4 @@
-"""Test the behaviour that all facades share: timeouts, close, `repr`, configuration checks."""
+"""Test what all clients have in common: timeouts, close, `repr`, configuration checks."""
 
 from __future__ import annotations
 
@@ -93,10 +93,10 @@ def test_events_are_written_to_a_directory(tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("strategy", ["none", "rebootstrap"])
-def test_an_outage_is_reported_only_after_a_minute_without_recovery(
+def test_poll_raises_after_a_minute_of_outage_only_without_metadata_recovery(
     monkeypatch: pytest.MonkeyPatch, strategy: str
 ) -> None:
-    """R-RB-6: with "none", `poll` raises NoBrokerAvailableError after a minute."""
+    """R-RB-6: `poll` raises only with `metadata.recovery.strategy=none`."""
     world = World(seed=1)
     cluster = SimulatedCluster(world, brokers=1)
     cluster.create_topic("t", partitions=1)

@@ -33,7 +33,7 @@ P0 = TopicPartition("t", 0)
 
 
 class FutureOwner:
-    """Implement the methods of a producer that a future calls."""
+    """A producer with only the methods that a future calls."""
 
     seconds = 60.0
 
@@ -85,7 +85,7 @@ def test_a_future_without_waiters_allocates_no_waiter_state() -> None:
 def test_wait_and_as_completed_return_the_same_futures(producer: Producer) -> None:
     futures: list[Any] = [producer.send("t", b"%d" % n) for n in range(20)]
     futures.append(producer.send_arrow("t", pa.table({"value": [b"a", b"b"]})))
-    for _ in range(2):  # at the second time all of them are done already
+    for _ in range(2):  # the second time, all futures are done already
         done, left = cf.wait(futures, PATIENCE)
         assert (done, left) == (set(futures), set())
     assert set(cf.as_completed(futures, PATIENCE)) == set(futures)
@@ -187,7 +187,7 @@ def test_an_await_times_out_with_the_delivery_timeout() -> None:
     async def main() -> None:
         with pytest.raises(KafkaTimeoutError, match="acknowledgement of t-0"):
             await asyncio.wait_for(future, PATIENCE)
-        batch.done.complete(BatchOutcome(3, -1))  # late: no task waits for it
+        batch.done.complete(BatchOutcome(3, -1))  # too late: no task waits any more
         await asyncio.sleep(0)
         assert (await future).offset == 3
 
@@ -195,7 +195,7 @@ def test_an_await_times_out_with_the_delivery_timeout() -> None:
     assert owner.set_unclosed_watch == 1
 
 
-def test_a_result_after_the_event_loop_is_ignored(
+def test_a_result_that_arrives_after_the_end_of_the_event_loop_is_ignored(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     batch, (future,) = new_batch()
@@ -209,7 +209,9 @@ def test_a_result_after_the_event_loop_is_ignored(
     assert caplog.records == []
 
 
-def test_a_producer_returns_the_watch_timeout_and_the_timeout_error(producer: Producer) -> None:
+def test_the_timeout_of_an_await_is_the_delivery_timeout_and_its_error_has_a_note(
+    producer: Producer,
+) -> None:
     assert producer._watched() == 120.0
     error = producer._too_late(1)
     assert error.__notes__ == ["The producer still sends the records, unless it is closed first."]
@@ -225,7 +227,7 @@ def test_waiting_in_a_forked_child_raises(producer: Producer) -> None:
     in_child(refused)
 
 
-def test_waiting_with_wait_in_a_simulation_raises() -> None:
+def test_waiting_with_concurrent_futures_in_a_simulation_raises() -> None:
     world = World(seed=1)
     cluster = SimulatedCluster(world, brokers=1)
     cluster.create_topic("t")
@@ -268,7 +270,7 @@ def test_waiting_in_a_delivery_callback_raises(producer: Producer) -> None:
 
 
 @pytest.mark.parametrize("closed", [False, True])
-def test_on_delivery_takes_the_lock_that_the_sender_holds(closed: bool) -> None:
+def test_on_delivery_may_take_a_lock_that_the_sender_holds(closed: bool) -> None:
     told: SimpleQueue[tuple[str, int]] = SimpleQueue()
     lock = threading.Lock()
 
@@ -301,7 +303,9 @@ def test_flush_returns_after_a_callback_that_was_registered_late(producer: Produ
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(vars(producer), "_report_to", acknowledged_first)
-        patch.setattr(producer._host, "defer", lambda _: None)  # it runs after the flush's step
+        patch.setattr(
+            producer._host, "defer", lambda _: None
+        )  # deferred calls don't run before `flush` steps
         sent = [producer.send("t", b"x", on_delivery=on_delivery) for _ in range(3)]
         producer.flush(PATIENCE)
         assert told == [future.result(0).offset for future in sent]

@@ -1,4 +1,4 @@
-"""Test names beyond ASCII: DNS, SNI, certificates use the A-label, messages the user's spelling."""
+"""Test that DNS and TLS use the A-label of an international host name, and errors its own form."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NAMES = ["bücher.example", "BÜCHER.Example.", LABEL]
 
 @pytest.fixture(autouse=True)
 def resolved(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Record the names that the system's resolver is asked for; only LABEL resolves."""
+    """Record the names for which `getaddrinfo` is called; only LABEL resolves."""
     found: list[str] = []
     getaddrinfo = socket.getaddrinfo
 

@@ -1,4 +1,4 @@
-"""Test threads that send, flush and poll at once, with a fork or a close in between."""
+"""Test threads that send, flush and poll at the same time, also with a fork or a close."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ THREADS, TURNS = 4, 40
 
 
 def together(jobs: Sequence[Callable[[], object]], meanwhile: Callable[[], object]) -> list[Any]:
-    """Run jobs in threads and return the errors that they raise."""
+    """Run `jobs` in threads and `meanwhile` in this thread; return the errors of the jobs."""
     raised: list[Any] = []
 
     def run(job: Callable[[], object]) -> None:
@@ -47,7 +47,7 @@ def together(jobs: Sequence[Callable[[], object]], meanwhile: Callable[[], objec
 
 
 def test_records_sent_before_the_first_metadata_keep_their_order() -> None:
-    """The first records wait for metadata; later ones must not overtake them."""
+    """The first records wait for metadata; later records must not overtake them."""
     with one_broker(partitions=4) as (_, servers), Producer(bootstrap_servers=servers) as producer:
         futures: list[list[RecordFuture]] = [[] for _ in range(THREADS)]
 
@@ -105,7 +105,7 @@ def test_threads_share_a_producer_while_the_process_forks(fork: bool) -> None:
 
 
 @pytest.mark.slow
-def test_close_during_sends_ends_all_of_them() -> None:
+def test_close_during_concurrent_sends_completes_all_futures() -> None:
     with one_broker() as (_, servers):
         producer = Producer(bootstrap_servers=servers)
         producer.send("t", b"0").result(PATIENCE)
@@ -118,7 +118,7 @@ def test_close_during_sends_ends_all_of_them() -> None:
         raised = together([work] * THREADS, producer.close)
         assert len(raised) == THREADS
         assert all(isinstance(error, KafkaError) for error in raised)
-        outcomes = [future.exception(PATIENCE) for future in accepted]  # none is left pending
+        outcomes = [future.exception(PATIENCE) for future in accepted]  # no future remains pending
         assert all(isinstance(error, KafkaError | None) for error in outcomes)
 
 
@@ -133,7 +133,7 @@ def test_close_waits_for_a_batch_that_the_io_thread_has_taken(
         found = work(*arguments)
         if found or name == "number":
             in_hand.set()
-            time.sleep(0.2)  # meanwhile the batch is in no queue, and the program closes
+            time.sleep(0.2)  # the client is closed while the batch is in no queue
         return found
 
     with one_broker() as (_, servers):

@@ -1,4 +1,4 @@
-"""R-IN-6: warnings are printed on stderr if the program hasn't configured logging."""
+"""R-IN-6: test that warnings are printed if the program hasn't configured logging."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def stderr_of(setup: str = "") -> str:
     return done.stderr
 
 
-def test_warnings_go_to_stderr_without_logging() -> None:
+def test_warnings_are_printed_on_stderr_if_logging_is_not_configured() -> None:
     line, lost = stderr_of().splitlines()
     assert "topic flihgts still doesn't exist" in line
     assert "did you mean flights?" in line
     assert "1 record was not delivered" in lost
 
 
-def test_warnings_go_only_to_the_configured_logging() -> None:
+def test_warnings_are_only_logged_if_logging_is_configured() -> None:
     setup = "import logging; logging.basicConfig(format='mine: %(message)s')"
     lines = stderr_of(setup).splitlines()
     assert [line[:6] for line in lines] == ["mine: ", "mine: "]

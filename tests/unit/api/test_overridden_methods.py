@@ -19,7 +19,7 @@ NAMES = ("begin_transaction", "commit_transaction", "abort_transaction", "flush"
 
 
 class Logged(Producer):
-    """Log the names of the called methods."""
+    """A producer that logs the names of the called methods."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self.log: list[str] = []
@@ -114,7 +114,7 @@ def committed(consumer: Consumer, callback: Callable[..., object]) -> None:
 
 
 def host_closed(client: Any) -> bool:
-    """Return whether the client's host, and so its thread, has ended."""
+    """Return whether the client's host is closed, and so its thread has ended."""
     closed: bool = client._host.closed
     return closed
 
@@ -128,7 +128,7 @@ def test_poll_and_close_raise_a_callbacks_exception_unchanged(
     close: bool,
     kind: type[BaseException],
 ) -> None:
-    """Test that `close()` closes even after errors that Python treats specially in generators."""
+    """These exceptions have a special meaning in generators, with which calls are implemented."""
     stop, seen = kind("mine"), []
 
     def callback(*_: object) -> None:
@@ -186,7 +186,7 @@ async def test_async_close_raises_a_callbacks_exception_and_still_closes(
 
 
 def test_a_cancelled_call_cancels_its_callback() -> None:
-    """A coroutine that is closed, as at the end of its loop, can't await any more."""
+    """This includes a coroutine that is closed with its event loop, and so can't await any more."""
     log: list[str] = []
 
     async def callback() -> None:

@@ -81,7 +81,7 @@ def test_java_and_librdkafka_files_are_read_unchanged(
     assert "planted" not in message
 
 
-def test_unknown_options_in_a_file_are_still_errors(tmp_path: Path) -> None:
+def test_unknown_options_in_a_file_are_rejected(tmp_path: Path) -> None:
     path = properties_file(tmp_path, "bootstrap.servers=b:1\nsecurity.protokol=SSL\n")
     found = odradek.read_properties(path)
     with pytest.raises(ConfigurationError, match="did you mean security.protocol"):
@@ -92,7 +92,7 @@ def test_unknown_options_in_a_file_are_still_errors(tmp_path: Path) -> None:
         odradek.Admin(odradek.read_properties(properties_file(tmp_path, "config.providers=file\n")))
 
 
-def test_foreign_options_in_a_dict_are_rejected() -> None:
+def test_options_of_other_clients_in_a_dict_are_rejected() -> None:
     with pytest.raises(ConfigurationError, match="unknown option 'key.deserializer'"):
         odradek.Consumer({"bootstrap.servers": "b:1", "key.deserializer": "x"})
 
@@ -136,7 +136,7 @@ def test_a_configuration_error_shows_no_secret(make: Any) -> None:
         ("a=b\\\n c\n=planted-Pa55", "line 3: expected name=value"),
     ],
 )
-def test_a_malformed_file_is_reported_by_line_without_its_text(
+def test_a_malformed_file_is_reported_with_its_line_number_but_not_its_text(
     tmp_path: Path, text: str, says: str
 ) -> None:
     path = properties_file(tmp_path, text)
@@ -154,7 +154,7 @@ def test_a_path_of_a_wrong_type_is_rejected(path: Any) -> None:
 
 @CLIENTS
 @pytest.mark.parametrize("config", [5, ["a"]])
-def test_a_wrong_config_argument_is_answered_with_the_cure(make: Any, config: Any) -> None:
+def test_the_error_for_a_wrong_config_argument_says_what_to_pass(make: Any, config: Any) -> None:
     with pytest.raises(odradek.ArgumentError, match=r"config must be a dict.*read_properties\("):
         make(config)
 
@@ -200,7 +200,9 @@ def test_addresses_as_bytes_are_rejected() -> None:
 
 @pytest.mark.parametrize("client", [odradek.Producer, odradek.Consumer, odradek.Admin])
 @pytest.mark.parametrize("form", [str, Path])
-def test_a_client_reads_a_file_by_its_path(client: Any, form: Any, tmp_path: Path) -> None:
+def test_a_client_reads_its_settings_from_the_file_at_a_path(
+    client: Any, form: Any, tmp_path: Path
+) -> None:
     file = tmp_path / "client.properties"
     file.write_text("bootstrap.servers=kafka://h:1,h:2\nclient.id=me\nlinger.ms=5\ngroup.id=g\n")
     made = client(form(file), retry_backoff_ms=50)
@@ -220,7 +222,7 @@ def test_a_huge_or_endless_file_is_not_read_completely(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["localhost:9092", "h1:9092,h2:9092", "SSL://h:1"])
-def test_an_address_as_first_argument_is_answered_with_the_cure(text: str) -> None:
+def test_the_error_for_an_address_as_first_argument_says_what_to_pass(text: str) -> None:
     with pytest.raises(
         ConfigurationError, match=r'to set brokers, pass \{"bootstrap.servers": "'
     ) as e:

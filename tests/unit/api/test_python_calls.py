@@ -1,6 +1,6 @@
 """Test that the number of Python calls per record doesn't grow unnoticed.
 
-Python calls can be counted exactly, seconds can't. The simulation's own calls aren't counted.
+Counts of calls don't vary as times do. Calls made by the simulation aren't counted.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MOST = {
     "a record of a loop": 3,
     "a record of a group's loop": 3,
 }
-"""Limits; at commit aad7921 the numbers were 6, 26, 44, 89, 115, 8, 4 and 4."""
+"""Limits of calls; at commit aad7921 the counts were 6, 26, 44, 89, 115, 8, 4 and 4."""
 if FREE_THREADS:  # two locks per record are taken in Python from 3.14 on
     MOST |= {"a record of a loop": 8, "a record of a group's loop": 8}
 
@@ -50,7 +50,7 @@ def count_calls(action: Callable[[], object]) -> int:
 
 
 def actions(simulation: KafkaSimulation) -> dict[str, Callable[[], object]]:
-    """Return a call of each kind, with its client in the state of a running loop."""
+    """Return a function for each kind of call, with a client that has made such a call before."""
     simulation.create_topic("t", partitions=1)
     options: dict[str, Any] = {"batch.size": 1 << 20, "linger.ms": 1000}
     fast = simulation.producer(options, name="fast")
@@ -91,7 +91,7 @@ def actions(simulation: KafkaSimulation) -> dict[str, Callable[[], object]]:
 
 
 @pytest.mark.parametrize("what", MOST)
-def test_a_call_runs_at_most_this_many_python_functions(what: str) -> None:
+def test_each_kind_of_call_runs_at_most_the_listed_number_of_python_functions(what: str) -> None:
     with KafkaSimulation(seed=3) as simulation:
         action = actions(simulation)[what]
         action()

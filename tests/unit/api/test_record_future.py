@@ -1,4 +1,4 @@
-"""Test futures of records whose batch another thread splits at the same moment."""
+"""Test futures of records whose batch is split by another thread while the future reads it."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ for _name in FIELDS:
 
 
 class Driver:
-    """A producer that a waiting future calls; it acknowledges the parts meanwhile."""
+    """A producer that splits the batch and acknowledges its parts when a future waits."""
 
     def __init__(self, waiting: SplitOnRead) -> None:
         self._batch = waiting
@@ -81,7 +81,7 @@ class Driver:
 
 
 @pytest.mark.parametrize("at", FIELDS)
-def test_a_split_during_a_read_is_not_taken_for_the_outcome(at: str) -> None:
+def test_a_future_whose_batch_is_split_during_a_read_waits_for_its_part(at: str) -> None:
     made = SplitOnRead(at)
     producer: Any = Driver(made)
     future = RecordFuture(producer, made, 1, 77)

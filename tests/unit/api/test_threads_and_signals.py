@@ -79,7 +79,7 @@ def test_poll_in_a_second_thread_raises_and_names_both_threads(options: dict[str
             assert isinstance(error, IllegalStateError)
             assert "'first'" in str(error)
             assert "'second'" in str(error)
-        consumer.close()  # in a thread other than the one that polls
+        consumer.close()  # not in the thread that polls
         polling.join(PATIENCE)
         assert not polling.is_alive()
 
@@ -116,7 +116,7 @@ def test_close_in_another_thread_ends_poll_and_closes_all_sockets(
         assert len(ended) == 1
         until = time.monotonic() + PATIENCE
         while set(Path("/proc/self/fd").iterdir()) - before and time.monotonic() < until:
-            time.sleep(0.01)  # the broker closes its ends later
+            time.sleep(0.01)  # the broker closes its sockets later
         assert set(Path("/proc/self/fd").iterdir()) - before == set()
 
 
@@ -139,7 +139,7 @@ def on_signal(action: Callable[[], object]) -> Iterator[list[object]]:
 
 
 @pytest.mark.parametrize("options", [GROUP, ALONE])
-def test_a_signal_handler_may_call_the_client_that_is_locked(
+def test_a_signal_handler_may_call_some_methods_while_the_client_holds_its_lock(
     options: dict[str, Any],
 ) -> None:
     with one_broker() as (_, servers):
@@ -236,7 +236,7 @@ def test_an_exit_raised_in_a_delivery_callback_reaches_the_caller(
 
     with one_broker() as (_, servers), Producer(bootstrap_servers=servers) as producer:
         future = producer.send("t", b"1", on_delivery=leave)
-        with pytest.raises(kind):  # in the call that waits, or in the next one
+        with pytest.raises(kind):  # the first or the second call raises it
             producer.flush(PATIENCE)
             producer.flush(PATIENCE)
         assert future.result(PATIENCE).offset == 0
@@ -338,7 +338,7 @@ def test_a_logging_handler_may_wait_for_its_own_records() -> None:
     lines: list[str] = []
     offsets: list[int] = []
     with one_broker() as (_, servers):
-        # If this fails, it ends within max.block.ms.
+        # If the test fails, it ends after max.block.ms.
         producer = Producer(bootstrap_servers=servers, max_block_ms=5000)
 
         class ToKafka(logging.Handler):
@@ -352,7 +352,7 @@ def test_a_logging_handler_may_wait_for_its_own_records() -> None:
         handler, level = ToKafka(), library.level
         for one in (app, library):
             one.addHandler(handler)
-        library.setLevel(logging.DEBUG)  # the I/O thread logs lines meanwhile, too
+        library.setLevel(logging.DEBUG)  # the I/O thread also logs lines
         try:
             app.warning("first")
             app.warning("second")
@@ -368,7 +368,7 @@ def test_a_logging_handler_may_wait_for_its_own_records() -> None:
 
 def test_a_send_in_a_callback_does_not_wait_for_memory() -> None:
     sent: list[Any] = []
-    # The outcome must not arrive before the callback is added, which would run in this thread then.
+    # If the record were acknowledged at once, the callback would run in this thread.
     settings: dict[str, Any] = {"linger_ms": 100}
     with one_broker() as (_, servers), Producer(bootstrap_servers=servers, **settings) as producer:
         accumulator = producer._engine.accumulator
@@ -386,10 +386,10 @@ def test_a_send_in_a_callback_does_not_wait_for_memory() -> None:
         assert future.result(PATIENCE).offset == 1
 
 
-def test_a_signal_handler_during_a_wait_for_memory_cannot_wait_too(
+def test_a_send_in_a_signal_handler_raises_if_the_interrupted_send_waits_for_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It would wait for the thread that it has interrupted, until `max.block.ms`."""
+    """The handler would wait until `max.block.ms` for memory that the interrupted thread frees."""
     with one_broker() as (_, servers):
         options: dict[str, Any] = {"buffer_memory": 40_000, "max_request_size": 40_000}
         with Producer(bootstrap_servers=servers, max_block_ms=60_000, **options) as producer:

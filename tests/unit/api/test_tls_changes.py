@@ -37,7 +37,7 @@ def broker_context(authority: Authority, clients: Authority | None = None) -> ss
 
 
 class Scene:
-    """One broker; new connections get the certificate of `server.tls`."""
+    """A cluster of one broker, which uses the current `server.tls` for new connections."""
 
     def __init__(self, server: LoopbackServer) -> None:
         self.server = server
@@ -94,7 +94,7 @@ def test_a_producer_reads_the_changed_ca_file(
         wait_for(now.failures)
         assert "CertificateUntrustedError" in now.failures()[0]
         new = second.certificate.read_bytes()
-        for end in (0, 100, len(new) - 30):  # partly written; attempts still fail
+        for end in (0, 100, len(new) - 30):  # partly written: connecting still fails
             trust.write_bytes(new[:end])
             count = len(now.failures())
             wait_for(lambda count=count: len(now.failures()) > count)  # type: ignore[misc]
@@ -108,7 +108,7 @@ KINDS = ["one file", "two files", "PKCS12"]
 
 
 def key_files(authority: Authority, kind: str, name: str) -> dict[str, Path]:
-    """Issue a client's key and certificate and return the files by option."""
+    """Issue a client's key and certificate; return the files by the option that names them."""
     made = authority.issue(name)
     match kind:
         case "one file":
@@ -169,10 +169,10 @@ def wait_for_record(consumer: Consumer, value: bytes) -> None:
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-def test_sessions_are_never_resumed(first: Authority, version: ssl.TLSVersion) -> None:
+def test_tls_sessions_are_never_resumed(first: Authority, version: ssl.TLSVersion) -> None:
     """Each connection must check the broker's certificate, so that changed files take effect.
 
-    A broker offers session tickets; another one with other ticket keys would reject them.
+    Brokers offer session tickets; a broker with other ticket keys would reject them.
     """
     tls = broker_context(first)
     tls.minimum_version = tls.maximum_version = version
@@ -180,7 +180,7 @@ def test_sessions_are_never_resumed(first: Authority, version: ssl.TLSVersion) -
         for number in range(4):
             producer.send("t", b"%d" % number).result(PATIENCE)
             now.cut()
-        now.server.tls = broker_context(first)  # other keys for tickets
+        now.server.tls = broker_context(first)  # with other ticket keys
         now.cut()
         producer.send("t", b"4").result(PATIENCE)
     counts = tls.session_stats()

@@ -25,7 +25,7 @@ from odradek.common.types import TopicPartition
 from odradek.runtime import assembly
 from odradek.testing.fake.loopback import LOOPBACK
 
-pytestmark = pytest.mark.slow  # most of them start a program
+pytestmark = pytest.mark.slow  # most tests start a program
 TP = TopicPartition("t", 0)
 
 
@@ -266,7 +266,7 @@ producer.send("t", b"first")
 
 
 def test_records_sent_by_an_exit_handler_are_delivered() -> None:
-    """An exit handler that was registered before odradek was imported is rejected (see below)."""
+    """Handlers registered before the import of odradek run too late, as a later test shows."""
     with one_broker() as (_, servers):
         done = program(HANDLER, servers)
         assert (done.returncode, done.stderr) == (0, "")
@@ -332,10 +332,10 @@ def threads_and_descriptors() -> tuple[int, int]:
 
 
 def collected(before: tuple[int, int]) -> bool:
-    """Wait until the clients' threads and sockets are gone.
+    """Wait until the clients' threads and sockets are gone; return whether they are.
 
-    The collector holds the interpreter's lock: run without a pause, it starves the threads that
-    deliver, and the broker.
+    The garbage collector holds the GIL, so without pauses the broker and the threads that deliver
+    records would hardly run.
     """
     until = time.monotonic() + HANG_S
     while not (gone := all(map(le, threads_and_descriptors(), before))):
@@ -385,7 +385,7 @@ def test_a_garbage_collected_consumer_frees_threads_and_sockets(options: dict[st
 
 
 @pytest.mark.parametrize("client", ["producer", "consumer", "admin"])
-def test_a_dropped_client_closes_its_events_file_and_the_producer_of_its_events(
+def test_a_garbage_collected_client_closes_its_events_file_and_its_events_producer(
     client: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(assembly, "EVENTS_TIMEOUT", HANG_S)  # a busy machine may take over 1 s
@@ -403,10 +403,10 @@ def test_a_dropped_client_closes_its_events_file_and_the_producer_of_its_events(
         with pytest.warns(ResourceWarning, match="unclosed"):
             made.clear()
         assert collected(before)
-        assert log_end_offset(servers) > (client == "producer")  # the events
+        assert log_end_offset(servers) > (client == "producer")  # events were published
 
 
-def test_collecting_an_unused_or_closed_client_warns_nothing() -> None:
+def test_garbage_collecting_an_unused_or_closed_client_causes_no_warning() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         Producer(bootstrap_servers=f"{LOOPBACK}:1")
@@ -491,7 +491,7 @@ ENDED = "ClientClosedError: Python is shutting down"
 def test_a_call_in_a_finalizer_does_not_block_on_a_stopped_thread(
     used: str, call: str, outcome: str
 ) -> None:
-    """Python stops daemon threads before it clears modules: a blocking `__del__` never returns."""
+    """Python stops daemon threads before it clears modules, so nothing could end a wait then."""
     with one_broker() as (_, servers):
         done = program(FINALIZER, servers, used, call)
         assert done.returncode == 0

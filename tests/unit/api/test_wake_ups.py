@@ -1,6 +1,6 @@
-"""R-HO-6 with the real hosts: a thread's call makes records available to a waiting thread.
+"""R-HO-6: test that a call that makes records available ends another thread's `poll`.
 
-All pairs of calls are tested in virtual time (`tests/simulation/test_wake_ups.py`).
+`tests/simulation/test_wake_ups.py` tests all pairs of calls in virtual time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TP, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
 RECORDS = 5
 WAIT = 20.0
 HELD = 25_000
-"""`fetch.max.wait.ms`; longer than the timeout of `poll`, so that no fetch response ends it."""
+"""Value of `fetch.max.wait.ms`; fetch responses arrive after the timeout of `poll`."""
 
 
 def paused(consumer: Consumer) -> None:
@@ -57,7 +57,7 @@ def test_a_call_in_another_thread_ends_a_waiting_poll(background: bool, enabling
             reader.start()
             while not any("records" in line for line, _ in consumer._engine.waits()):
                 assert reader.is_alive()
-                time.sleep(0.01)  # the threads that it waits for need the interpreter's lock
+                time.sleep(0.01)  # lets the other threads run
             call(consumer)
             if enabling == "assign":
                 consumer.resume(TP)

@@ -1,4 +1,4 @@
-"""Test `consumer.wakeup()` in other threads and signal handlers, with the real hosts."""
+"""Test `consumer.wakeup()` in other threads and signal handlers, with real sockets."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_wakeup_in_a_signal_handler_ends_a_loop_in_any_state(options: dict[str, 
                     for n, _ in enumerate(consumer):
                         if not asleep and n == 2:
                             signal.raise_signal(signal.SIGUSR1)
-                        if asleep and n == 1:  # two records are left, then the loop waits
+                        if asleep and n == 1:  # after two more records the loop waits
                             timer = threading.Timer(
                                 0.05, lambda: signal.pthread_kill(main, signal.SIGUSR1)
                             )

@@ -23,7 +23,9 @@ from odradek.common.errors import kafka as kafka_errors
         (31, "IDEMPOTENT_WRITE", "", "IDEMPOTENT_WRITE on the cluster"),
     ],
 )
-def test_the_missing_acl_is_named(code: int, operation: str, name: str, words: str) -> None:
+def test_the_error_message_names_the_missing_acl(
+    code: int, operation: str, name: str, words: str
+) -> None:
     error = kafka_errors.error_for(code, "no").needing(operation, name)
     assert isinstance(error, AuthorizationError)
     implied = f" ({operation} implies DESCRIBE)" if operation in ("READ", "WRITE") else ""
@@ -36,13 +38,13 @@ def test_the_missing_acl_is_named(code: int, operation: str, name: str, words: s
     assert f"no. User 'alice' needs {words}" in str(error.of("alice"))
 
 
-def test_the_first_named_operation_is_kept() -> None:
+def test_the_error_keeps_the_first_operation_and_resource_that_were_set() -> None:
     error = kafka_errors.TopicAuthorizationError("no").needing("WRITE", "a").needing("READ", "b")
     assert isinstance(error, AuthorizationError)
     assert (error.operation, error.resource) == ("WRITE", "topic 'a'")
 
 
-def test_other_errors_get_no_operation() -> None:
+def test_errors_other_than_authorization_errors_name_no_acl() -> None:
     error = kafka_errors.error_for(3, "no such topic")
     assert error.needing("READ", "a") is error
     assert "READ" not in str(error)
@@ -55,7 +57,7 @@ def test_a_transaction_error_names_the_missing_acl() -> None:
     assert "needs WRITE on topic 'a'" in str(error)
 
 
-def test_each_authorization_code_has_the_base_class() -> None:
+def test_each_authorization_code_maps_to_an_authorization_error() -> None:
     found = {c.name for c in kafka_errors.ERRORS.values() if issubclass(c, AuthorizationError)}
     assert found == {c.name for c in kafka_errors.ERRORS.values() if "AUTHORIZATION" in c.name}
     assert len(found) == 5

@@ -24,8 +24,8 @@ def test_a_delay_is_never_negative_or_above_the_maximum(
 
 
 @given(st.integers(0, 30), st.integers(0, 2**32))
-def test_the_jitter_is_at_most_a_fifth(failures: int, seed: int) -> None:
-    curve = min(0.1 * 2**failures, 1.0 / 1.2)  # all of the jitter fits below the maximum
+def test_the_default_jitter_changes_a_delay_by_at_most_20_percent(failures: int, seed: int) -> None:
+    curve = min(0.1 * 2**failures, 1.0 / 1.2)  # so the maximum never cuts off jitter
     delay = ExponentialBackoff(0.1, 1.0).delay(failures, random.Random(seed))
     assert 0.8 * curve - 1e-9 <= delay <= 1.2 * curve + 1e-9
 
@@ -41,14 +41,14 @@ def test_a_jitter_of_1_is_accepted() -> None:
 
 
 class MaximumRandom(random.Random):
-    """A generator that always returns the largest number of `random`."""
+    """A generator that always returns the largest value that `random()` can return."""
 
     def random(self) -> float:
         return 1.0 - 2.0**-53
 
 
 @pytest.mark.parametrize("maximum", [0.875, 1.375, 1.75])
-def test_rounding_never_exceeds_the_maximum(maximum: float) -> None:
+def test_rounding_never_makes_a_delay_longer_than_the_maximum(maximum: float) -> None:
     assert ExponentialBackoff(0.1, maximum).delay(9, MaximumRandom()) == maximum
 
 
@@ -57,7 +57,7 @@ def test_negative_times_are_rejected() -> None:
         ExponentialBackoff(-0.1, 1.0)
 
 
-def test_a_backoff_keeps_its_deadline_and_is_reset_by_a_success() -> None:
+def test_a_backoff_stores_the_time_of_the_next_attempt_and_is_reset_by_a_success() -> None:
     b = Backoff(ExponentialBackoff(0.1, 1.0, 0.0), random.Random(1))
     assert [b.failed(10.0) for _ in range(6)] == pytest.approx([10.1, 10.2, 10.4, 10.8, 11, 11])
     assert b.until == 11.0

@@ -59,11 +59,11 @@ NO_RECOVERY = {RECOVERY: "none"}
             (CONSUMER, {RECOVERY: s}, {RECOVERY: "rebootstrap"})
             for s in ("REBOOTSTRAP", "Rebootstrap ")
         ),
-        # Only with `none` does a poll raise after a minute.
+        # The default is no timeout; with metadata.recovery.strategy=none it is one minute.
         (CONSUMER, {}, {UNAVAILABLE_TIMEOUT: None, MAX_IDLE: 540.0, CLIENT_RACK: None}),
         (CONSUMER, NO_RECOVERY, {UNAVAILABLE_TIMEOUT: 60.0}),
         (CONSUMER, {**NO_RECOVERY, UNAVAILABLE_TIMEOUT: 5}, {UNAVAILABLE_TIMEOUT: 0.005}),
-        # As in Java, a long linger doesn't change the request timeout; a short delivery does.
+        # As in Java, a short delivery timeout lowers the request timeout, a long linger doesn't.
         (PRODUCER, {"linger.ms": 10**9}, {DELIVERY_TIMEOUT: 10**6 + 30.0, REQUEST_TIMEOUT: 30.0}),
         (
             PRODUCER,
@@ -80,7 +80,9 @@ NO_RECOVERY = {RECOVERY: "none"}
         (PRODUCER, {}, {MAX_REQUEST_SIZE: 1 << 20}),
     ],
 )
-def test_values_and_defaults(client: str, given: dict[str, Any], expected: dict[str, Any]) -> None:
+def test_options_are_parsed_and_have_the_expected_defaults(
+    client: str, given: dict[str, Any], expected: dict[str, Any]
+) -> None:
     found = Config(client, {**BROKER, **given})
     assert {name: found[name] for name in expected} == expected
 
@@ -144,19 +146,21 @@ def test_invalid_configurations_are_rejected(client: str, given: dict[str, Any],
         ({"reconnect.backoff.ms": 2000, "reconnect.backoff.max.ms": 1000}, (2.0, 1.0)),
     ],
 )
-def test_kip_144_the_maximum_follows_a_base_that_is_not_the_default(
+def test_kip_144_a_changed_base_backoff_is_the_default_of_the_maximum_backoff(
     given: dict[str, int], pair: tuple[float, float]
 ) -> None:
     policy = Config(CONSUMER, {**BROKER, **given}).backoff("reconnect.backoff")
     assert (policy.base, policy.maximum) == pair
 
 
-def test_kip_144_the_maximum_follows_a_base_given_as_a_keyword() -> None:
+def test_kip_144_a_base_backoff_given_as_a_keyword_is_the_default_of_the_maximum() -> None:
     assert Config(PRODUCER, BROKER, reconnect_backoff_ms=60)["reconnect.backoff.max.ms"] == 0.06
 
 
 @pytest.mark.parametrize("name", ["retry.backoff", "socket.connection.setup.timeout"])
-def test_a_base_above_its_maximum_warns_once(name: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_base_above_its_maximum_is_logged_once_as_a_warning(
+    name: str, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.WARNING)
     c = Config(CONSUMER, {**BROKER, f"{name}.ms": 40000, f"{name}.max.ms": 30000})
     (record,) = caplog.records
@@ -170,18 +174,20 @@ def test_a_base_above_its_maximum_warns_once(name: str, caplog: pytest.LogCaptur
 @pytest.mark.parametrize(
     "given",
     [
-        {"reconnect.backoff.ms": 2000, "reconnect.backoff.max.ms": 1000},  # CF-08
+        {"reconnect.backoff.ms": 2000, "reconnect.backoff.max.ms": 1000},  # CF-08: no warning
         {"retry.backoff.ms": 1000},
         {},
     ],
 )
-def test_no_warning_without_need(given: dict[str, int], caplog: pytest.LogCaptureFixture) -> None:
+def test_other_backoff_settings_cause_no_warning(
+    given: dict[str, int], caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.WARNING)
     Config(CONSUMER, {**BROKER, **given})
     assert not caplog.records
 
 
-def test_an_unlike_name_gets_no_suggestion() -> None:
+def test_an_unknown_option_without_a_similar_name_gets_no_suggestion() -> None:
     with pytest.raises(ConfigurationError) as caught:
         Config(CONSUMER, {**BROKER, "zzz": 1})
     assert "did you mean" not in str(caught.value)
@@ -207,7 +213,7 @@ IN_FLIGHT = "max.in.flight.requests.per.connection"
         ({"retries": 1, IN_FLIGHT: 5}, -1, True),
     ],
 )
-def test_kip_679_weaker_settings_switch_idempotence_off(
+def test_kip_679_weaker_settings_disable_idempotence(
     given: dict[str, Any], acks: int, idempotent: bool
 ) -> None:
     found = Config(PRODUCER, {**BROKER, **given})
@@ -249,7 +255,9 @@ def test_kip_679_contradictory_settings_are_rejected(given: dict[str, Any], name
         ("By_Duration:pt1h30m", "by_duration:PT1H30M", 5400.0),
     ],
 )
-def test_kip_1106_offset_reset_strategies(given: str, kept: str, seconds: float | None) -> None:
+def test_kip_1106_offset_reset_strategies_are_parsed(
+    given: str, kept: str, seconds: float | None
+) -> None:
     found = config(auto__offset__reset=given)["auto.offset.reset"]
     assert (found, lookback(found)) == (kept, seconds)
 
@@ -274,8 +282,8 @@ def test_negative_times_are_rejected(name: str) -> None:
         "transaction.timeout.ms",
     ],
 )
-def test_times_sent_in_requests_have_32_bits(name: str) -> None:
-    """`simulation/test_largest_options.py` checks that these are all such options."""
+def test_times_sent_in_requests_must_fit_into_32_bits(name: str) -> None:
+    """`simulation/test_largest_options.py` tests that other times work with larger values."""
     client = next(iter(sorted(OPTIONS[name].clients)))
     for value in (2**31, 10**15, str(2**31)):
         with pytest.raises(
@@ -291,8 +299,8 @@ NAMES = [
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_names_that_cannot_be_encoded_are_rejected_at_once(name: str) -> None:
-    """Otherwise the error would come with a request, and look like a failure of the brokers."""
+def test_values_longer_than_32767_bytes_or_with_a_lone_surrogate_are_rejected(name: str) -> None:
+    """Otherwise requests would fail, and the error would look like a failure of the brokers."""
     client = next(iter(sorted(OPTIONS[name].clients)))
     assignor = {"group.protocol": "consumer"} if name == "group.remote.assignor" else {}
     kept = Config(client, {**BROKER, **assignor, name: "ü" * 16_383})
@@ -303,7 +311,7 @@ def test_names_that_cannot_be_encoded_are_rejected_at_once(name: str) -> None:
         Config(client, {**BROKER, name: "app-\udcfc"})
 
 
-def test_a_name_given_twice_is_rejected_in_any_spelling() -> None:
+def test_an_option_given_in_two_spellings_is_rejected() -> None:
     with pytest.raises(ConfigurationError, match="twice"):
         Config(CONSUMER, {**BROKER, "client.id": "a"}, client_id="b")
 
@@ -334,20 +342,20 @@ class TestAddresses:
         with pytest.raises(ConfigurationError, match=r"in brackets, and a port: \[::1\]:9092"):
             parse_address("x", text)
 
-    def test_a_name_with_two_ports_is_not_taken_for_ipv6(self) -> None:
+    def test_a_host_name_with_two_ports_is_rejected(self) -> None:
         with pytest.raises(ConfigurationError, match="isn't host:port, for example localhost:9092"):
             parse_address("x", "broker:9092:9093")
 
     @pytest.mark.parametrize("text", ["a:1;b:2", "a;b:2", "a:1 b:2", "a|b:1", "a:1;"])
-    def test_separators_other_than_a_comma_are_rejected(self, text: str) -> None:
+    def test_addresses_with_separators_other_than_commas_are_rejected(self, text: str) -> None:
         with pytest.raises(ConfigurationError, match="separate addresses with commas, as in a:"):
             Config(PRODUCER, {SERVERS: text})
 
-    def test_a_path_is_no_host(self) -> None:
+    def test_an_address_with_a_path_is_rejected(self) -> None:
         with pytest.raises(ConfigurationError, match="isn't host:port"):
             parse_address("x", "a/b:1")
 
-    def test_duplicates_in_lists_are_removed(self) -> None:
+    def test_duplicate_bootstrap_servers_are_removed(self) -> None:
         c = Config(CONSUMER, {"bootstrap.servers": " a:1, b:2,a:1,"})
         assert c["bootstrap.servers"] == (Address("a", 1), Address("b", 2))
         c = Config(CONSUMER, {"bootstrap.servers": ["a:1"]})
@@ -377,7 +385,7 @@ def test_compression_levels_have_kafkas_names_defaults_and_ranges(
 @pytest.mark.parametrize(
     "servers", ["kafka://h:1,h:2", "PLAINTEXT://h:1,plaintext://h:2", "INSIDE://h:1,kafka://h:2"]
 )
-def test_addresses_may_have_schemes(servers: str) -> None:
+def test_bootstrap_servers_may_have_schemes(servers: str) -> None:
     found = Config("producer", {"bootstrap.servers": servers})["bootstrap.servers"]
     assert [str(a) for a in found] == ["h:1", "h:2"]
 
@@ -389,7 +397,7 @@ def test_a_password_in_an_address_is_rejected_and_not_shown(servers: str) -> Non
     assert "s3cret" not in str(caught.value)
 
 
-def test_a_scheme_may_repeat_the_protocol() -> None:
+def test_the_scheme_of_an_address_may_repeat_the_security_protocol() -> None:
     config = {"bootstrap.servers": "SSL://h:1", "security.protocol": "SSL"}
     assert Config("producer", config)["bootstrap.servers"]
 
@@ -399,7 +407,7 @@ def test_bootstrap_servers_are_required() -> None:
         Config(CONSUMER, {})
 
 
-def test_messages_use_the_right_article() -> None:
+def test_error_messages_use_a_or_an_before_the_kind_of_client() -> None:
     with pytest.raises(ConfigurationError, match="'zzz' for an admin$"):
         Config(ADMIN, {**BROKER, "zzz": 1})
     with pytest.raises(ConfigurationError, match="'zzz' for a producer$"):

@@ -10,7 +10,7 @@ from odradek.common.config import OPTIONS
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "tuning.md").read_text()
 
 
-def test_defaults_are_those_of_the_code() -> None:
+def test_the_defaults_in_the_tuning_page_equal_those_of_the_code() -> None:
     rows = re.findall(r"^\| `([a-z.]+)` \| (\w+) \|$", PAGE, re.MULTILINE)
     assert len(rows) > 10
     for name, said in rows:
@@ -19,6 +19,6 @@ def test_defaults_are_those_of_the_code() -> None:
         assert text == said, name
 
 
-def test_every_setting_exists() -> None:
+def test_every_setting_in_the_tuning_page_exists() -> None:
     for name in re.findall(r"`([a-z]+(?:\.[a-z]+)+)(?:=[^`]*)?`", PAGE):
         assert name.removeprefix("kafka.") in OPTIONS, name

@@ -25,7 +25,7 @@ from odradek.common.options.durations import parse_duration
         ("PT1.S", 1),
     ],
 )
-def test_durations_that_java_accepts(text: str, seconds: float) -> None:
+def test_durations_that_java_accepts_are_parsed(text: str, seconds: float) -> None:
     assert parse_duration("x", text) == seconds
 
 
@@ -37,7 +37,7 @@ def test_durations_that_java_accepts(text: str, seconds: float) -> None:
         "P" + "9" * 30 + "D",
     ],
 )
-def test_durations_that_java_rejects(text: str) -> None:
+def test_durations_that_java_rejects_are_rejected(text: str) -> None:
     with pytest.raises(ConfigurationError, match="x: .* isn't a duration of days"):
         parse_duration("x", text)
 

@@ -1,4 +1,4 @@
-"""R-EV-1: an event reaches counters, log and listeners."""
+"""R-EV-1: test that each event reaches counters, log and listeners."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_counters_and_listeners_get_the_same_event() -> None:
     assert str(seen[0]) == "dial address=h:1"
 
 
-def test_an_unknown_kind_raises() -> None:
+def test_an_event_of_an_unknown_kind_raises_a_value_error() -> None:
     with pytest.raises(ValueError, match="unknown kind"):
         EventLog("c").emit(0.0, "dail")
 
@@ -36,7 +36,9 @@ def test_every_event_is_counted() -> None:
     assert log.counts == {"retry": 100}
 
 
-def test_a_failing_listener_affects_no_other(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_listener_does_not_affect_other_listeners(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     def bad(event: Event) -> None:
         raise RuntimeError("user code")
 
@@ -49,7 +51,7 @@ def test_a_failing_listener_affects_no_other(caplog: pytest.LogCaptureFixture) -
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_each_kind_reaches_log_counter_listener_file_and_trace(
+def test_each_kind_of_event_reaches_log_counter_listener_file_and_trace(
     kind: str, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     caplog.set_level(logging.DEBUG, "odradek")
@@ -71,7 +73,7 @@ def test_each_kind_reaches_log_counter_listener_file_and_trace(
 
 
 @pytest.mark.slow
-def test_every_kind_is_emitted_with_its_documented_fields() -> None:
+def test_every_kind_of_event_is_emitted_with_its_documented_fields() -> None:
     emitted: dict[str, set[str]] = {}
     for path in naming(".emit(", ".end("):
         for node in ast.walk(parsed(path)):
@@ -85,7 +87,7 @@ def test_every_kind_is_emitted_with_its_documented_fields() -> None:
     assert set(emitted) == set(KINDS)
     for kind, text in KINDS.items():
         promised = {word.strip() for word in text.rpartition(":")[2].split(",")} - {"no fields"}
-        spread = {"in_flight", "failure", "connection"}  # two kinds get these from one dict
+        spread = {"in_flight", "failure", "connection"}  # passed as `**fields`
         assert promised - emitted[kind] - spread == set(), kind
 
 

@@ -1,4 +1,4 @@
-"""Test options of group consumers: values, and contradictions."""
+"""Test values and contradictions of the options of group consumers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class CustomAssignor:
         return []
 
 
-def test_the_defaults_are_javas() -> None:
+def test_the_defaults_of_group_options_are_javas() -> None:
     found = config(group__id=" g ")
     assert found["group.id"] == "g"
     assert found["group.protocol"] == "classic"
@@ -45,12 +45,14 @@ def test_the_defaults_are_javas() -> None:
         (["CooperativeStickyAssignor", "round-robin"], ("cooperative-sticky", "roundrobin")),
     ],
 )
-def test_assignors_by_name(given: object, names: tuple[str, ...]) -> None:
+def test_assignors_may_be_given_by_name_or_java_class(
+    given: object, names: tuple[str, ...]
+) -> None:
     assert config(partition__assignment__strategy=given)["partition.assignment.strategy"] == names
 
 
 @pytest.mark.parametrize("given", [CustomAssignor, [CustomAssignor()], (CustomAssignor(),)])
-def test_assignors_as_objects(given: object) -> None:
+def test_assignors_may_be_given_as_classes_or_objects(given: object) -> None:
     (found,) = config(partition__assignment__strategy=given)["partition.assignment.strategy"]
     assert isinstance(found, CustomAssignor)
 
@@ -66,12 +68,12 @@ def test_assignors_as_objects(given: object) -> None:
         (7, "7 isn't an assignor"),
     ],
 )
-def test_invalid_assignors_are_rejected(given: object, says: str) -> None:
+def test_an_empty_unknown_or_duplicate_assignor_is_rejected(given: object, says: str) -> None:
     with pytest.raises(ConfigurationError, match=says):
         config(partition__assignment__strategy=given)
 
 
-def test_without_a_group_auto_commit_is_off() -> None:
+def test_without_a_group_id_auto_commit_is_disabled() -> None:
     assert not config()["enable.auto.commit"]
     assert not config(enable__auto__commit="false")["enable.auto.commit"]
     with pytest.raises(ConfigurationError, match=r"enable.auto.commit=true needs a group.id"):
@@ -87,7 +89,7 @@ def test_without_a_group_auto_commit_is_off() -> None:
         ("classic", "group.remote.assignor", "uniform", "partition.assignment.strategy"),
     ],
 )
-def test_options_of_the_other_protocol(
+def test_an_option_of_the_other_group_protocol_is_rejected(
     protocol: str, name: str, value: object, instead: str
 ) -> None:
     given = {**BROKER, "group.id": "g", "group.protocol": protocol, name: value}
@@ -103,7 +105,7 @@ def test_the_heartbeat_interval_must_be_below_the_session_timeout() -> None:
 
 
 @pytest.mark.parametrize("name", ["a", "worker-1", "A.b_c-9", "...", "x" * 249, " trimmed "])
-def test_instance_ids_that_java_accepts(name: str) -> None:
+def test_instance_ids_that_java_accepts_are_accepted(name: str) -> None:
     assert config(group__instance__id=name)["group.instance.id"] == name.strip()
 
 
@@ -111,8 +113,8 @@ def test_instance_ids_that_java_accepts(name: str) -> None:
     "name", [".", "..", "é", "a/b", "a b", "a\n.b", "x:1", "x" * 250, "x" * 300, "٣", "🙂"]
 )
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_instance_ids_that_java_rejects(name: str, protocol: str) -> None:
-    """Tools and other clients with Java's rule couldn't name such a member."""
+def test_instance_ids_that_java_rejects_are_rejected(name: str, protocol: str) -> None:
+    """Java's tools and clients couldn't name a member with such an id."""
     with pytest.raises(ConfigurationError) as raised:
         config(group__id="g", group__protocol=protocol, group__instance__id=name)
     told = str(raised.value)
@@ -123,12 +125,12 @@ def test_instance_ids_that_java_rejects(name: str, protocol: str) -> None:
 
 @pytest.mark.parametrize("option", ["group.id", "group.instance.id"])
 @pytest.mark.parametrize("name", ["", "  "])
-def test_an_empty_id_is_rejected(option: str, name: str) -> None:
+def test_an_empty_group_id_or_instance_id_is_rejected(option: str, name: str) -> None:
     with pytest.raises(ConfigurationError, match=f"{option} must be a non-empty str"):
         config(**{option.replace(".", "__"): name})
 
 
 @pytest.mark.parametrize("name", ["group.id", "client.id", "client.rack"])
-def test_names_that_java_does_not_check(name: str) -> None:
+def test_group_client_and_rack_names_may_contain_any_characters(name: str) -> None:
     for value in (".", "..", "é", "a/b", "x" * 300):
         assert Config(CONSUMER, {**BROKER, name: value})[name] == value

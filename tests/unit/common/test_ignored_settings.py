@@ -1,4 +1,4 @@
-"""Test settings without effect: each is logged once per process and kind of client."""
+"""Test that each setting without effect is logged once per process and kind of client."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ def log_lines(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
     return found
 
 
-def test_one_dict_serves_all_kinds_of_clients(caplog: pytest.LogCaptureFixture) -> None:
+def test_one_dict_of_settings_is_accepted_by_all_kinds_of_clients(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     shared = {
         **BROKER,
         "client.id": "service",
@@ -55,7 +57,9 @@ def test_one_dict_serves_all_kinds_of_clients(caplog: pytest.LogCaptureFixture) 
     assert log_lines(caplog) == [("WARNING", text)]
 
 
-def test_keywords_are_treated_like_the_dict(caplog: pytest.LogCaptureFixture) -> None:
+def test_keyword_arguments_without_effect_are_logged_like_dict_entries(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     more: dict[str, Any] = {"linger_ms": 5}
     odradek.Consumer(BROKER, **more).close()
     assert log_lines(caplog) == [
@@ -63,7 +67,7 @@ def test_keywords_are_treated_like_the_dict(caplog: pytest.LogCaptureFixture) ->
     ]
 
 
-def test_the_value_of_an_option_without_effect_is_neither_read_nor_shown(
+def test_the_value_of_an_option_without_effect_is_neither_parsed_nor_shown(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     found = Config(CONSUMER, {**BROKER, "linger.ms": object(), "transactional.id": "hunter2"})
@@ -79,10 +83,10 @@ def test_the_value_of_an_option_without_effect_is_neither_read_nor_shown(
 @pytest.mark.parametrize(
     ("kind", "name"), [(kind, name) for kind, row in CURES_OF_KIND.items() for name in row]
 )
-def test_an_error_for_one_kind_of_client_is_a_warning_for_the_others(
+def test_a_setting_rejected_by_one_kind_of_client_is_only_logged_by_the_others(
     kind: str, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A consumer, for example, would never call a delivery callback."""
+    """For example, a producer rejects a delivery callback, which a consumer would never call."""
     with pytest.raises(ConfigurationError, match=re.escape(f"{kind}: {CURES[name]}")):
         Config(kind, {**BROKER, name: print})
     assert log_lines(caplog) == []
@@ -98,8 +102,8 @@ ALWAYS = sorted(CURES.keys() - {name for row in CURES_OF_KIND.values() for name 
 
 
 @pytest.mark.parametrize("name", ALWAYS)
-def test_settings_that_any_kind_would_use_are_errors(name: str) -> None:
-    """With a misspelt deserializer, for example, a program would get bytes."""
+def test_each_kind_of_client_rejects_unsupported_settings_that_concern_all_kinds(name: str) -> None:
+    """For example, if a deserializer setting were ignored, the program would get bytes."""
     for client in KINDS:
         with pytest.raises(ConfigurationError, match=re.escape(CURES[name])):
             Config(client, {**BROKER, name: print})
@@ -114,7 +118,7 @@ def test_settings_that_any_kind_would_use_are_errors(name: str) -> None:
         (ADMIN, "enable.auto.comit", "did you mean enable.auto.commit? That is an option of con"),
     ],
 )
-def test_a_typo_is_an_error_with_a_suggestion(client: str, name: str, hint: str) -> None:
+def test_a_misspelt_option_is_rejected_with_a_suggestion(client: str, name: str, hint: str) -> None:
     with pytest.raises(ConfigurationError, match=re.escape(hint)) as caught:
         Config(client, {**BROKER, name: 1})
     assert ("That is" in hint) == ("That is" in str(caught.value))
@@ -141,7 +145,7 @@ def test_a_setting_of_other_clients_is_logged_at_its_level_with_the_reason(
     ],
 )
 @pytest.mark.parametrize("client", KINDS)
-def test_settings_that_cost_money_or_safety_cause_a_warning(
+def test_ignored_settings_that_affect_safety_or_cost_are_logged_as_warnings(
     client: str, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     Config(client, {**BROKER, name: "s3cr3t"})
@@ -161,7 +165,7 @@ def test_settings_that_cost_money_or_safety_cause_a_warning(
     ],
 )
 @pytest.mark.parametrize("client", [PRODUCER, CONSUMER])
-def test_the_warning_for_a_serializers_setting_names_its_place(
+def test_the_warning_for_a_serializer_setting_says_where_to_set_it(
     client: str, name: str, place: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     Config(client, {**BROKER, name: "s3cr3t"})
@@ -176,12 +180,12 @@ def test_the_warning_for_a_serializers_setting_names_its_place(
     [
         ({REFRESH: 60_000}, 60.0),
         ({REFRESH: "-1"}, LONG_MAX / 1000),
-        ({REFRESH: 10_000, AGE: 900_000}, 10.0),  # which is the age of librdkafka's cache then
+        ({REFRESH: 10_000, AGE: 900_000}, 10.0),  # librdkafka's cache has this age, too
         ({AGE: 5_000, REFRESH: 10_000}, 10.0),
         ({AGE: 5_000}, 5.0),
     ],
 )
-def test_librdkafkas_refresh_interval_is_the_age_of_metadata(
+def test_librdkafkas_metadata_refresh_interval_sets_metadata_max_age(
     given: dict[str, Any], seconds: float, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -190,7 +194,7 @@ def test_librdkafkas_refresh_interval_is_the_age_of_metadata(
     assert log_lines(caplog) == []
 
 
-def test_the_tables_are_consistent() -> None:
+def test_the_tables_of_ignored_settings_are_disjoint() -> None:
     for table in (COSTLY.keys(), HARMLESS.keys(), CURES.keys(), IN_FILES):
         assert not table & OPTIONS.keys()
         assert not table & ALIASES.keys()
@@ -205,7 +209,7 @@ def test_the_tables_are_consistent() -> None:
 
 @pytest.mark.parametrize("why", sorted({*COSTLY.values(), *HARMLESS.values()}))
 def test_a_reason_names_existing_options_and_calls(why: str) -> None:
-    """A reason follows a colon, so it has no full stop."""
+    """In a log line, the reason follows a colon, so it has no full stop."""
     assert why[-1] != "."
     for name in re.findall(r"(?<![\w.])[a-z]+(?:\.[a-z]+)+\b(?!\()", why):
         if not name.startswith(("odradek.", "logging.", "client.", "socket.")) or name in OPTIONS:

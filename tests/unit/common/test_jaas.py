@@ -1,4 +1,4 @@
-"""Test `sasl.jaas.config`: Java's grammar, and errors that show nothing of it."""
+"""Test that `sasl.jaas.config` is parsed by Java's grammar, and that errors don't show its text."""
 
 from __future__ import annotations
 
@@ -55,7 +55,9 @@ def options(text: str) -> dict[str, str]:
         ("Plain required username=\u00fcml\u00e4ut;", "Plain", {"username": "\u00fcml\u00e4ut"}),
     ],
 )
-def test_configurations_that_java_accepts(text: str, name: str, found: dict[str, str]) -> None:
+def test_jaas_configurations_that_java_accepts_are_parsed(
+    text: str, name: str, found: dict[str, str]
+) -> None:
     assert parsed(text).name == name
     assert options(text) == found
 
@@ -86,7 +88,7 @@ def test_configurations_that_java_accepts(text: str, name: str, found: dict[str,
         (f"{PLAIN} required planted planted;", "name of an option"),
     ],
 )
-def test_malformed_configurations_are_rejected(text: str, problem: str) -> None:
+def test_malformed_jaas_configurations_are_rejected(text: str, problem: str) -> None:
     with pytest.raises(ConfigurationError, match=f"sasl.jaas.config: .*{problem}") as caught:
         parsed(text)
     assert "planted" not in str(caught.value)
@@ -101,7 +103,7 @@ def error_of(secret: Secret) -> ConfigurationError | None:
 
 
 @given(st.text(alphabet="ab1\"'=;\\ \n/*@.-$", max_size=40))
-def test_any_text_is_parsed_or_rejected_and_never_shown(text: str) -> None:
+def test_any_text_is_parsed_or_rejected_without_showing_its_secrets(text: str) -> None:
     secret = Secret(f"{PLAIN} required password={text}planted-word")
     error = error_of(secret)
     if error is None:

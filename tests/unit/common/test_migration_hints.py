@@ -47,7 +47,7 @@ HERE: dict[str, Any] = {
 
 
 def settings() -> Iterator[tuple[str, str]]:
-    """Yield the kind of client and the setting."""
+    """Yield each setting with its kind of client."""
     for clients in FROZEN.values():
         for client, names in clients.items():
             yield from ((client, name) for name in names)
@@ -57,7 +57,7 @@ def settings() -> Iterator[tuple[str, str]]:
 def test_a_setting_of_another_client_is_accepted_or_rejected_with_a_hint(
     client: str, name: str
 ) -> None:
-    """An error must say what to use instead, and not only that the option is unknown."""
+    """An error must name the replacement, and not only say that the option is unknown."""
     try:
         Config(client, {name: "1"} | ({} if "servers" in name else {"bootstrap.servers": "h:1"}))
     except ConfigurationError as error:
@@ -65,12 +65,12 @@ def test_a_setting_of_another_client_is_accepted_or_rejected_with_a_hint(
         name = dotted(name)
         known = ALIASES.get(name, name) in OPTIONS or name in REFUSED
         assert known or f" {client}: {CURES[name]}" in text
-    except KafkaError:  # the option exists, and "1" isn't one of its values
+    except KafkaError:  # the option exists, but "1" isn't a valid value
         assert ALIASES.get(dotted(name), dotted(name)) in OPTIONS
 
 
 def test_librdkafkas_global_message_size_is_a_producer_option(tmp_path: Path) -> None:
-    """A file for all kinds of clients contains it, and the kind of client may be unknown."""
+    """A file of settings for all kinds of clients may contain this setting."""
     file = tmp_path / "client.properties"
     file.write_text("bootstrap.servers=h:1\nmessage.max.bytes=2000000\n")
     found = odradek.read_properties(file)
@@ -82,7 +82,7 @@ def test_librdkafkas_global_message_size_is_a_producer_option(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("of", "name"), [(of, name) for of, row in METHODS.items() for name in row]
 )
-def test_a_method_of_another_client_is_answered_with_odradeks(of: str, name: str) -> None:
+def test_the_error_for_another_clients_method_names_odradeks_method(of: str, name: str) -> None:
     cls = HERE[of]
     assert not hasattr(cls, name)
     thing: Any = cls.__new__(cls, *getattr(cls, "_fields", ()))
@@ -98,7 +98,9 @@ def test_a_method_of_another_client_is_answered_with_odradeks(of: str, name: str
 @pytest.mark.parametrize(
     ("call", "keyword"), [(call, keyword) for call, row in KEYWORDS.items() for keyword in row]
 )
-def test_a_keyword_of_another_client_is_answered_with_odradeks(call: str, keyword: str) -> None:
+def test_the_error_for_another_clients_keyword_names_odradeks_keyword(
+    call: str, keyword: str
+) -> None:
     method = getattr(odradek.Consumer, call, None) or getattr(odradek.Producer, call)
     assert keyword not in inspect.signature(method).parameters
     with pytest.raises(ArgumentError) as caught:
@@ -109,13 +111,13 @@ def test_a_keyword_of_another_client_is_answered_with_odradeks(call: str, keywor
 
 
 @pytest.mark.parametrize("value", [{"a": 1}, ["a"], ("a", "b")])
-def test_an_object_instead_of_bytes_is_answered_with_json(value: Any) -> None:
+def test_the_error_for_an_object_instead_of_bytes_recommends_json(value: Any) -> None:
     with pytest.raises(ArgumentError, match=r"must be bytes .* not \w+: use json\.dumps"):
         record_bytes("value", value)
 
 
 @pytest.mark.parametrize("call", KEYWORDS)
-def test_a_coroutine_function_remains_one(call: str) -> None:
+def test_methods_that_reject_keywords_remain_coroutine_functions(call: str) -> None:
     of = odradek.AsyncProducer if call == "send_offsets_to_transaction" else odradek.AsyncConsumer
     method: Any = getattr(of, call)
     assert inspect.iscoroutinefunction(method)
@@ -124,7 +126,7 @@ def test_a_coroutine_function_remains_one(call: str) -> None:
         method(None, **{keyword: 1}).send(None)
 
 
-def test_a_subclass_gives_the_same_hint() -> None:
+def test_a_subclass_of_a_client_gives_the_same_hint() -> None:
     class Mine(odradek.Producer):
         pass
 
@@ -133,7 +135,7 @@ def test_a_subclass_gives_the_same_hint() -> None:
         _ = mine.produce
 
 
-def test_an_unknown_name_is_an_ordinary_error() -> None:
+def test_an_unknown_attribute_raises_an_attribute_error_without_a_hint() -> None:
     producer: Any = odradek.Producer(bootstrap_servers="h:1")
     with pytest.raises(AttributeError, match="^'Producer' object has no attribute 'nonsense'$"):
         _ = producer.nonsense
@@ -144,7 +146,7 @@ def test_an_unknown_name_is_an_ordinary_error() -> None:
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_a_class_of_another_client_is_answered_with_odradeks(name: str) -> None:
+def test_the_error_for_another_clients_class_names_odradeks_class(name: str) -> None:
     text = f"^{name} is a name of another client: write "
     with pytest.raises(AttributeError, match=text) as caught:
         getattr(odradek, name)
@@ -163,8 +165,8 @@ def test_an_import_of_another_clients_class_gives_a_hint() -> None:
         from odradek import KafkaProducer  # type: ignore[attr-defined]  # noqa: F401
 
 
-def test_hints_name_existing_calls_and_options() -> None:
-    """Methods have parentheses in the hints, options have dots."""
+def test_hints_name_only_calls_and_options_that_exist() -> None:
+    """In the hints, methods are recognized by parentheses and options by dots."""
     there = {name for cls in HERE.values() for name in dir(cls)} | set(PLACES)
     outside = {"dumps", "encode", "getLogger", "function", "len", "sum"}
     texts = [

@@ -1,4 +1,4 @@
-"""Test HTML tables for notebooks: escaped text of bounded size."""
+"""Test that HTML tables for notebooks contain escaped text and have a limited size."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def explained(server: str) -> Any:
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_hostile_text_is_escaped(value: Any) -> None:
+def test_html_and_control_characters_in_values_are_escaped(value: Any) -> None:
     page = Page(value._repr_html_())
     assert set(page.tags) <= PLAIN_TAGS
     assert page.attributes == []
@@ -101,20 +101,20 @@ def test_hostile_text_is_escaped(value: Any) -> None:
     ],
     ids=("topics", "partitions", "dicts", "a list", "nested tables"),
 )
-def test_the_size_is_bounded(made: Callable[[], Any]) -> None:
+def test_the_size_of_the_html_is_limited(made: Callable[[], Any]) -> None:
     text = made()._repr_html_()
     assert 1000 < len(text) < 2 * LONGEST
     assert "… " in text
 
 
-def test_a_key_that_equals_a_field_is_shown_once() -> None:
+def test_a_dict_key_that_equals_a_field_of_its_value_is_shown_once() -> None:
     told = Page(html({"a": topic("a"), "b": topic("b")})).words
     assert (told.count("a"), told[0]) == (1, "name")
     renamed = Page(html({"x": topic("a"), "b": topic("b")})).words
     assert renamed.count("b") == 2
 
 
-def test_a_secret_that_repr_hides_is_hidden() -> None:
+def test_a_secret_that_repr_hides_is_not_in_the_html() -> None:
     token = DelegationToken("id-1", b"plugh", "User:ann", "User:ann", ("User:bob",), 1, 2, 3)
     for text in (html([token]), html({"t": token}), html(token)):
         words = Page(text).words
@@ -124,7 +124,7 @@ def test_a_secret_that_repr_hides_is_hidden() -> None:
         assert "plugh" not in str(text)
 
 
-def test_results_are_otherwise_dicts_and_lists() -> None:
+def test_results_behave_like_plain_dicts_and_lists() -> None:
     found = shown({"a": 1})
     assert type(found) is ShownDict
     assert (found, repr(found), json.dumps(found)) == ({"a": 1}, "{'a': 1}", '{"a": 1}')
@@ -140,8 +140,8 @@ def test_results_are_otherwise_dicts_and_lists() -> None:
 
 
 @pytest.mark.parametrize("value", [shown({"a": topic("a")}), shown([topic("a")])])
-def test_copies_and_pickles_are_plain(value: Any) -> None:
-    """A reader of an old pickle needs no module of odradek but that of the objects in it."""
+def test_copies_and_pickles_of_results_are_plain_dicts_and_lists(value: Any) -> None:
+    """Unpickling a result needs no module of odradek except those of the objects in it."""
     for again in (copy.copy(value), copy.deepcopy(value), pickle.loads(pickle.dumps(value))):  # noqa: S301
         assert type(again) in (dict, list)
         assert again == value
@@ -155,7 +155,7 @@ def test_an_empty_result_or_one_without_a_table_has_no_html(value: Any) -> None:
     assert value._repr_html_() is None
 
 
-def test_a_schema_is_a_table_of_columns() -> None:
+def test_an_arrow_schema_is_shown_as_a_table_of_columns() -> None:
     batch = pa.record_batch({"<i>": pa.array([b"x"], pa.binary()), "n": pa.array([1])})
     for data in (batch, batch.schema, pa.Table.from_batches([batch])):
         words = Page(arrow_html(data)).words
@@ -164,7 +164,7 @@ def test_a_schema_is_a_table_of_columns() -> None:
 
 
 @pytest.mark.slow
-def test_without_a_notebook_its_modules_are_not_imported() -> None:
+def test_without_a_notebook_the_html_modules_are_not_imported() -> None:
     code = (
         "import sys, odradek\n"
         "with odradek.Admin({'bootstrap.servers': '127.0.0.1:1'}) as admin: admin.explain()\n"

@@ -25,11 +25,11 @@ FRAGMENT = re.compile(
     r"^(The same|Longest|Least|First|How|What|Who|Where to|Of)\b|…$"
     r"|\b(see|options|limits|two|one) (above|below)\b|\bas above\b|\bKafka's\."
 )
-"""Beginnings of a text, and references in it, that aren't understandable alone."""
+"""First words and references that can't be understood without the surrounding page."""
 BOUNDS = re.compile(r"(-?[\d.]+) (?:to (-?[\d.]+)|or more)")
 
 
-def test_each_text_consists_of_self_contained_sentences() -> None:
+def test_each_option_text_consists_of_self_contained_sentences() -> None:
     for one in every_option():
         text = one["text"]
         assert text[0].isupper(), one["name"]
@@ -44,7 +44,7 @@ def words(values: str) -> list[str]:
     return [one.split()[0].rstrip(":") for one in values.split(", ")]
 
 
-def test_each_text_contains_its_unit_or_its_values() -> None:
+def test_each_option_text_contains_its_unit_or_its_values() -> None:
     for one in OPTIONS.values():
         if one.parse.kind == CHANGES_NOTHING:
             continue
@@ -69,7 +69,7 @@ def refused(option: Option, value: Any) -> bool:
     return False
 
 
-def test_documented_ranges_are_those_accepted() -> None:
+def test_values_are_accepted_exactly_in_the_documented_ranges() -> None:
     seen = 0
     for one in OPTIONS.values():
         found = BOUNDS.match(one.parse.values)
@@ -92,7 +92,7 @@ def test_documented_ranges_are_those_accepted() -> None:
     assert seen > 40
 
 
-def test_each_default_text_parses_to_the_default() -> None:
+def test_each_documented_default_parses_to_the_default() -> None:
     for one in OPTIONS.values():
         if one.default is None:
             assert one.default_text is None
@@ -100,7 +100,7 @@ def test_each_default_text_parses_to_the_default() -> None:
             assert one.parse(one.name, one.default_text) == one.default, one.name
 
 
-def test_defaults_and_importance_of_other_clients_are_recorded() -> None:
+def test_defaults_and_importance_of_other_clients_are_documented_correctly() -> None:
     for one in OPTIONS.values():
         if one.parse.kind == CHANGES_NOTHING:
             continue
@@ -115,11 +115,11 @@ def test_defaults_and_importance_of_other_clients_are_recorded() -> None:
         assert one.importance in ("high", "medium", "low")
 
 
-def test_each_option_is_in_one_group() -> None:
+def test_each_option_is_in_exactly_one_group_of_the_page() -> None:
     names = [one.name for options in GROUPS.values() for one in options]
     assert len(names) == len(set(names)) == len(OPTIONS)
 
 
 @pytest.mark.parametrize("name", sorted(OTHERS))
-def test_each_compared_option_exists(name: str) -> None:
+def test_each_option_compared_with_other_clients_exists(name: str) -> None:
     assert name in OPTIONS

@@ -1,6 +1,6 @@
 """Test that options accept their values in the forms that programs use.
 
-Words in any case, as Java and librdkafka accept them; members of enumerations; numpy's scalars.
+They are words in any case, as in Java and librdkafka, members of enumerations and numpy scalars.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def member(kind: Any) -> Form:
 
 
 def mixed(base: type) -> Form:
-    """Return a form of a `(str, Enum)` class, whose members print as `Given.ONE`."""
+    """Return a function that wraps a value in an enumeration whose `str()` is `Given.ONE`."""
     return lambda value: Enum("Given", {"ONE": value}, type=base).ONE  # type: ignore[attr-defined]
 
 
@@ -97,14 +97,14 @@ ENUMERATED = of_kind("word", "word or function")
 
 
 @pytest.mark.parametrize("name", ENUMERATED)
-def test_an_enumerated_option_accepts_its_words_in_any_form(name: str) -> None:
+def test_an_enumerated_option_accepts_its_words_in_any_case_and_as_enum_members(name: str) -> None:
     option = OPTIONS[name]
     for word in words(option):
         for form, given in {**CAPITALS, **TEXTS}.items():
             assert read(option, given(word)) == read(option, word), (word, form)
 
 
-def test_enumerated_options_exist() -> None:
+def test_the_list_of_enumerated_options_contains_the_important_options() -> None:
     assert len(ENUMERATED) >= 15
     assert set(ENUMERATED) >= {
         *("acks", "auto.offset.reset", "compression.type", "isolation.level", "group.protocol"),
@@ -119,7 +119,7 @@ LARGEST = {f"compression.{codec}.level": level for codec, level in LEVELS.items(
 
 
 @pytest.mark.parametrize("name", of_kind("integer", "milliseconds"))
-def test_a_number_is_accepted_in_any_form(name: str) -> None:
+def test_an_integer_option_accepts_text_and_numpy_integers(name: str) -> None:
     option, number = OPTIONS[name], LARGEST.get(name, 5000)
     for form, given in WHOLE.items():
         found = read(option, given(number))
@@ -131,7 +131,7 @@ def test_a_number_is_accepted_in_any_form(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", of_kind("number"))
-def test_a_fraction_is_accepted_in_any_form(name: str) -> None:
+def test_a_fractional_option_accepts_text_and_numpy_numbers(name: str) -> None:
     option = OPTIONS[name]
     for form, given in FRACTIONS.items():
         found = read(option, given(option.default))
@@ -143,7 +143,7 @@ def test_a_fraction_is_accepted_in_any_form(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", of_kind("boolean"))
-def test_a_flag_is_accepted_in_any_form(name: str) -> None:
+def test_a_boolean_option_accepts_words_and_numpy_booleans(name: str) -> None:
     for form, given in FLAGS.items():
         for flag in (True, False):
             assert read(OPTIONS[name], given(flag)) is flag, form
@@ -161,17 +161,17 @@ OTHERS: dict[str, Any] = {
     "pairs": "a=b,c=d",
     "class name": "",
 }
-"""A value of each kind other than words, numbers and flags."""
+"""One value of each kind of option other than words, numbers and booleans."""
 ELSEWHERE = {"function", "object", "any", "integer", "milliseconds", "number", "boolean", "word",
              "word or function"}  # fmt: skip
 
 
-def test_each_kind_of_value_is_tested() -> None:
+def test_each_kind_of_option_value_is_tested() -> None:
     assert {option.parse.kind for option in OPTIONS.values()} == OTHERS.keys() | ELSEWHERE
 
 
 @pytest.mark.parametrize("name", of_kind(*OTHERS))
-def test_a_text_is_accepted_in_any_form(name: str) -> None:
+def test_a_text_option_accepts_enum_members_and_numpy_strings(name: str) -> None:
     option = OPTIONS[name]
     value = OTHERS[option.parse.kind]
     for form, given in TEXTS.items():
@@ -182,7 +182,7 @@ def test_a_text_is_accepted_in_any_form(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", of_kind("addresses", "list"))
-def test_a_list_may_contain_texts_of_any_form(name: str) -> None:
+def test_a_list_option_may_contain_enum_members_and_numpy_strings(name: str) -> None:
     option = OPTIONS[name]
     value = OTHERS[option.parse.kind].split(",")
     for form, given in TEXTS.items():
@@ -197,7 +197,7 @@ def test_a_list_may_contain_texts_of_any_form(name: str) -> None:
         *(("largest", "latest"), ("end", "latest"), ("error", "none")),
     ],
 )
-def test_librdkafkas_words_for_offset_reset_are_accepted_with_a_hint(
+def test_librdkafkas_words_for_auto_offset_reset_are_accepted_with_a_hint(
     word: str, meaning: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -208,15 +208,15 @@ def test_librdkafkas_words_for_offset_reset_are_accepted_with_a_hint(
     assert [record.getMessage().lower() for record in caplog.records] == 3 * [hint]
 
 
-def test_the_usual_words_need_no_hint(caplog: pytest.LogCaptureFixture) -> None:
+def test_kafkas_words_for_auto_offset_reset_cause_no_hint(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     for given in ("EARLIEST", "Latest", "none"):
         Config(CONSUMER, {**BROKER, "auto.offset.reset": given})
     assert not caplog.records
 
 
-def test_a_configuration_keeps_plain_values() -> None:
-    """Members of a program's enumeration can't be unpickled in every process."""
+def test_a_configuration_stores_plain_values_instead_of_enum_members() -> None:
+    """A process without the program's modules can't unpickle members of its enumerations."""
     given = {"acks": mixed(str)("ALL"), "linger.ms": np.int64(7), "client.id": mixed(str)("me")}
     found = Config(PRODUCER, {**BROKER, **given})
     assert found.stated["acks"] == "ALL"

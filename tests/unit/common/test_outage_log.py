@@ -1,4 +1,4 @@
-"""Test outages in a client's log: one line per transition, few lines meanwhile."""
+"""Test that a client logs the start and the end of an outage, and few lines in between."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ class Client:
         self.emit(at, "dial", address=address, connection=number)
         error = "ConnectionRefusedByPeerError: connection refused"
         self.emit(at, "dial_failed", address=address, error=error, connection=number)
-        # A metadata round reports its failed connection attempts as well: not counted twice.
+        # A metadata refresh also reports its failed connection attempts; they count once.
         self.emit(at, "metadata_failed", address=address, what="dial", error=error)
 
     def lines(self) -> list[str]:
         told = [r.getMessage() for r in self._caplog.records]
         self._caplog.clear()
-        # The thread of another test's client may still log lines.
+        # A client of another test may still log lines from its thread.
         return [t.removeprefix("[c] ") for t in told if t.startswith("[c] ") or t[:1] != "["]
 
 
@@ -67,7 +67,7 @@ def test_a_healthy_client_logs_nothing(client: Client) -> None:
     assert client.outages.next_deadline(9.0) is None
 
 
-def test_a_total_outage_from_start_to_end(client: Client) -> None:
+def test_the_lines_of_a_total_outage_name_its_start_progress_and_end(client: Client) -> None:
     lost = {"error": "DisconnectedError: reset", "failure": True, "in_flight": 2, "connection": 0}
     client.emit(10.0, "disconnected", address="b1:9092", **lost)
     assert client.lines() == [
@@ -132,7 +132,7 @@ def test_a_client_that_never_reached_its_cluster_logs_it(caplog: pytest.LogCaptu
     assert client.lines()[0].startswith("reached the cluster after 6.0 s")
 
 
-def test_summaries_become_rarer(client: Client) -> None:
+def test_the_interval_between_summaries_of_an_outage_grows_to_a_minute(client: Client) -> None:
     client.refused(0.0, "b1:9092")
     client.emit(0.0, "round_failed", round=1, backoff=0.1)
     client.lines()
@@ -186,7 +186,7 @@ def test_a_pending_connection_attempt_keeps_an_outage_open(client: Client) -> No
     assert client.outages.current is not None
 
 
-def test_silence_is_an_outage_until_bytes_arrive(client: Client) -> None:
+def test_a_broker_that_stops_responding_is_an_outage_until_bytes_arrive(client: Client) -> None:
     client.emit(10.0, "silent", address="b2:9092", seconds=2.0, ready=True, held=False)
     client.emit(10.1, "metadata", address="b1:9092")
     assert client.lines() == [
@@ -201,7 +201,7 @@ def test_silence_is_an_outage_until_bytes_arrive(client: Client) -> None:
     assert client.outages.current is None
 
 
-def test_silence_during_a_held_write_is_no_outage(client: Client) -> None:
+def test_no_response_to_a_delayed_write_is_not_logged_as_an_outage(client: Client) -> None:
     client.emit(10.0, "silent", address="b2:9092", seconds=2.0, ready=True, held=True)
     assert client.lines() == []
 
@@ -228,11 +228,11 @@ def test_repeated_short_outages_are_summarized(client: Client) -> None:
     (last,) = client.lines()
     assert "60 outages in a row" in last
     assert ", now up; " in last
-    assert "known brokers: 58 connection attempts, 58 failures" in last  # from the third one on
+    assert "known brokers: 58 connection attempts, 58 failures" in last  # from the third outage on
     assert client.outages.next_deadline(due) is None
 
 
-def test_after_a_calm_time_an_outage_is_a_new_one(client: Client) -> None:
+def test_an_outage_after_a_quiet_period_is_logged_in_full_again(client: Client) -> None:
     for begin in (0.0, 1.0, 2.0, 3.0, 3.9 + CALM + 0.2):
         client.refused(begin, "b1:9092")
         client.emit(begin + 0.5, "proved", address="b1:9092")
@@ -276,7 +276,7 @@ def test_failed_name_resolutions_are_counted_separately(caplog: pytest.LogCaptur
     )
 
 
-def test_another_cause_is_named_before_the_cluster_is_reached(
+def test_a_failed_refresh_names_errors_not_logged_yet_if_the_cluster_was_never_reached(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     client = Client(caplog, reached=False)
@@ -298,7 +298,7 @@ def test_a_name_that_does_not_resolve_is_logged_once(client: Client) -> None:
     ]
 
 
-def test_closing_ends_the_log(client: Client) -> None:
+def test_closing_the_client_ends_the_log_of_an_outage(client: Client) -> None:
     client.refused(0.0, "b1:9092")
     client.lines()
     client.emit(3.0, "closed")
@@ -359,18 +359,20 @@ def streams(kinds: list[str]) -> st.SearchStrategy[list[tuple[float, str, dict[s
 
 @pytest.mark.slow
 @pytest.mark.parametrize("answers", [False, True], ids=["total outage", "any events"])
-def test_any_events_cause_few_lines(answers: bool, caplog: pytest.LogCaptureFixture) -> None:
+def test_random_events_cause_a_limited_number_of_log_lines(
+    answers: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     left_out = ENDS if answers else ENDS | ANSWERS
 
     @given(streams([kind for kind in KINDS if kind not in left_out]))
     def check(stream: list[tuple[float, str, dict[str, Any]]]) -> None:
-        caplog.clear()  # of a failed example
+        caplog.clear()  # hypothesis runs several examples
         client, now = Client(caplog), 0.0
         for gap, kind, fields in stream:
             now += gap
             client.emit(now, kind, **fields)
             due = client.outages.next_deadline(now)
-            if due is not None and due <= now:  # the host steps at once, and only once
+            if due is not None and due <= now:  # clients call `advance` when it is due
                 client.outages.advance(now)
                 due = client.outages.next_deadline(now)
                 assert due is None or due > now
@@ -389,7 +391,7 @@ def test_any_events_cause_few_lines(answers: bool, caplog: pytest.LogCaptureFixt
     check()
 
 
-def test_repeated_lines_have_growing_intervals() -> None:
+def test_the_intervals_between_repeated_lines_grow() -> None:
     spacing = Spacing()
     times = [t / 10 for t in range(1000)]
     assert [t for t in times if spacing.allows(t)] == [0.0, 5.0, 15.0, 35.0, 75.0]
@@ -398,5 +400,5 @@ def test_repeated_lines_have_growing_intervals() -> None:
     assert not math.isinf(LONGEST_SPACING)
 
 
-def test_a_reason_that_ends_with_a_full_stop() -> None:
+def test_the_full_stop_at_the_end_of_an_error_is_removed_in_log_lines() -> None:
     assert named({"h:1": "TlsError: it ended.", "i:2": "it ended"}) == "h:1, i:2: it ended"

@@ -1,4 +1,4 @@
-"""R-IN-3: text of peers is printable before it reaches logs, exceptions and events."""
+"""R-IN-3: test that unprintable characters from brokers are escaped in logs, errors and events."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ def test_unprintable_characters_are_escaped(text: str, shown: str) -> None:
 
 
 @given(st.text(st.characters()))
-def test_no_unsafe_character_remains(text: str) -> None:
+def test_printable_text_contains_no_unsafe_character(text: str) -> None:
     assert not UNSAFE.search(printable(text))
     assert not UNSAFE.search(printable(text, lines=True).replace("\n", ""))
-    printable(text).encode()  # no lone surrogate remains either
+    printable(text).encode()  # raises if a lone surrogate remains
     if not UNSAFE.search(text):
         assert len(printable(text)) >= len(text)
 
@@ -84,7 +84,7 @@ def every_error() -> list[BaseException]:
 
 
 @pytest.mark.parametrize("error", every_error(), ids=lambda e: type(e).__name__)
-def test_errors_are_printable(error: BaseException) -> None:
+def test_error_messages_are_printable(error: BaseException) -> None:
     text = str(error)
     assert "owned" in text
     assert not UNSAFE.search(re.sub("\n  (?! )", "", text))
@@ -118,7 +118,7 @@ def test_events_are_printable() -> None:
 
 
 @pytest.mark.parametrize("name", LOGGERS)
-def test_logs_are_printable(name: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_log_messages_are_printable(name: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, name)
     logger = logging.getLogger(name)
     logger.warning("%s said %s %d times", Address(HOSTILE, 1), HOSTILE, 3)
@@ -135,7 +135,7 @@ def test_logs_are_printable(name: str, caplog: pytest.LogCaptureFixture) -> None
     assert texts[0].endswith("3 times")
 
 
-def test_every_logger_of_the_library_has_the_filter() -> None:
+def test_every_logger_of_the_library_escapes_unprintable_text() -> None:
     source = Path(errors.__file__).parents[1]
     found = set()
     for path in source.rglob("*.py"):
@@ -144,7 +144,7 @@ def test_every_logger_of_the_library_has_the_filter() -> None:
     assert found
 
 
-def test_plain_data_is_cleaned_recursively() -> None:
+def test_texts_in_nested_data_are_escaped() -> None:
     given = {"a": ["x\n", ("y",), {1}], "b": TopicPartition("t\x1b", 1), "c": None, "d": 1.5}
     assert cleaned(given) == {
         "a": [r"x\n", ("y",), {1}],
@@ -155,22 +155,22 @@ def test_plain_data_is_cleaned_recursively() -> None:
 
 
 @given(st.text())
-def test_a_word_is_quoted_as_by_shlex(word: str) -> None:
+def test_a_shell_word_is_quoted_as_by_shlex(word: str) -> None:
     assert shell_quoted(word) == shlex.quote(word) or not word.isascii()
     assert shlex.split(shell_quoted(word)) == [word]
 
 
 @given(st.binary(min_size=16, max_size=16))
-def test_a_uuid_has_its_usual_text(octets: bytes) -> None:
+def test_a_uuid_is_formatted_like_pythons_uuid(octets: bytes) -> None:
     assert uuid_text(octets) == str(UUID(bytes=octets))
 
 
 @pytest.mark.parametrize("text", ["It failed", "It failed.", "It failed. "])
-def test_a_sentence_has_one_full_stop(text: str) -> None:
+def test_a_sentence_ends_with_exactly_one_full_stop(text: str) -> None:
     assert sentence(text) == sentence(ValueError(text)) == "It failed."
 
 
-def test_no_message_adds_a_full_stop_to_an_error() -> None:
+def test_no_message_in_the_code_adds_a_full_stop_to_an_error() -> None:
     added = re.compile(r"""\{\w*error\w*(?:![rs])?\}\.(?:[ "']|$)""")
     texts = {path: path.read_text() for path in Path(errors.__file__).parents[2].rglob("*.py")}
     assert [path for path, text in texts.items() if added.search(text)] == []

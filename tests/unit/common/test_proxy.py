@@ -1,4 +1,4 @@
-"""Test `proxy.url`: accepted and rejected values, and that its password is never shown."""
+"""Test accepted and rejected values of `proxy.url`, and that its password is never shown."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def read(url: object, name: str = "proxy.url") -> Proxy | None:
         (None, None),
     ],
 )
-def test_valid_urls(url: object, proxy: Proxy | None) -> None:
+def test_valid_proxy_urls_are_accepted(url: object, proxy: Proxy | None) -> None:
     assert read(url) == proxy
-    assert read(url, "proxy_url") == proxy  # kafka-python's names
+    assert read(url, "proxy_url") == proxy  # the option's names in kafka-python
     assert read(url, "socks5_proxy") == proxy
 
 
@@ -54,7 +54,9 @@ def test_valid_urls(url: object, proxy: Proxy | None) -> None:
         (17, "a string, not int"),
     ],
 )
-def test_invalid_urls_are_rejected(url: object, what: str) -> None:
+def test_invalid_proxy_urls_are_rejected_without_showing_the_password(
+    url: object, what: str
+) -> None:
     with pytest.raises(ConfigurationError) as caught:
         read(url)
     assert what in str(caught.value)

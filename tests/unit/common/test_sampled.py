@@ -13,14 +13,14 @@ import pytest
 from odradek.common.sampled import KEPT, WINDOW, Sampled, average, largest
 
 
-def test_without_a_measurement_results_are_nan() -> None:
+def test_without_a_measurement_average_and_maximum_are_nan() -> None:
     fresh = Sampled()
     assert (fresh.count, fresh.total) == (0, 0.0)
     assert math.isnan(average([fresh], 5.0))
     assert math.isnan(largest([], 5.0))
 
 
-def test_average_and_largest_are_of_the_last_two_samples() -> None:
+def test_average_and_maximum_cover_the_last_two_samples() -> None:
     one = Sampled()
     for at, value in ((0.0, 1.0), (29.9, 3.0), (30.0, 5.0)):
         one.record(value, at)
@@ -40,7 +40,7 @@ def test_a_sample_begins_with_the_first_value_after_the_last_sample() -> None:
     assert (average([one], 80.0), largest([one], 80.0)) == (14 / 3, 8.0)
 
 
-def test_an_average_of_several_is_weighted_by_their_counts() -> None:
+def test_the_average_of_several_metrics_is_weighted_by_their_counts() -> None:
     few, many = Sampled(), Sampled()
     few.record(10.0, 0.0)
     for _ in range(9):
@@ -48,7 +48,7 @@ def test_an_average_of_several_is_weighted_by_their_counts() -> None:
     assert average([few, many], 1.0) == 1.0
 
 
-def test_negative_values_have_a_largest() -> None:
+def test_the_maximum_of_negative_values_is_negative() -> None:
     one = Sampled()
     one.record(-2.0, -100.0)
     assert largest([one], -99.0) == -2.0
@@ -56,7 +56,7 @@ def test_negative_values_have_a_largest() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_all_values_of_the_last_30_seconds_are_in_the_average(seed: int) -> None:
-    """For random times: no value of the last 30 s is missing, none older than 60 s is included."""
+    """At random times, values of the last 30 s are included and values older than 60 s are not."""
     rng = random.Random(seed)
     one, now, seen = Sampled(), 0.0, list[tuple[float, float]]()
     for _ in range(200):
@@ -72,7 +72,7 @@ def test_all_values_of_the_last_30_seconds_are_in_the_average(seed: int) -> None
     assert one.total == pytest.approx(sum(value for _, value in seen))
 
 
-def test_measurements_of_another_one_are_continued() -> None:
+def test_measurements_taken_over_from_another_object_are_added() -> None:
     old, new = Sampled(), Sampled()
     for at in (0.0, 40.0, 50.0):
         old.record(at, at)
@@ -85,8 +85,8 @@ def test_measurements_of_another_one_are_continued() -> None:
     assert (new.count, new.total) == (4, 100.0)
 
 
-def test_a_total_never_decreases_whenever_it_is_read() -> None:
-    """Prometheus takes a decrease for a reset, and counts the whole total again."""
+def test_a_total_never_decreases_even_if_it_is_read_during_a_change() -> None:
+    """Prometheus treats a decrease as a reset and adds the whole total again."""
     one, other, seen = Sampled(), Sampled(), list[tuple[int, float]]()
     former = sys.gettrace()
 

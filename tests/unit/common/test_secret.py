@@ -15,7 +15,7 @@ from odradek.common.secret import Secret, private
 PLANTED = "planted-Pa55"
 
 
-def test_no_accidental_form_shows_a_secret() -> None:
+def test_repr_str_and_format_do_not_show_a_secret() -> None:
     """Test repr, str, format and containers of a secret."""
     secret = Secret(PLANTED)
     shown = [repr(secret), str(secret), f"{secret}", f"{secret!r:>20}", f"{secret:>20}"]
@@ -43,7 +43,7 @@ def test_a_secret_is_an_immutable_value() -> None:
         del secret._text
 
 
-def test_copies_remain_secrets() -> None:
+def test_copies_of_a_secret_are_secrets() -> None:
     """Spark pickles configurations; copy and deepcopy keep the class."""
     secret = Secret(PLANTED)
     for other in (
@@ -56,7 +56,7 @@ def test_copies_remain_secrets() -> None:
         assert PLANTED not in repr(other)
 
 
-def test_an_error_being_handled_keeps_its_generators() -> None:
+def test_removing_secrets_from_tracebacks_does_not_close_generators() -> None:
     """Removing secrets from tracebacks must not close generators of the error being handled."""
 
     def flow() -> Iterator[BaseException]:

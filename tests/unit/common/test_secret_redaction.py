@@ -1,4 +1,4 @@
-"""Test that a secret in a peer's text is hidden in any encoding."""
+"""Test that a secret in the text of a server's error is hidden in any encoding."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_an_encoded_secret_is_hidden(way: str) -> None:
     assert said == f"no: '{HIDDEN}' is wrong"
 
 
-def test_other_words_remain() -> None:
+def test_words_that_are_not_secrets_remain() -> None:
     words = "Authentication failed: Invalid username or password, dGVzdA== %20 61"
     assert redact_secret(words, Secret(TEXT)) == words
     assert redact_secret(words, Secret("")) == words

@@ -1,4 +1,4 @@
-"""Test options of TLS and SASL: spellings, combinations, contradictions, hidden secrets."""
+"""Test names, combinations, contradictions and secrets of the TLS and SASL options."""
 
 from __future__ import annotations
 
@@ -64,7 +64,9 @@ def jaas(module: str, rest: str) -> dict[str, Any]:
     ],
 )
 @pytest.mark.parametrize("client", [PRODUCER, CONSUMER, ADMIN])
-def test_every_spelling_has_the_same_meaning(given: dict[str, Any], client: str) -> None:
+def test_settings_of_java_librdkafka_and_python_clients_have_the_same_meaning(
+    given: dict[str, Any], client: str
+) -> None:
     found = Config(client, {**BROKER, **given})
     assert found["security.protocol"] == "SASL_SSL"
     assert found["sasl.mechanism"] == "SCRAM-SHA-512"
@@ -99,7 +101,7 @@ def test_every_spelling_has_the_same_meaning(given: dict[str, Any], client: str)
         ({"ssl.engine.factory.class": "a.DefaultSslEngineFactory"}, "sasl.username", None),
     ],
 )
-def test_tls_options(given: dict[str, Any], name: str, value: Any) -> None:
+def test_tls_options_are_parsed(given: dict[str, Any], name: str, value: Any) -> None:
     assert config({**SSL, **given})[name] == value
 
 
@@ -221,7 +223,7 @@ def test_tls_options(given: dict[str, Any], name: str, value: Any) -> None:
         ),
     ],
 )
-def test_mechanisms_and_options_of_jaas_modules(
+def test_jaas_modules_set_the_sasl_mechanism_and_its_options(
     given: dict[str, Any], mechanism: str, found: dict[str, Any]
 ) -> None:
     settled = config(given)
@@ -310,7 +312,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("given", "problem"), WRONG)
-def test_invalid_configurations_are_rejected(given: dict[str, Any], problem: str) -> None:
+def test_invalid_security_settings_are_rejected(given: dict[str, Any], problem: str) -> None:
     with pytest.raises(ConfigurationError, match=problem) as caught:
         config(given)
     shown = traceback.TracebackException.from_exception(caught.value, capture_locals=True)
@@ -371,7 +373,9 @@ def test_java_classes_are_rejected_with_a_replacement(name: str) -> None:
         ),
     ],
 )
-def test_warnings(given: dict[str, Any], warning: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_insecure_or_ineffective_settings_cause_a_warning(
+    given: dict[str, Any], warning: str, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.WARNING)
     config(given)
     (record,) = caplog.records
@@ -404,7 +408,7 @@ def test_an_ssl_context_cannot_be_combined_with_other_options() -> None:
         config({**given, "ssl_cafile": "/x"})
 
 
-def test_the_tables_are_consistent() -> None:
+def test_each_secret_option_hides_its_value() -> None:
     assert OPTIONS.keys() >= SECRETS
     assert IGNORED.keys() <= OPTIONS.keys()
     assert not ALIASES.keys() & OPTIONS.keys()
@@ -416,7 +420,7 @@ def test_the_tables_are_consistent() -> None:
         assert isinstance(found, Proxy if name == "proxy.url" else Secret)
 
 
-def test_errors_of_other_options_are_kafka_errors() -> None:
+def test_an_invalid_sasl_option_raises_a_kafka_error() -> None:
     with pytest.raises(KafkaError):
         config({"sasl.login.refresh.window.factor": "2"})
 

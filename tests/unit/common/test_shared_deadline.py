@@ -7,7 +7,7 @@ from contextvars import copy_context
 from odradek.common.shared_deadline import effective_deadline, share_deadline
 
 
-def test_the_first_call_sets_the_deadline_for_all() -> None:
+def test_the_first_call_sets_the_deadline_for_all_calls() -> None:
     assert effective_deadline(5.0) == 5.0
     with share_deadline():
         assert [effective_deadline(10.0), effective_deadline(30.0), effective_deadline(2.0)] == [
@@ -21,8 +21,8 @@ def test_the_first_call_sets_the_deadline_for_all() -> None:
     assert effective_deadline(30.0) == 30.0
 
 
-def test_a_task_started_inside_that_lasts_longer_has_its_own_deadline() -> None:
-    """A task keeps a copy of the context; it must not keep a deadline that has passed."""
+def test_a_task_that_outlasts_the_shared_deadlines_context_has_its_own_deadline() -> None:
+    """A task keeps a copy of the context, but must not keep a deadline that has passed."""
     with share_deadline():
         assert effective_deadline(10.0) == 10.0
         kept = copy_context()

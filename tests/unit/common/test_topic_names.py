@@ -15,7 +15,7 @@ BAD = (".", "..", "a b", " a", "a\n", "ä", "a/b", "a,b")
 
 
 @pytest.mark.parametrize("name", GOOD)
-def test_valid_names(name: str) -> None:
+def test_valid_topic_names_are_accepted(name: str) -> None:
     check_topic(name)
     assert is_topic_name(name)
 
@@ -30,7 +30,7 @@ def test_the_error_of_an_invalid_name_contains_the_rule(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_an_invalid_name_that_can_be_encoded_is_left_to_the_broker(name: str) -> None:
+def test_an_invalid_topic_name_that_can_be_encoded_may_be_sent_to_the_broker(name: str) -> None:
     check_sendable(name)
 
 
@@ -51,7 +51,7 @@ def test_an_invalid_name_does_not_affect_other_topics_of_a_call() -> None:
 
 
 @pytest.mark.slow
-def test_a_producer_raises_at_once_and_can_continue() -> None:
+def test_a_producer_rejects_an_invalid_topic_name_and_can_send_other_records() -> None:
     with (
         FakeCluster(1, topics=["t"]) as cluster,
         Producer({"bootstrap.servers": cluster.bootstrap_servers}) as producer,

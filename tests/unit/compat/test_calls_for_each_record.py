@@ -1,7 +1,7 @@
 """Test the number of Python calls per record in the compat modules.
 
-Counted exactly as in `tests/unit/api/test_python_calls.py`; calls of asyncio's own futures and of
-the program don't count.
+Calls are counted as in `tests/unit/api/test_python_calls.py`; calls of asyncio's own futures and
+of the program don't count.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from odradek.testing import KafkaSimulation
 
 N = 100
 TWO_LOCKS = 3 if FREE_THREADS else 0
-"""Two locks per record without the GIL."""
+"""Calls for two locks per record in CPython without the GIL."""
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def simulation() -> Iterator[KafkaSimulation]:
 def calls_per_record(action: Callable[[], object]) -> int:
     """Return the number of calls per record.
 
-    Calls for all records together, or of clients that the collector ends, round down to zero.
+    Calls made once for all records, or by garbage-collected clients, are rounded down to zero.
     """
     return count_calls(action) // N
 
@@ -47,7 +47,9 @@ def confluent_consumer(simulation: KafkaSimulation) -> Any:
     return consumer
 
 
-def test_calls_of_confluent_kafkas_produce(simulation: KafkaSimulation) -> None:
+def test_produce_of_confluent_kafka_makes_at_most_five_python_calls_per_record(
+    simulation: KafkaSimulation,
+) -> None:
     settings = {"bootstrap.servers": simulation.bootstrap_servers, "linger.ms": 1000}
     producer = confluent_kafka.Producer({**settings, "partitioner": "murmur2_random"})
     told: list[object] = []
@@ -60,27 +62,29 @@ def test_calls_of_confluent_kafkas_produce(simulation: KafkaSimulation) -> None:
         for _ in range(N):
             producer.produce("t", b"-", b"k", on_delivery=on_delivery)
 
-    # produce, its place in the queue, send, the offset, and the batch's reports
+    # produce, a place in the queue, send, the record's offset, the reports of the batch
     assert calls_per_record(produce) <= 5
     producer._producer.flush()
-    # each report's message; the program's function isn't counted
+    # the message of each report; the program's callback isn't counted
     assert calls_per_record(lambda: producer.poll(1)) <= 1
     assert len(told) == N + 2
 
 
-def test_calls_of_confluent_kafkas_poll(simulation: KafkaSimulation) -> None:
+def test_poll_of_confluent_kafka_makes_at_most_five_python_calls_per_record(
+    simulation: KafkaSimulation,
+) -> None:
     consumer = confluent_consumer(simulation)
 
     def poll() -> None:
         for _ in range(N):
             assert consumer.poll(1.0) is not None
 
-    # poll, its fast path, the buffered message, its iterator, the time for the group
+    # poll, its fast path, the buffered message, its iterator, the time of the poll for the group
     assert calls_per_record(poll) <= 5 + TWO_LOCKS
     found: list[Any] = []
     calls = count_calls(lambda: found.extend(consumer.consume(3 * N, 1.0)))
     assert len(found) == 3 * N
-    assert calls < 2 * N  # for all of them together
+    assert calls < 2 * N  # for all 3 * N messages
     message = found[0]
     assert count_calls(lambda: (message.error(), message.key(), message.value(), len(message))) == 4
 
@@ -93,7 +97,9 @@ def stepped(awaitable: Awaitable[Any]) -> Any:
     return end.value.value
 
 
-def test_calls_of_aiokafkas_send(simulation: KafkaSimulation) -> None:
+def test_send_of_aiokafka_makes_at_most_three_python_calls_per_record(
+    simulation: KafkaSimulation,
+) -> None:
     async def run() -> None:
         servers = simulation.bootstrap_servers
         async with aiokafka.AIOKafkaProducer(bootstrap_servers=servers, linger_ms=100) as producer:
@@ -111,7 +117,9 @@ def test_calls_of_aiokafkas_send(simulation: KafkaSimulation) -> None:
     simulation.run(run())
 
 
-def test_calls_of_aiokafkas_getone(simulation: KafkaSimulation) -> None:
+def test_getone_of_aiokafka_makes_at_most_four_python_calls_per_record(
+    simulation: KafkaSimulation,
+) -> None:
     simulation.produce("t", [b"%d" % n for n in range(6 * N)])
 
     async def run() -> None:
@@ -138,7 +146,7 @@ def test_calls_of_aiokafkas_getone(simulation: KafkaSimulation) -> None:
                 many = stepped(consumer.getmany(timeout_ms=10, max_records=3 * N))
                 found.extend(many.values())
 
-            assert count_calls(getmany) < 2 * N  # for all of them together
+            assert count_calls(getmany) < 2 * N  # for all 3 * N records
             assert [len(run) for run in found] == [3 * N]
 
     simulation.run(run())

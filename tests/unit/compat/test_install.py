@@ -1,4 +1,4 @@
-"""Test `odradek.compat.install`: imports of another client return the compat module."""
+"""Test that imports of another client return the compat module after `install()`."""
 
 from __future__ import annotations
 
@@ -44,18 +44,20 @@ def run(program: str) -> subprocess.CompletedProcess[str]:
         ("confluent_kafka", "confluent_kafka.admin", "AdminClient"),
     ],
 )
-def test_both_names_are_one_module(name: str, submodule: str, attribute: str) -> None:
+def test_imports_by_both_names_return_the_same_module(
+    name: str, submodule: str, attribute: str
+) -> None:
     done = run(PROGRAM.format(name=name, submodule=submodule, attribute=attribute))
     assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.slow
-def test_install_after_the_librarys_import_is_an_error() -> None:
+def test_install_after_the_import_of_the_library_raises_an_error() -> None:
     done = run(LATE.format(name="aiokafka"))
     assert done.returncode == 1
     assert "call install('aiokafka') before its first import" in done.stderr
 
 
-def test_other_names_are_rejected() -> None:
+def test_install_rejects_the_names_of_other_libraries() -> None:
     with pytest.raises(ArgumentError, match="not 'kafka'"):
         install("kafka")  # type: ignore[arg-type]

@@ -21,36 +21,36 @@ A = [Address(f"b{n}", 1) for n in range(20)]
     ("total", "failed", "unavailable", "answering", "why"),
     [
         *((total, 0, total, False, "") for total in (1, 3, 20)),
-        (3, 2, 2, False, None),  # one was not tried
-        (20, 19, 19, True, None),  # one broker that answers is enough
+        (3, 2, 2, False, None),  # one broker was not tried
+        (20, 19, 19, True, None),  # one broker answers
         (20, ENOUGH - 1, 0, False, None),
         (20, ENOUGH, 0, False, "5 of 20"),  # enough failures in a row in a large cluster
         (0, 20, 0, False, None),  # no broker is known
     ],
 )
-def test_when_known_brokers_are_unavailable(
+def test_a_rebootstrap_starts_if_all_brokers_are_unavailable_or_many_attempts_fail(
     total: int, failed: int, unavailable: int, answering: bool, why: str | None
 ) -> None:
-    """Let `failed` connection attempts fail; the last `unavailable` brokers are unavailable."""
+    """`failed` connection attempts have failed; the last `unavailable` brokers are unavailable."""
     tried, away = A[max(0, total - failed) :][:failed], A[total - unavailable : total]
     found = reason(A[:total], tried, answering=answering, unavailable=away.__contains__)
     assert (found is None) == (why is None)
     assert (why or "") in (found or "")
 
 
-def test_failures_of_unknown_brokers_do_not_count() -> None:
+def test_failed_attempts_to_unknown_brokers_do_not_cause_a_rebootstrap() -> None:
     assert not reason(A[:10], A[10:], answering=False, unavailable=lambda _: False)
 
 
 def silent(count: int) -> SilentConnections:
-    """Return a silence of `count` brokers, the last one since 6."""
+    """Return the state with `count` silent brokers; the last one has sent nothing since 6.0 s."""
     silence = SilentConnections()
     for n in range(count):
         silence.fell(A[n], 5.0 + count - n)
     return silence
 
 
-def test_five_silent_brokers_and_two_unanswered_requests_make_a_general_silence() -> None:
+def test_five_silent_brokers_and_two_unanswered_requests_make_a_cluster_count_as_silent() -> None:
     silence = silent(ENOUGH)
     assert silence.since == 6.0
     assert not silence.general(20, heard_at=7.0)
@@ -62,7 +62,7 @@ def test_five_silent_brokers_and_two_unanswered_requests_make_a_general_silence(
     assert not silence.general(20, heard_at=7.0)
 
 
-def test_silence_is_general_after_one_request_if_nothing_else_arrived() -> None:
+def test_a_cluster_counts_as_silent_after_one_unanswered_request_if_nothing_arrives() -> None:
     silence = silent(ENOUGH)
     assert not silence.general(20, heard_at=6.0)  # writes may be delayed because of a dead replica
     silence.asked()
@@ -70,7 +70,7 @@ def test_silence_is_general_after_one_request_if_nothing_else_arrived() -> None:
     assert silence.general(20, heard_at=11.0)  # only a bootstrap address has answered since
 
 
-def test_in_a_small_cluster_all_brokers_must_be_silent() -> None:
+def test_a_small_cluster_counts_as_silent_only_if_all_its_brokers_are_silent() -> None:
     silence = silent(1)
     silence.asked()
     assert silence.general(0, heard_at=0.0) is False
@@ -94,7 +94,7 @@ def test_a_rebootstrap_ends_with_its_first_response() -> None:
     assert result(one) == (9.0, A[1])
 
 
-def test_check_cluster_id() -> None:
+def test_a_different_cluster_id_is_a_fatal_error_that_names_both_ids() -> None:
     assert check_cluster_id(None, "x", A[0]) is None
     assert check_cluster_id("x", None, A[0]) is None
     assert check_cluster_id("x", "x", A[0]) is None

@@ -47,17 +47,17 @@ def test_impossible_broker_addresses_are_rejected() -> None:
         assert not is_possible(host, 9092)
 
 
-def test_other_topics_are_kept_and_brokers_are_replaced() -> None:
+def test_a_response_replaces_the_brokers_and_keeps_topics_that_it_does_not_contain() -> None:
     both = answer(topic("t", [1]), topic("u", [2]))
     before = updated(None, both, ["t", "u"], {}, 0.0)
     after = updated(before, answer(topic("t", [1]), brokers=(1,)), ["t"], {}, 1.0)
     assert set(after.topics) == {"t", "u"}
     assert set(after.brokers) == {1}
-    assert after.leader("u", 0) is None  # its broker is gone
+    assert after.leader("u", 0) is None  # broker 2 isn't in the response
     assert set(before.brokers) == {1, 2}  # the old snapshot doesn't change
 
 
-def test_topic_errors_in_a_response() -> None:
+def test_a_topic_with_an_error_keeps_its_known_leaders_unless_it_was_deleted() -> None:
     before = first(1)
     assert not updated(before, answer(GONE), ["t"], {}, 1.0).topics
     assert not updated(before, answer(), ["t"], {}, 1.0).topics
@@ -66,7 +66,7 @@ def test_topic_errors_in_a_response() -> None:
     assert after.topics["t"].error == 5
     assert after.leader("t", 0) == before.leader("t", 0)
     moved = topic("t", [2], epoch=9)
-    moved.error_code = 29  # a leader beside an error is ignored
+    moved.error_code = 29  # a leader in a topic with an error is ignored
     assert updated(before, answer(moved), ["t"], {}, 1.0).leader("t", 0) == before.leader("t", 0)
     assert updated(None, answer(moved), ["t"], {}, 1.0).leader("t", 0) is None
 
@@ -102,7 +102,7 @@ AGAIN = "the client starts again"
         pytest.param([(1, 10, ID), AGAIN, (2, 9, ID)], -1, id="a lower epoch after a rebootstrap"),
     ],
 )
-def test_leader_after_responses_with_these_epochs(
+def test_a_leader_changes_only_with_a_newer_epoch_or_another_topic_id(
     told: list[tuple[int, int, bytes] | MetadataResponseTopic | str], leader: int
 ) -> None:
     epochs: Epochs = {}
@@ -120,7 +120,7 @@ def test_leader_after_responses_with_these_epochs(
     assert c.topics["t"].leaderless == (leader < 0)
 
 
-def test_partitions_with_and_without_leader_are_counted() -> None:
+def test_partitions_with_and_without_a_leader_are_counted() -> None:
     epochs: Epochs = {}
     c = updated(None, answer(topic("t", [1, -1]), topic("u", [2])), ["t", "u"], epochs, 0.0)
     assert (c.led, c.leaderless) == (2, 1)
@@ -132,7 +132,7 @@ def test_partitions_with_and_without_leader_are_counted() -> None:
     assert (c.led, c.leaderless) == (4, 0)
     c = updated(c, answer(topic("v", [-1], epoch=0)), ["v"], epochs, 3.0, keep={"v"})
     assert set(c.topics) == {"v"}
-    assert (c.led, c.leaderless) == (1, 0)  # its epoch was lower: the old leader is kept
+    assert (c.led, c.leaderless) == (1, 0)  # a lower epoch: the old leader is kept
 
 
 OTHERS = answer(topic("t", [1]), topic("u", [2]), brokers=(1,))
@@ -157,7 +157,7 @@ ONE, BY_LEADER = answer(topic("t", [1])), answer(topic("t", [1], epoch=-1))
         pytest.param(answer(), answer(), "", False, id="no topics, the same brokers"),
     ],
 )
-def test_which_changes_count_as_progress(
+def test_only_changes_of_requested_topics_or_their_leaders_count_as_progress(
     before: MetadataResponse, after: MetadataResponse, asked: Iterable[str], progress: bool
 ) -> None:
     epochs: Epochs = {}
@@ -165,7 +165,7 @@ def test_which_changes_count_as_progress(
     assert brings_progress(old, updated(old, after, asked, epochs, 1.0), asked) == progress
 
 
-def test_a_response_with_missing_partition_numbers_is_accepted() -> None:
+def test_a_response_with_gaps_in_the_partition_numbers_is_accepted() -> None:
     holes = topic("t", [1, 2])
     holes.partitions[0].partition_index = 1
     holes.partitions[1].partition_index = 2**31 - 1
@@ -175,7 +175,7 @@ def test_a_response_with_missing_partition_numbers_is_accepted() -> None:
     assert len(c.topics["t"].partitions) == 2
 
 
-def test_leader_hints() -> None:
+def test_leader_hints_of_produce_and_fetch_responses_are_applied_if_newer() -> None:
     """KIP-951: a newer leader is applied with its address; other hints change nothing."""
     c, new = first(1, epoch=4), Broker(7, Address("b7", 1))
     hinted = with_leader(c, "t", 0, 7, 5, [new])
@@ -186,7 +186,7 @@ def test_leader_hints() -> None:
     assert with_leader(c, "u", 0, 2, 5, []) is c
 
 
-def test_a_bootstrap_hint_survives_json() -> None:
+def test_a_bootstrap_hint_can_be_encoded_as_json_and_decoded() -> None:
     c = first(1, 2, epoch=3)
     back = from_hint(json.loads(json.dumps(to_hint(c))), 9.0)
     assert back.brokers == c.brokers

@@ -1,4 +1,4 @@
-"""R-MD-2: choose the broker for a metadata request, as a pure function."""
+"""R-MD-2: test the function that chooses the broker for a metadata request."""
 
 import math
 from typing import Any
@@ -43,16 +43,16 @@ def chosen(*candidates: Candidate, whom: NextAttempt | None = NEXT) -> tuple[Act
     return choice.action, address.host if address else ""
 
 
-def test_the_least_recently_used_idle_connection_is_first() -> None:
+def test_the_least_recently_used_idle_connection_is_chosen() -> None:
     assert chosen(connected("a", used=3.0), connected("b", used=1.0)) == (Action.USE, "b")
 
 
-def test_the_least_busy_connection_comes_before_a_recent_attempt() -> None:
+def test_the_least_busy_connection_is_preferred_to_a_pending_connection_attempt() -> None:
     busy, busier = connected("a", used=1.0, in_flight=1), connected("b", used=0.0, in_flight=3)
     assert chosen(busier, pending("c", 99.0), busy) == (Action.USE, "a")
 
 
-def test_a_recent_connection_attempt_is_waited_for_and_an_old_one_is_not() -> None:
+def test_a_request_waits_for_a_recent_connection_attempt_but_not_for_an_old_attempt() -> None:
     choice = choice_of(pending("a", 10.05), whom=NEXT)
     assert (choice.action, choice.until) == (Action.WAIT, 10.05)
     assert chosen(pending("a", 10.0)) == (Action.DIAL, "next")
@@ -77,7 +77,7 @@ def test_unusable_connections_are_not_chosen() -> None:
         assert chosen(candidate) == (Action.DIAL, "next")
 
 
-def test_a_wait_ends_with_the_next_attempt_or_the_end_of_a_throttle() -> None:
+def test_a_wait_ends_at_the_next_connection_attempt_or_at_the_end_of_throttling() -> None:
     throttled = connected("a", throttled_until=12.0)
     assert choice_of(whom=LATER) == Choice(Action.NONE, until=11.0)
     assert choice_of(throttled, whom=LATER).until == 11.0

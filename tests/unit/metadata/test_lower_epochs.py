@@ -36,7 +36,7 @@ class Leaders(Known):
     def after(
         self, times: Iterable[float], error: KafkaError | None = REFUSED, *brokers: int
     ) -> list[int | None]:
-        """Return the leader after each response with the lower epoch; a refusal precedes each."""
+        """Return the leader after each response with a lower epoch; `error` precedes each one."""
         found = []
         for now in times:
             self.refuse(error)
@@ -56,7 +56,7 @@ class Leaders(Known):
         pytest.param(range(1, 12), None, (2, 3), 11, id="without the known leader in the cluster"),
     ],
 )
-def test_how_long_the_known_leader_is_kept(
+def test_a_lower_epoch_is_accepted_after_ten_seconds_of_responses_and_not_leader_errors(
     times: Iterable[float], error: KafkaError | None, brokers: tuple[int, ...], until: float | None
 ) -> None:
     found = Leaders().after(times, error, *brokers)
@@ -67,7 +67,7 @@ def test_a_lower_epoch_of_the_same_topic_id_is_always_ignored() -> None:
     assert set(Leaders(ID).after(range(1, 60))) == {1}
 
 
-def test_an_accepted_lower_epoch_is_the_new_minimum_and_counts_as_progress() -> None:
+def test_an_accepted_lower_epoch_becomes_the_minimum_and_counts_as_progress() -> None:
     known = Leaders()
     known.after(range(1, 12))
     assert known.allowed_at == pytest.approx(11.1)
@@ -75,14 +75,14 @@ def test_an_accepted_lower_epoch_is_the_new_minimum_and_counts_as_progress() -> 
     assert known.respond(13.0, 1, 4) == 1
 
 
-def test_a_response_with_the_known_epoch_resets_the_count() -> None:
+def test_a_response_with_the_known_epoch_resets_the_count_of_lower_epochs() -> None:
     known = Leaders()
     assert set(known.after(range(1, 10))) == {1}
     assert known.respond(10.0, 1, 10) == 1
     assert set(known.after(range(11, 21))) == {1}
 
 
-def test_a_refusal_requests_metadata_unless_it_came_with_a_hint() -> None:
+def test_an_error_about_leadership_requests_metadata_unless_it_contains_a_leader_hint() -> None:
     known = Leaders()
     known.refused(TopicPartition("t", 0), REFUSED, hinted=True)
     assert known.due_at() > 1
@@ -91,7 +91,7 @@ def test_a_refusal_requests_metadata_unless_it_came_with_a_hint() -> None:
     assert known.why == "t-0: UnknownLeaderEpochError"
 
 
-def test_unused_topics_leave_no_state() -> None:
+def test_the_state_of_unused_topics_is_deleted() -> None:
     known = Leaders()
     known.after(range(1, 6))
     known.refuse()

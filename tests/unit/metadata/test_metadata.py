@@ -11,14 +11,14 @@ def led(leader: int, epoch: int) -> MetadataResponse:
     return answer(topic("t", [leader], epoch=epoch))
 
 
-def test_a_hints_epoch_is_remembered() -> None:
+def test_metadata_with_a_lower_epoch_than_a_leader_hint_is_ignored() -> None:
     """Metadata that is older than the hint is ignored, also after a rebootstrap."""
     metadata = Known()
     metadata.refresh(0.0, led(1, 4))
     assert metadata.hint("t", 0, 2, 6, [])
     assert metadata.refresh(1.0, led(1, 5)) == 2
     metadata.forget()
-    assert metadata.refresh(2.0, led(1, 5)) == -1  # rather no leader than a stale one
+    assert metadata.refresh(2.0, led(1, 5)) == -1  # a stale leader is not used
     assert metadata.refresh(3.0, led(1, 7)) == 1
 
 
@@ -28,10 +28,10 @@ def test_the_cluster_id_is_kept_if_a_response_has_none() -> None:
     for nothing in (None, ""):
         metadata.refresh(1.0, answer(cluster_id=nothing))
         assert metadata.snapshot is not None
-        assert metadata.cluster_id == metadata.snapshot.cluster_id == "c"  # others start with it
+        assert metadata.cluster_id == metadata.snapshot.cluster_id == "c"
 
 
-def test_periodic_refreshes_do_not_increase_the_backoff() -> None:
+def test_periodic_refreshes_do_not_increase_the_backoff_of_requested_refreshes() -> None:
     metadata = Known()
     for n in range(50):
         metadata.refresh(300.0 * n, led(1, 4))
@@ -41,11 +41,11 @@ def test_periodic_refreshes_do_not_increase_the_backoff() -> None:
         assert round(metadata.allowed_at - now, 6) == wait
 
 
-def test_an_unused_topic_is_reported_once_and_forgotten() -> None:
+def test_a_topic_that_is_no_longer_used_is_deleted_and_reported_once() -> None:
     metadata, told = Known(), list[str]()
     metadata.on_forgotten.append(told.append)
     metadata.refresh(0.0, led(1, 4))
-    metadata.use("t", 100.0)  # as another thread does
+    metadata.use("t", 100.0)  # another thread calls this
     metadata.refresh(399.0, led(1, 4))
     assert not told
     metadata.refresh(401.0, answer())

@@ -1,4 +1,4 @@
-"""R-RB-3, R-RB-8: denials by the broker that metadata names cause one rebootstrap."""
+"""R-RB-3, R-RB-8: NOT_LEADER errors of the broker that metadata names cause one rebootstrap."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ ONE, OTHER = Address("one", 9092), Address("other", 9092)
 LONG_AGO = 60.0
 
 
-def test_repeated_denials_at_one_address_cause_one_rebootstrap() -> None:
+def test_repeated_not_leader_errors_at_one_address_cause_one_rebootstrap() -> None:
     misled = UnexpectedBrokers(1.0)
     assert misled.starts_again(ONE, 1, LONG_AGO)
     assert not misled.starts_again(ONE, 1, LONG_AGO)
-    assert misled.starts_again(ONE, 2, LONG_AGO)  # metadata names another broker there now
+    assert misled.starts_again(ONE, 2, LONG_AGO)  # metadata names another broker there
     assert misled.starts_again(ONE, 1, LONG_AGO)
     misled.led_right(ONE)
     misled.led_right(OTHER)
     assert misled.starts_again(ONE, 1, LONG_AGO)  # the right broker answered meanwhile
 
 
-def test_a_rebootstrap_for_another_address_waits_for_the_interval() -> None:
+def test_a_rebootstrap_for_another_address_waits_for_the_minimum_interval() -> None:
     misled = UnexpectedBrokers(1.0)
     assert not misled.starts_again(OTHER, 2, 0.9)
     assert misled.starts_again(OTHER, 2, 1.0)

@@ -1,4 +1,4 @@
-"""R-RB-8: number and timing of "not leader" responses that end a connection (see the module)."""
+"""R-RB-8: test how many NOT_LEADER errors, and over what time, close a connection."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from odradek.protocol.messages.produce import ProduceRequest
 
 
 class Scene:
-    """Denials on successive connections to one address."""
+    """NOT_LEADER errors on successive connections to one address."""
 
     def __init__(self, backoff: float = 1.0) -> None:
         self.closed: list[float] = []
@@ -42,19 +42,19 @@ class Scene:
         self.connection = self.dial(connection.purpose)
 
     def deny(self, thing: str = "x", named: int = 1, *, answered: int = 0, after: int = 0) -> int:
-        """Advance two seconds, deny and return the number of connections ended so far."""
+        """Advance two seconds, report an error, and return the number of closed connections."""
         self.engine.now += 2.0
         self.denials.denied(self.connection, thing, named, answered, after)
         return len(self.closed)
 
 
-def test_the_third_denial_of_a_partition_ends_the_connection() -> None:
+def test_the_third_not_leader_error_for_a_partition_closes_the_connection() -> None:
     scene = Scene()
     assert [scene.deny() for _ in range(3)] == [0, 0, 1]
     assert [scene.deny() for _ in range(3)] == [1, 1, 2]
 
 
-def test_denials_during_an_election_end_no_connection() -> None:
+def test_not_leader_errors_within_an_election_close_no_connection() -> None:
     scene = Scene()
     for _ in range(20):
         scene.denials.denied(scene.connection, "x", 1, 0, 0)
@@ -63,18 +63,18 @@ def test_denials_during_an_election_end_no_connection() -> None:
     assert scene.deny() == 1
 
 
-def test_a_denial_counts_only_if_metadata_was_confirmed_since_the_last() -> None:
+def test_an_error_counts_only_if_metadata_was_confirmed_since_the_last_error() -> None:
     scene = Scene()
     said = [(1, 2), (1, 2), (1, 2), (2, 3), (2, 3), (2, 3), (3, 4)]
     assert [scene.deny(answered=a, after=b) for a, b in said] == [0, 0, 0, 0, 0, 0, 1]
 
 
-def test_another_leader_or_epoch_resets_the_count() -> None:
+def test_another_leader_or_epoch_resets_the_count_of_errors() -> None:
     scene = Scene()
     assert [scene.deny(named=n) for n in (1, 1, 2, 2, 1, 1, 1)] == [0, 0, 0, 0, 0, 0, 1]
 
 
-def test_denials_of_one_partition_count_until_it_is_silent_for_a_while() -> None:
+def test_only_one_partitions_errors_count_until_it_has_none_for_five_seconds() -> None:
     scene = Scene()
     assert [scene.deny(t) for t in "xyxy"] == [0] * 4
     assert scene.deny("x") == 1
@@ -83,7 +83,7 @@ def test_denials_of_one_partition_count_until_it_is_silent_for_a_while() -> None
 
 
 @pytest.mark.parametrize("kind", [ProduceRequest, MetadataRequest])
-def test_a_connection_ends_after_requests_that_need_a_response(kind: Any) -> None:
+def test_a_connection_is_closed_only_after_requests_that_need_a_response(kind: Any) -> None:
     scene = Scene()
     scene.connection.in_flight = [SimpleNamespace(body=FetchRequest()), SimpleNamespace(body=kind)]
     assert [scene.deny() for _ in range(4)] == [0] * 4
@@ -92,14 +92,14 @@ def test_a_connection_ends_after_requests_that_need_a_response(kind: Any) -> Non
     assert scene.deny() == 1
 
 
-def test_old_denials_do_not_count() -> None:
+def test_not_leader_errors_far_apart_do_not_close_the_connection() -> None:
     scene = Scene()
     for _ in range(5):
         assert scene.deny() == 0
         scene.engine.now += 4.0
 
 
-def test_denials_count_over_long_backoffs() -> None:
+def test_not_leader_errors_far_apart_count_if_the_backoff_is_long() -> None:
     scene = Scene(backoff=10.0)
     found = []
     for _ in range(3):
@@ -108,7 +108,9 @@ def test_denials_count_over_long_backoffs() -> None:
     assert found == [0, 0, 1]
 
 
-def test_only_the_second_ended_connection_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_first_closed_connection_is_logged_as_info_and_the_second_as_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     caplog.set_level("INFO", "odradek.metadata")
     scene = Scene()
     while len(scene.closed) < 2:
@@ -120,7 +122,7 @@ def test_only_the_second_ended_connection_is_a_warning(caplog: pytest.LogCapture
 
 
 @pytest.mark.parametrize("purpose", [DATA, COORDINATOR])
-def test_ends_become_rarer_until_a_while_without_denials(purpose: str) -> None:
+def test_connections_are_closed_less_often_until_no_error_occurs_for_a_while(purpose: str) -> None:
     scene = Scene()
     scene.connection = scene.dial(purpose)
     while scene.engine.now < 600.0:
@@ -136,7 +138,7 @@ def test_ends_become_rarer_until_a_while_without_denials(purpose: str) -> None:
     assert len(scene.closed) - before >= 2
 
 
-def test_denials_on_a_secondary_connection_do_not_count() -> None:
+def test_errors_on_a_secondary_connection_do_not_count() -> None:
     scene = Scene()
     scene.connection = scene.dial(ASIDE)
     assert [scene.deny() for _ in range(5)] == [0] * 5

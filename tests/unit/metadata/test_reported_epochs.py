@@ -67,7 +67,7 @@ def test_metadata_of_the_same_epoch_or_without_epochs_is_used(known: int) -> Non
     assert not metadata.heard
 
 
-def test_a_position_with_an_epoch_before_the_first_metadata() -> None:
+def test_a_position_with_an_epoch_is_compared_with_the_first_metadata_response() -> None:
     metadata = Known()
     assert metadata.is_older(P1, 5)
     metadata.refresh(0.1, answer(topic("t", [1, 1], epoch=3)), B1)
@@ -110,7 +110,7 @@ def test_older_metadata_is_accepted_after_enough_responses(
     assert [now for now, leader in led.items() if leader == 1] == [
         now for now in times if until is not None and now >= until
     ]
-    # The older epoch is accepted now, but a position may name a higher one again.
+    # The older epoch is accepted now; a position with a higher epoch makes it outdated again.
     assert metadata.is_older(P1, 5) is (until is None)
     assert metadata.is_older(P1, 6)
 
@@ -120,12 +120,12 @@ def test_a_recreated_topic_has_its_own_epochs() -> None:
     assert metadata.is_older(P1, 5, ID)
     assert metadata.respond(1.0, B1, epoch=0, id_=OTHER) == 1
     assert not metadata.heard
-    # The position may belong to the topic with this id, because its id isn't known.
+    # The position has no topic id, so it may belong to the topic that is known now.
     assert metadata.is_older(P1, 5)
     assert metadata.leads(P1) == -1
 
 
-def test_an_epoch_of_a_topic_accepted_as_recreated_is_not_rejected() -> None:
+def test_the_epochs_of_a_topic_accepted_as_recreated_are_not_rejected() -> None:
     metadata = Heard(NO_ID)
     for now in range(1, 13):
         metadata.refused(P1, NotLeaderOrFollowerError("no"))
@@ -135,7 +135,7 @@ def test_an_epoch_of_a_topic_accepted_as_recreated_is_not_rejected() -> None:
     assert metadata.is_older(P1, 4)
 
 
-def test_leader_hints_below_the_positions_epoch_are_ignored() -> None:
+def test_leader_hints_with_a_lower_epoch_than_the_position_are_ignored() -> None:
     metadata = Heard()
     assert metadata.is_older(P1, 5)
     assert not metadata.hint("t", 1, 2, 4, [Broker(2, B2)])
@@ -143,7 +143,7 @@ def test_leader_hints_below_the_positions_epoch_are_ignored() -> None:
     assert metadata.leads(P1) == 2
 
 
-def test_epochs_of_unused_topics_are_forgotten() -> None:
+def test_the_epochs_of_unused_topics_are_deleted() -> None:
     metadata = Heard()
     metadata.is_older(P1, 5)
     metadata.forget_topics(["t"])

@@ -33,16 +33,16 @@ class Named(Known):
         return None if found is None else found.topic_id
 
 
-def test_the_broker_that_named_the_former_id_proves_that_another_one_is_newer() -> None:
+def test_a_new_id_is_accepted_at_once_from_the_broker_that_named_the_former_id() -> None:
     metadata = Named()
     assert metadata.respond(1.0, B1, OTHER) == OTHER
     assert not metadata.requested
 
 
-def test_a_lagging_broker_does_not_lead_back_to_a_deleted_topic() -> None:
+def test_the_id_of_a_deleted_topic_from_a_lagging_broker_is_not_accepted() -> None:
     metadata = Named()
     metadata.respond(1.0, B1, OTHER)
-    for now in range(2, 60):  # never more than half of the brokers
+    for now in range(2, 60):  # only one of three brokers names the old id
         assert metadata.respond(float(now), B2, ID) == OTHER
         assert metadata.requested
     assert metadata.respond(60.0, B3, OTHER) == OTHER
@@ -50,8 +50,8 @@ def test_a_lagging_broker_does_not_lead_back_to_a_deleted_topic() -> None:
     assert not metadata.ids.undecided
 
 
-def test_a_new_client_does_not_go_back_to_a_topic_that_it_never_knew() -> None:
-    """No broker has named both ids: the client asks until one of them changes its answer."""
+def test_a_new_client_does_not_accept_the_id_of_a_topic_deleted_before_its_start() -> None:
+    """No broker has named both ids: the client asks until a broker changes its answer."""
     metadata = Named(B1, OTHER)
     assert metadata.respond(1.0, B2, ID) == OTHER
     assert metadata.requested
@@ -61,7 +61,7 @@ def test_a_new_client_does_not_go_back_to_a_topic_that_it_never_knew() -> None:
     assert not metadata.requested
 
 
-def test_a_new_id_is_accepted_when_the_broker_of_the_former_one_names_it() -> None:
+def test_a_new_id_is_accepted_when_the_broker_that_named_the_former_id_names_it() -> None:
     metadata = Named()
     assert metadata.respond(1.0, B2, OTHER) == ID
     assert [metadata.ids.asks_later(at) for at in (B1, B2, B3)] == [False, True, True]
@@ -69,13 +69,13 @@ def test_a_new_id_is_accepted_when_the_broker_of_the_former_one_names_it() -> No
     assert not metadata.ids.asks_later(B3)
 
 
-def test_brokers_that_were_asked_for_all_topics_have_named_the_id() -> None:
+def test_brokers_that_answered_for_all_topics_count_as_having_named_the_id() -> None:
     metadata = Named()
     metadata.respond(1.0, B2, ID)
     assert metadata.respond(2.0, B2, OTHER) == OTHER
 
 
-def test_a_topic_of_a_partial_response_was_named_by_that_broker_only() -> None:
+def test_the_id_in_a_partial_response_counts_as_named_by_that_broker_only() -> None:
     metadata = Named()
     metadata.respond(0.5, B2, ID)
     metadata.want(["u"])
@@ -97,8 +97,8 @@ def test_a_topic_of_a_partial_response_was_named_by_that_broker_only() -> None:
         assert (metadata.snapshot.topics["u"].topic_id == OTHER) is accepted
 
 
-def test_an_id_that_all_brokers_name_is_accepted_if_none_has_named_the_former_one() -> None:
-    """As after a start at a load balancer."""
+def test_an_id_that_all_brokers_name_is_accepted_if_no_broker_named_the_former_id() -> None:
+    """The first response may come from a load balancer, that is, from an unknown broker."""
     metadata = Named(FRONT)
     assert [metadata.respond(1.0, at, OTHER) for at in (B1, B2, B3)] == [ID, ID, OTHER]
 
@@ -114,7 +114,7 @@ def test_an_older_id_is_accepted_after_ten_seconds_from_most_brokers(
     assert "most brokers still report the topic id" in caplog.text
 
 
-def test_most_brokers_outvote_one_that_is_cut_off() -> None:
+def test_the_id_that_most_brokers_name_replaces_the_id_of_a_cut_off_broker() -> None:
     """The first response came from a broker that still names a deleted topic."""
     metadata = Named()
     at = (B2, B1, B3)
@@ -123,7 +123,7 @@ def test_most_brokers_outvote_one_that_is_cut_off() -> None:
     assert found[-1] == OTHER
 
 
-def test_brokers_that_cannot_be_told_apart_are_believed_after_ten_seconds() -> None:
+def test_an_id_is_accepted_after_ten_seconds_if_brokers_cannot_be_distinguished() -> None:
     metadata = Named(FRONT)
     metadata.brokers = ()
     one = topic("t", [1], id_=OTHER)
@@ -133,7 +133,7 @@ def test_brokers_that_cannot_be_told_apart_are_believed_after_ten_seconds() -> N
     assert metadata.topic_id == OTHER
 
 
-def test_a_missing_topic_does_not_come_back_from_a_lagging_broker() -> None:
+def test_a_lagging_broker_does_not_restore_a_topic_that_was_reported_missing() -> None:
     metadata = Named()
     metadata.respond(1.0, B1, OTHER)
     metadata.refresh(2.0, answer(GONE, brokers=(1, 2, 3)), B3)
@@ -142,7 +142,7 @@ def test_a_missing_topic_does_not_come_back_from_a_lagging_broker() -> None:
     assert metadata.respond(4.0, B1, NEWER) == NEWER
 
 
-def test_an_absent_id_is_not_another_one() -> None:
+def test_a_response_without_topic_ids_does_not_reset_the_known_ids() -> None:
     metadata = Named()
     metadata.respond(1.0, B1, OTHER)
     metadata.respond(2.0, B2, NO_ID)
@@ -150,7 +150,7 @@ def test_an_absent_id_is_not_another_one() -> None:
     assert metadata.respond(4.0, B1, OTHER) == OTHER
 
 
-def test_a_rebootstrap_does_not_forget_ids() -> None:
+def test_the_known_topic_ids_remain_after_a_rebootstrap() -> None:
     metadata = Named()
     metadata.respond(1.0, B1, OTHER)
     metadata.forget()
@@ -158,7 +158,7 @@ def test_a_rebootstrap_does_not_forget_ids() -> None:
     assert metadata.respond(2.1, B1, OTHER) == OTHER
 
 
-def test_unused_topics_are_forgotten() -> None:
+def test_the_ids_of_unused_topics_are_deleted() -> None:
     metadata = Named()
     metadata.respond(1.0, B2, OTHER)
     metadata.forget_topics(["t"])
@@ -167,7 +167,7 @@ def test_unused_topics_are_forgotten() -> None:
     assert not metadata.ids._histories
 
 
-def test_brokers_with_another_id_each_time_are_not_remembered_for_ever() -> None:
+def test_the_memory_for_brokers_and_their_reported_ids_is_limited() -> None:
     metadata = Named()
     for now in range(1, 200):
         metadata.brokers = (now, now + 1, now + 2)
@@ -178,7 +178,7 @@ def test_brokers_with_another_id_each_time_are_not_remembered_for_ever() -> None
     assert max(sizes) <= 4 + FORMER + 1
 
 
-def test_a_response_that_lists_few_brokers_does_not_remove_the_evidence_of_others() -> None:
+def test_a_response_that_lists_few_brokers_does_not_delete_what_others_reported() -> None:
     metadata, brokers = Named(), tuple(range(1, 41))
     places = {broker: Address(f"b{broker}", 9092) for broker in brokers}
     metadata.brokers = brokers
@@ -191,7 +191,7 @@ def test_a_response_that_lists_few_brokers_does_not_remove_the_evidence_of_other
 
 
 def test_a_lagging_broker_that_lists_only_itself_does_not_decide_alone() -> None:
-    """It was cut off before the other brokers were added or had started."""
+    """The lagging broker was cut off before the other brokers were added or had started."""
     metadata = Named(B2, OTHER)
     metadata.brokers = (1,)
     assert metadata.respond(1.0, B1, ID) == OTHER
@@ -201,7 +201,7 @@ def test_a_lagging_broker_that_lists_only_itself_does_not_decide_alone() -> None
     assert metadata.respond(3.1, B3, OTHER) == OTHER
 
 
-def test_the_last_broker_left_decides_after_ten_seconds() -> None:
+def test_the_only_remaining_broker_decides_after_ten_seconds() -> None:
     metadata = Named(B2, OTHER)
     metadata.brokers = (1,)
     found = [metadata.respond(float(now), B1, ID) for now in range(1, 13)]

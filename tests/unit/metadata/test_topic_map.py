@@ -1,4 +1,4 @@
-"""Test the immutable map of a snapshot's topics; a changed copy costs as much as the change."""
+"""Test the immutable map of a snapshot's topics, whose copies share unchanged entries."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ CHANGES = st.dictionaries(NAMES, st.one_of(st.none(), st.integers()), max_size=5
 
 
 @given(st.dictionaries(NAMES, st.integers()), st.lists(st.tuples(CHANGES, st.integers(0, 9))))
-def test_each_version_keeps_its_own_content(
+def test_each_version_of_the_map_keeps_its_own_content(
     first: dict[str, int], steps: list[tuple[dict[str, int | None], int]]
 ) -> None:
     maps = [TopicMap(first)]
     said = [dict(first)]
     for changes, of in steps:
-        at = max(0, len(maps) - 1 - of // 3)  # nearly always the newest
+        at = max(0, len(maps) - 1 - of // 3)  # mostly the newest map
         maps.append(maps[at].changed(changes))
         now = said[at] | changes
         said.append({k: v for k, v in now.items() if v is not None})
@@ -35,7 +35,7 @@ def test_each_version_keeps_its_own_content(
             assert (name in found) == (name in expected)
 
 
-def test_adding_an_entry_copies_only_one_entry() -> None:
+def test_adding_a_topic_copies_only_one_entry() -> None:
     before = TopicMap({f"t{n}": n for n in range(10_000)})
     after = before.changed({"new": 1})
     assert after._shared is before._shared
@@ -45,13 +45,13 @@ def test_adding_an_entry_copies_only_one_entry() -> None:
     assert "new" not in before
 
 
-def test_no_change_returns_the_same_map() -> None:
+def test_a_change_without_effect_returns_the_same_map() -> None:
     one = TopicMap({"t": 1})
     assert one.changed({}) is one
     assert one.changed({"u": None}) is one
 
 
-def test_an_old_map_keeps_a_bounded_chain_of_newer_ones() -> None:
+def test_the_chain_from_an_old_map_to_newer_maps_has_a_limited_length() -> None:
     old = newest = TopicMap({f"t{n}": n for n in range(100)})
     for n in range(10_000):
         newest = newest.changed({"t1": n})
@@ -64,8 +64,8 @@ def test_an_old_map_keeps_a_bounded_chain_of_newer_ones() -> None:
     assert newest["t1"] == 9_999
 
 
-def test_unreferenced_old_maps_are_freed() -> None:
-    gc.disable()  # not even the collector is needed
+def test_unreferenced_old_maps_are_freed_without_the_garbage_collector() -> None:
+    gc.disable()  # reference counting alone must free them
     try:
         newest = TopicMap({f"t{n}": n for n in range(10)})
         seen = []

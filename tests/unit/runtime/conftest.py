@@ -1,4 +1,4 @@
-"""Fixtures for the tests of hosts: an engine, hosts, certificates; no thread may be left."""
+"""Fixtures for the tests of hosts: an engine, hosts, certificates, and a check for threads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from odradek.testing.brokers.authority import Authority, KeyAndCertificate
 
 @pytest.fixture(autouse=True)
 def no_thread_left() -> Iterator[None]:
-    """Check that no thread is left, except the one for token providers, which never ends."""
+    """Check that no thread remains, except the thread for token providers, which never ends."""
     before = set(threading.enumerate())
     yield
     left = {one for one in threading.enumerate() if one.name != "odradek-tokens"} - before

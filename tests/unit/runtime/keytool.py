@@ -1,4 +1,4 @@
-"""Run Java's keytool, which creates the stores that tests read."""
+"""Run Java's keytool, which creates key stores and trust stores for tests."""
 
 from __future__ import annotations
 

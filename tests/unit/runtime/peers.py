@@ -1,4 +1,4 @@
-"""A scripted engine and loopback peers for the tests of hosts, without Kafka."""
+"""Provide a scripted engine and loopback servers for the tests of hosts, without Kafka."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from odradek.runtime.hosts.thread_host import ThreadHost
 T = TypeVar("T")
 
 PATIENCE = 60.0
-"""Longest wait of a test in seconds; no test needs it."""
+"""Timeout in seconds for waits that would otherwise hang in a failing test."""
 
 
 class RawRequest:
-    """A request with prepared bytes."""
+    """A request whose encoded bytes are given."""
 
     def __init__(self, buffers: Sequence[bytes | memoryview], unanswered: int) -> None:
         self.answered = not unanswered
@@ -46,7 +46,7 @@ class RawRequest:
 
 
 class ScriptedEngine(Engine):
-    """The real engine's loop, with connections that only record the host's inputs."""
+    """An engine with the real step function, whose connections only record the host's inputs."""
 
     def __init__(self) -> None:
         super().__init__(EventLog("scripted"))
@@ -122,7 +122,7 @@ class ScriptedEngine(Engine):
         self.post(lambda now: self.effects.append(effect))
 
     def send(self, connection: int, *buffers: bytes | memoryview, unanswered: int = 0) -> None:
-        """Send these bytes; `unanswered` is the number of a request without a response."""
+        """Send these bytes; `unanswered`: correlation id of a request that expects no response."""
         request = cast("OutgoingRequest", RawRequest(buffers, unanswered))
         self.effect(Send(connection, request))
 
@@ -158,7 +158,7 @@ class ScriptedEngine(Engine):
 
 
 def run(host: SelectorHost | ThreadHost, completion: Completion[T]) -> Completion[T]:
-    """Let a host work until the completion is done."""
+    """Run a host until the completion is done."""
     assert host.run(completion, host.now() + PATIENCE)
     return completion
 
@@ -203,7 +203,7 @@ class Peer:
 
     def close(self) -> None:
         self._end(self._listener)
-        self._threads[0].join(PATIENCE)  # no connection is added from now on
+        self._threads[0].join(PATIENCE)  # from now on no connection is accepted
         for sock in list(self._sockets):
             self._end(sock)
         for thread in self._threads:
@@ -218,7 +218,7 @@ class Peer:
 
 @contextmanager
 def peer(talk: Talk, context: ssl.SSLContext | None = None) -> Iterator[Peer]:
-    """Run a listener and close it with its threads afterwards."""
+    """Run a listener, and finally close it and end its threads."""
     running = Peer(talk, context)
     try:
         yield running

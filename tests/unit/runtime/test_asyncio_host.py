@@ -1,4 +1,4 @@
-"""Test the asyncio host where no socket is needed."""
+"""Test parts of the asyncio host that need no socket."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from odradek.runtime.hosts.asyncio_host import BREATH, AsyncioHost
 SERVERS = {"bootstrap.servers": "127.0.0.1:9"}
 
 
-def test_breathe_resets_overdue_also_beside_other_callers() -> None:
-    """`send` calls `breathe` while the host is overdue, also after another task's call."""
+def test_breathe_resets_overdue_even_if_another_task_has_just_called_it() -> None:
+    """`send` calls `breathe` if a step is overdue, also soon after another task's call."""
     now = [1.0]
 
     async def program() -> None:

@@ -20,11 +20,13 @@ from odradek.runtime.tls.ciphers import is_tls13, openssl_name
         ("nonsense", None),
     ],
 )
-def test_names_of_suites(name: str, own: str | None) -> None:
+def test_javas_names_of_cipher_suites_are_translated_to_openssls(
+    name: str, own: str | None
+) -> None:
     assert openssl_name(name) == own
 
 
-def test_which_suites_are_of_tls_13() -> None:
+def test_cipher_suites_of_tls_13_are_recognized() -> None:
     assert is_tls13("TLS_AES_256_GCM_SHA384")
     assert not is_tls13("TLS_RSA_WITH_AES_128_CBC_SHA")
     assert not is_tls13("TLS_EMPTY_RENEGOTIATION_INFO_SCSV")

@@ -7,7 +7,7 @@ import threading
 from odradek.runtime.delayed_action import later
 
 
-def test_the_action_runs_in_a_daemon_thread() -> None:
+def test_a_delayed_action_runs_in_a_daemon_thread() -> None:
     done = threading.Event()
     threads: list[threading.Thread] = []
 

@@ -1,4 +1,4 @@
-"""Test publishing a client's events to a topic without blocking the client."""
+"""Test that a client's events are published to a topic without blocking the client."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def dial(number: int) -> Event:
     return Event(float(number), "dial", {"connection": number})
 
 
-def test_lines_keep_their_order_and_are_retried_after_a_timeout() -> None:
+def test_events_are_published_in_order_and_again_after_a_timeout() -> None:
     sink = Sink(KafkaTimeoutError("no metadata"), BufferExhaustedError("full"))
     events = queue(sink)
     for number in range(3):
@@ -72,7 +72,7 @@ def test_lines_keep_their_order_and_are_retried_after_a_timeout() -> None:
     assert sink.lines[0]["pid"] == os.getpid()
     assert sink.lines[0]["host"]
     assert len(sink.closed) == 1
-    events(dial(4))  # after the close no event is accepted
+    events(dial(4))  # no event is accepted after `close`
     events.close(WAIT)
     assert (len(sink.lines), events.dropped) == (3, 0)
 
@@ -104,7 +104,7 @@ def test_close_does_not_wait_for_unreachable_brokers() -> None:
     assert (away.lines, away.closed) == ([], [0.0])
 
 
-def test_finish_doesnt_wait_and_the_thread_delivers_and_ends() -> None:
+def test_after_finish_the_thread_publishes_the_queued_events_and_ends() -> None:
     sink = Sink()
     sink.open.clear()
     events = queue(sink)
@@ -132,15 +132,15 @@ WAITING = "[c] publishing events to t at h:1 is delayed: "
     [
         (Sink(TopicAuthorizationError("not you")), {}, ENDED, True),
         (failing_open, {}, ENDED + "OSError: no memory", True),
-        # An error that escaped from the thread would be printed with its traceback.
+        # If this error weren't caught, Python would print it as the thread's traceback.
         (Sink(stuck=KafkaTimeoutError("no answer")), {}, ENDED + "no answer", False),
-        # Rejected credentials are retried, as the client itself does.
+        # Rejected credentials are retried, because the client also retries them.
         (Sink(*NOT_YET, AWAY), {"pause": 0.0}, WAITING + "not yet; the client itself", False),
         (Sink(*[AWAY] * 5), {"quiet": 0.0}, WAITING + "no metadata", False),
     ],
     ids=["refused", "not opened", "close times out", "refused at first", "no topic for long"],
 )
-def test_a_publishing_failure_is_one_warning(
+def test_a_failure_to_publish_events_is_logged_once(
     sink: Sink | Callable[[], Sink],
     given: dict[str, float],
     warning: str,
@@ -160,7 +160,7 @@ def test_a_publishing_failure_is_one_warning(
         assert [line["connection"] for line in sink.lines] == [0] * (not lost)
 
 
-def test_a_wait_between_refusals_is_ended_by_close() -> None:
+def test_close_ends_the_wait_between_rejected_attempts() -> None:
     refusing = Sink(*[AuthenticationError("no")] * 100)
     events = queue(refusing, pause=100 * WAIT)
     events(dial(0))
@@ -171,7 +171,7 @@ def test_a_wait_between_refusals_is_ended_by_close() -> None:
     assert len(refusing.errors) >= 98
 
 
-def test_without_a_thread_events_are_dropped_and_nothing_else_fails(
+def test_events_are_dropped_if_no_thread_can_start_and_nothing_else_fails(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def no_more(_: threading.Thread) -> None:
@@ -188,7 +188,7 @@ def test_without_a_thread_events_are_dropped_and_nothing_else_fails(
     assert record.message.startswith(ENDED)
 
 
-def test_a_forked_child_publishes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_forked_child_publishes_no_events(monkeypatch: pytest.MonkeyPatch) -> None:
     sink = Sink()
     events = queue(sink)
     with monkeypatch.context() as patched:

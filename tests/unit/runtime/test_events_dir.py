@@ -1,4 +1,4 @@
-"""Test events as JSON lines in a file."""
+"""Test that a client's events are written to a file as JSON lines."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def events_in(events: EventFile) -> list[dict[str, object]]:
     return [json.loads(line) for line in events.path.read_text().splitlines()]
 
 
-def test_one_line_per_event(tmp_path: Path) -> None:
+def test_each_event_is_one_json_line_of_a_file(tmp_path: Path) -> None:
     directory = tmp_path / "not" / "there" / "yet"
     events = EventFile(directory, client="c-1")
-    assert not directory.exists()  # opened at the first event
+    assert not directory.exists()  # the first event creates it
     log = EventLog("c-1")
     log.listen(events)
     before = time.time()
@@ -45,7 +45,7 @@ def test_one_line_per_event(tmp_path: Path) -> None:
     events.close()
 
 
-def test_clients_of_a_process_share_the_file(tmp_path: Path) -> None:
+def test_clients_of_a_process_share_one_event_file(tmp_path: Path) -> None:
     both = [EventFile(tmp_path, "a"), EventFile(tmp_path, "b")]
     for events in both * 2:
         events(Event(0.0, "closed"))
@@ -55,7 +55,7 @@ def test_clients_of_a_process_share_the_file(tmp_path: Path) -> None:
         events.close()
 
 
-def test_after_close_the_file_is_opened_again(tmp_path: Path) -> None:
+def test_an_event_after_close_opens_the_file_again(tmp_path: Path) -> None:
     events = EventFile(tmp_path, "c")
     for _ in range(2):
         events(Event(0.0, "closed"))
@@ -64,8 +64,8 @@ def test_after_close_the_file_is_opened_again(tmp_path: Path) -> None:
     assert len(events_in(events)) == 2
 
 
-def test_the_file_is_closed_when_nothing_refers_to_it(tmp_path: Path) -> None:
-    """An unclosed client's file, that is (R-HO-4)."""
+def test_the_event_file_is_closed_when_it_is_garbage_collected(tmp_path: Path) -> None:
+    """R-HO-4: the file of a client that the program didn't close isn't left open."""
     events = EventFile(tmp_path, "c")
     before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
     events(Event(0.0, "broken"))
@@ -75,12 +75,14 @@ def test_the_file_is_closed_when_nothing_refers_to_it(tmp_path: Path) -> None:
     assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
 
 
-def test_a_line_truncated_by_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_line_after_a_truncated_line_is_valid_json(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     events = EventFile(tmp_path, "c")
     write = os.write
     with monkeypatch.context() as patch:
         patch.setattr(os, "write", lambda fd, data: write(fd, data[:10]))
-        events(Event(0.0, "broken"))  # truncated
+        events(Event(0.0, "broken"))  # only 10 bytes are written, as on a full disk
     events(Event(1.0, "closed"))
     assert json.loads(events.path.read_text().splitlines()[-1])["kind"] == "closed"
     events.close()

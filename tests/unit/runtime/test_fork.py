@@ -1,4 +1,4 @@
-"""R-HO-1: forks never block. R-BO-4: a forked child can't use its parent's client."""
+"""Test that forks never block (R-HO-1), and that a child can't use its parent's client (R-BO-4)."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from odradek.simulation import SimulatedCluster, World
 
 
 def in_child(check: Callable[[], None]) -> None:
-    """Run a check in a forked child and fail if it fails."""
+    """Run a check in a forked child process, and fail if the check fails."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # since 3.12, for forks with threads
+        warnings.simplefilter("ignore", DeprecationWarning)  # of a fork with threads, since 3.12
         pid = os.fork()
     if pid == 0:
         status = 1
@@ -60,25 +60,27 @@ def every_call_is_refused(host: SelectorHost | ThreadHost) -> None:
         lambda: host.defer(lambda: None),
         host.rng,
     )
-    host.close(host.now() + PATIENCE)  # the end of a `with` block raises nothing
+    host.close(host.now() + PATIENCE)  # `close` doesn't raise, as `with` blocks call it
 
 
 @pytest.mark.parametrize("kind", [SelectorHost, ThreadHost])
-def test_the_parent_resumes(kind: type[SelectorHost | ThreadHost], engine: ScriptedEngine) -> None:
+def test_a_fork_does_not_affect_the_connections_of_the_parent(
+    kind: type[SelectorHost | ThreadHost], engine: ScriptedEngine
+) -> None:
     host = kind()
     host.attach(engine)
     with peer(echo) as server:
         connection = engine.open(server.port)
         engine.send(connection, b"one")
         run(host, engine.expect(connection, 3))
-        assert not host.run(Completion(), host.now() + 0.01)  # all descriptors exist
+        assert not host.run(Completion(), host.now() + 0.01)  # the host has opened its descriptors
         inner = host._inner if isinstance(host, ThreadHost) else host
         ours = {t.fd for t in inner._transports.values()}
         assert len(ours) == 1
 
         def check() -> None:
             every_call_is_refused(host)
-            for descriptor in ours:  # closed in the child
+            for descriptor in ours:  # the child has closed the sockets
                 with pytest.raises(OSError, match="Bad file descriptor"):
                     os.fstat(descriptor)
 
@@ -92,7 +94,7 @@ def test_the_parent_resumes(kind: type[SelectorHost | ThreadHost], engine: Scrip
 
 @contextmanager
 def held_by_another(lock: Any) -> Iterator[None]:
-    """Hold the lock in another thread, which doesn't exist in a child."""
+    """Hold the lock in another thread, which doesn't exist in a forked child."""
     taken, enough = threading.Event(), threading.Event()
 
     def hold() -> None:
@@ -109,7 +111,7 @@ def held_by_another(lock: Any) -> Iterator[None]:
 
 
 @pytest.mark.slow
-def test_a_child_never_waits_for_a_lock_and_a_member_stays_its_parents() -> None:
+def test_calls_in_a_child_raise_although_a_lock_is_held_and_affect_no_group_membership() -> None:
     tp = TopicPartition("t", 0)
     consumer, member = (
         Consumer(bootstrap_servers="127.0.0.1:1", group_id=group) for group in ("g", "h")
@@ -151,11 +153,11 @@ def test_a_child_never_waits_for_a_lock_and_a_member_stays_its_parents() -> None
         client.close(0.2)
 
 
-def test_an_unused_client_cannot_be_used_in_a_child_either(host: SelectorHost) -> None:
+def test_an_unused_client_of_the_parent_cannot_be_used_in_a_child(host: SelectorHost) -> None:
     in_child(lambda: every_call_is_refused(host))
 
 
-def test_a_child_writes_no_events(tmp_path: Path) -> None:
+def test_a_child_writes_no_events_to_the_parents_file(tmp_path: Path) -> None:
     events = EventFile(tmp_path, "client")
     events(Event(0.0, "closed"))
     in_child(lambda: events(Event(1.0, "closed")))
@@ -165,8 +167,8 @@ def test_a_child_writes_no_events(tmp_path: Path) -> None:
     events.close()
 
 
-def test_a_producer_accepts_no_record_in_a_child() -> None:
-    """Also if the record would fit into an open batch."""
+def test_a_producer_of_the_parent_accepts_no_record_in_a_child() -> None:
+    """The record is rejected although it would fit into an open batch."""
     world = World(seed=1)
     cluster = SimulatedCluster(world, brokers=1)
     cluster.create_topic("t", partitions=1)
@@ -187,7 +189,7 @@ def test_a_producer_accepts_no_record_in_a_child() -> None:
         producer._calls.host = world.hosts["producer"]
 
 
-def test_no_hook_runs_before_a_fork(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_only_hook_for_forks_runs_in_the_child(monkeypatch: pytest.MonkeyPatch) -> None:
     hooks: list[str] = []
     monkeypatch.setattr(os, "register_at_fork", lambda **named: hooks.extend(named))
     monkeypatch.setattr(fork, "_hooked", False)

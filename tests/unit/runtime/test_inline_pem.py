@@ -1,4 +1,4 @@
-"""Test PEM from environment and properties files: on one line, with spaces or no separators."""
+"""Test PEM text whose line breaks were replaced, as in environment variables and properties."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def settings(key: str, chain: str, trust: str, **more: str) -> Config:
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_keys_chains_and_trust_in_any_shape(
+def test_keys_and_certificates_are_read_from_pem_with_any_line_separators(
     authority: Authority, alice: KeyAndCertificate, name: str, tmp_path: Path
 ) -> None:
     shape, old = SHAPES[name], tmp_path / "old.pem"
@@ -56,13 +56,13 @@ def test_keys_chains_and_trust_in_any_shape(
     assert len(made.get_ca_certs(binary_form=True)) == 1
     encrypted = [alice.encrypted_key(KEY_PASSWORD), old]
     if name == "nothing":
-        encrypted.pop()  # without separators the end of its headers is unknown
+        encrypted.pop()  # where its headers end is unknown without separators
     for key in encrypted:
         given = {"ssl.key.password": KEY_PASSWORD}
         build(settings(shape(key.read_text()), chain, trust, **given))
 
 
-def test_text_between_blocks_is_ignored_and_broken_blocks_are_rejected(
+def test_text_outside_of_pem_blocks_is_ignored_and_corrupt_blocks_are_rejected(
     alice: KeyAndCertificate, authority: Authority
 ) -> None:
     key, chain = alice.key.read_text(), alice.certificate.read_text()
@@ -74,7 +74,7 @@ def test_text_between_blocks_is_ignored_and_broken_blocks_are_rejected(
     assert key.splitlines()[1] not in str(caught.value)
 
 
-def test_tidy_pem_keeps_a_tidy_text() -> None:
+def test_tidy_pem_does_not_change_text_with_normal_line_breaks() -> None:
     text = f"-----BEGIN X-----\n{'A' * 64}\nBB==\n-----END X-----\n"
     assert tidy_pem(Secret(text)).reveal() == text
     assert tidy_pem(Secret(" ".join(text.split("\n")))).reveal() == text

@@ -1,4 +1,4 @@
-"""R-HO-1: exceptions of signal handlers are distinguished from the client's own."""
+"""R-HO-1: test that exceptions of signal handlers are distinguished from the client's errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from odradek.runtime.hosts.interrupt import from_outside
 
 
 class MineError(Exception):
-    """The exception of the program's signal handlers."""
+    """The exception that the program's signal handlers raise."""
 
 
 def plain(*_: Any) -> None:
@@ -77,7 +77,7 @@ def handled_by(handler: Callable[..., Any]) -> Iterator[None]:
 
 @pytest.fixture
 def admin() -> Iterator[Admin]:
-    """Yield an admin client that has been used."""
+    """Yield an admin client that has connected to a broker."""
     with one_broker() as (_, servers), Admin(bootstrap_servers=servers) as made:
         assert "t" in made.list_topics(PATIENCE)
         yield made
@@ -92,11 +92,11 @@ def interrupted() -> None:
     signal.raise_signal(signal.SIGUSR1)
 
 
-def test_an_exception_of_a_handler_is_recognized_by_its_traceback(handler: None) -> None:
+def test_an_exception_of_a_signal_handler_is_recognized_by_its_traceback(handler: None) -> None:
     with pytest.raises(MineError) as caught:
         interrupted()
     assert from_outside(caught.value)
-    with pytest.raises(MineError) as own:  # of the same class, while a handler is installed
+    with pytest.raises(MineError) as own:  # the same class, but not raised in the handler
         deeper()
     assert not from_outside(own.value)
     assert from_outside(KeyboardInterrupt())
@@ -122,7 +122,9 @@ class Interruptible:
         pass
 
 
-def test_an_interrupt_in_a_step_is_raised(handler: None, admin: Admin) -> None:
+def test_a_signal_handlers_exception_in_a_step_is_raised_and_the_client_remains_usable(
+    handler: None, admin: Admin
+) -> None:
     engine = admin._engine
     engine.components.append(Interruptible(interrupted))
     with pytest.raises(MineError):
@@ -133,7 +135,9 @@ def test_an_interrupt_in_a_step_is_raised(handler: None, admin: Admin) -> None:
 
 
 @pytest.mark.parametrize("then", ["nothing", "an interrupt"])
-def test_a_bug_in_the_client_ends_it_permanently(handler: None, admin: Admin, then: str) -> None:
+def test_an_error_of_the_engine_ends_the_client_permanently(
+    handler: None, admin: Admin, then: str
+) -> None:
     admin._engine.components.append(Interruptible(deeper))
     with pytest.raises(ClientBrokenError, match="MineError"):
         admin.list_topics(PATIENCE)
@@ -145,7 +149,7 @@ def test_a_bug_in_the_client_ends_it_permanently(handler: None, admin: Admin, th
         admin.list_topics(PATIENCE)
 
 
-def test_a_timeout_error_of_a_handler_is_no_connection_failure(admin: Admin) -> None:
+def test_a_timeout_error_of_a_signal_handler_is_raised_to_the_caller(admin: Admin) -> None:
     transport = transport_of(admin)
     receive = transport.receive
 
@@ -159,7 +163,9 @@ def test_a_timeout_error_of_a_handler_is_no_connection_failure(admin: Admin) -> 
     assert "t" in admin.list_topics(PATIENCE)
 
 
-def test_an_interrupt_during_the_cleanup_of_a_dropped_flow_is_raised(admin: Admin) -> None:
+def test_an_exception_of_a_signal_handler_during_the_cleanup_of_a_flow_is_raised(
+    admin: Admin,
+) -> None:
     """If the flow was garbage-collected, Python would swallow the exception in its `finally`."""
 
     def flow() -> Any:
@@ -172,7 +178,7 @@ def test_an_interrupt_during_the_cleanup_of_a_dropped_flow_is_raised(admin: Admi
     with handled_by(plain):
         admin._engine.start(flow())
         admin.list_topics(PATIENCE)
-        transport_of(admin).receive = lambda _: interrupted()  # interrupts outside of a step
+        transport_of(admin).receive = lambda _: interrupted()  # interrupts between two steps
         for _ in range(2):
             with pytest.raises(MineError):
                 admin.list_topics(PATIENCE)

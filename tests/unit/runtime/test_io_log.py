@@ -1,4 +1,4 @@
-"""R-HO-2: log lines of I/O threads are passed to their handlers in another thread."""
+"""R-HO-2: test that a separate thread passes log lines of I/O threads to the handlers."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ logger = logging.getLogger("odradek")
 
 
 class Keeping(logging.Handler):
-    """Keep the lines of this file and of the queue, with their threads; wait until `held` is set.
+    """A handler that stores log lines and their threads, and waits until `held` is set.
 
-    Clients of earlier tests may still log lines.
+    It ignores lines from other modules, because clients of earlier tests may still log.
     """
 
     def __init__(self) -> None:
@@ -72,7 +72,7 @@ def numbered(text: str, count: int) -> None:
 
 
 def in_io_thread(io_log: IoLog, action: Callable[[], object]) -> None:
-    """Run an action as an I/O thread does."""
+    """Run an action in a thread that is marked as an I/O thread."""
 
     def work() -> None:
         io_log.enter()
@@ -90,7 +90,7 @@ def logged_by(io_log: IoLog, action: Callable[[], object]) -> None:
     io_log.drain(PATIENCE)
 
 
-def test_the_io_thread_never_waits_for_a_handler(
+def test_an_io_thread_never_waits_for_a_log_handler(
     thread_host: ThreadHost, engine: ScriptedEngine, handler: Keeping
 ) -> None:
     with handler.lock:  # type: ignore[union-attr]  # as during a handler's `emit`
@@ -105,7 +105,7 @@ def test_the_io_thread_never_waits_for_a_handler(
     assert handler.threads == ["odradek-log"]
 
 
-def test_lines_keep_their_order_and_other_threads_log_directly(
+def test_lines_of_io_threads_keep_their_order_and_other_threads_log_directly(
     io_log: IoLog, handler: Keeping
 ) -> None:
     children = [logger, logging.getLogger("odradek.consumer")]
@@ -114,7 +114,7 @@ def test_lines_keep_their_order_and_other_threads_log_directly(
         for number in range(4):
             children[number % 2].warning("%d", number)
 
-    for _ in range(50):  # with a thread that starts, or is about to end, each time
+    for _ in range(50):  # the log thread starts, or is about to end
         handler.records.clear()
         logged_by(io_log, log)
         assert handler.lines == ["0", "1", "2", "3"]
@@ -123,14 +123,16 @@ def test_lines_keep_their_order_and_other_threads_log_directly(
     assert handler.threads == [threading.current_thread().name]
 
 
-def test_without_a_line_no_thread_is_started(io_log: IoLog, handler: Keeping) -> None:
+def test_no_log_thread_is_started_without_a_line(io_log: IoLog, handler: Keeping) -> None:
     before = threading.active_count()
     in_io_thread(io_log, lambda: logger.debug("not wanted"))
     assert threading.active_count() == before
     assert handler.records == []
 
 
-def test_lines_dropped_from_a_full_queue_are_counted(io_log: IoLog, handler: Keeping) -> None:
+def test_the_number_of_lines_dropped_because_the_queue_was_full_is_logged(
+    io_log: IoLog, handler: Keeping
+) -> None:
     handler.held.clear()
     in_io_thread(io_log, lambda: logger.warning("first"))
     assert handler.entered.wait(PATIENCE)
@@ -144,7 +146,7 @@ def test_lines_dropped_from_a_full_queue_are_counted(io_log: IoLog, handler: Kee
 
 
 @pytest.mark.parametrize("stderr", ["open", "closed"])
-def test_a_failing_handler_does_not_stop_the_lines(
+def test_an_exception_of_a_handler_does_not_affect_other_handlers_and_later_lines(
     io_log: IoLog,
     handler: Keeping,
     capsys: pytest.CaptureFixture[str],
@@ -169,7 +171,9 @@ def test_a_failing_handler_does_not_stop_the_lines(
     assert ("this handler always fails" in capsys.readouterr().err) == (stderr == "open")
 
 
-def test_a_handler_may_wait_for_earlier_lines(io_log: IoLog, handler: Keeping) -> None:
+def test_a_handler_may_wait_for_queued_lines_without_a_deadlock(
+    io_log: IoLog, handler: Keeping
+) -> None:
     waited: list[str] = []
 
     def emit(record: logging.LogRecord) -> None:
@@ -181,7 +185,7 @@ def test_a_handler_may_wait_for_earlier_lines(io_log: IoLog, handler: Keeping) -
     assert waited == ["closes the client"]
 
 
-def test_if_no_thread_can_start_drain_passes_the_lines(
+def test_drain_passes_lines_to_their_handlers_if_no_thread_can_start(
     io_log: IoLog, handler: Keeping, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(_: threading.Thread) -> None:
@@ -221,9 +225,9 @@ def test_a_forked_child_does_not_log_its_parents_lines(io_log: IoLog, handler: K
     assert handler.lines == ["parent 0", "parent 1", "parent 2"]
 
 
-def test_a_forked_child_forgets_which_threads_are_io_threads(io_log: IoLog) -> None:
-    """The child's threads may have the same ids as the parent's."""
-    io_log.enter()  # this thread is noted, without a line of it
+def test_a_forked_child_treats_no_thread_as_an_io_thread_of_its_parent(io_log: IoLog) -> None:
+    """Threads of the child may have the ids that I/O threads have in the parent."""
+    io_log.enter()  # marks this thread as an I/O thread
     child = os.fork()
     if child == 0:
         os._exit(0 if io_log.filter(logging.makeLogRecord({})) else 1)
@@ -255,7 +259,7 @@ assert host.run(done, host.now() + 20)
 
 
 @pytest.mark.slow
-def test_lines_logged_before_the_programs_end_are_written() -> None:
+def test_lines_logged_before_the_end_of_the_program_are_written() -> None:
     ended = subprocess.run(
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=HANG_S, check=False
     )
@@ -264,7 +268,7 @@ def test_lines_logged_before_the_programs_end_are_written() -> None:
 
 
 def test_a_signal_handler_may_log_while_dropped_lines_are_counted(io_log: IoLog) -> None:
-    """It interrupts the thread that counts; a lock that isn't re-entrant would block it."""
+    """The handler may interrupt the thread that holds the lock, so the lock must be re-entrant."""
     ended = threading.Event()
 
     def interrupted() -> None:

@@ -1,4 +1,4 @@
-"""Test settings and errors of Kerberos with a fake library; tests/integration has a real realm."""
+"""Test settings and errors of Kerberos with a fake library."""
 
 from __future__ import annotations
 
@@ -28,20 +28,24 @@ def config(**options: Any) -> Config:
     return Config("admin", {**base, "sasl.mechanism": "GSSAPI", **options})
 
 
-def test_without_the_package_the_client_is_not_created(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_gssapi_package_a_client_is_not_created(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "gssapi", None)
     with pytest.raises(ConfigurationError, match=r"install 'odradek\[gssapi\]'.*libkrb5-dev"):
         gssapi_mechanism(config())
 
 
-def test_without_a_mechanism_the_error_names_the_option(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_for_a_missing_sasl_mechanism_names_the_option(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "gssapi", None)
     base = {"bootstrap.servers": "b1:9092", "security.protocol": "SASL_SSL"}
     with pytest.raises(ConfigurationError, match="^sasl.mechanism isn't set: set PLAIN, "):
         gssapi_mechanism(Config("admin", base))
 
 
-def test_a_keytab_gets_its_own_cache_in_memory(tmp_path: Path) -> None:
+def test_each_client_with_a_keytab_has_its_own_ticket_cache_in_memory(tmp_path: Path) -> None:
     keytab = tmp_path / "keytab"
     keytab.write_bytes(b"\5\2")
     options = {"sasl.kerberos.keytab": str(keytab), "sasl.kerberos.principal": "me@HERE"}
@@ -62,7 +66,7 @@ def test_a_keytab_gets_its_own_cache_in_memory(tmp_path: Path) -> None:
     assert stores[0] != stores[1]
 
 
-def test_the_configured_and_the_default_ticket_cache() -> None:
+def test_the_configured_or_else_the_default_ticket_cache_is_used() -> None:
     library = MagicMock()
     Kerberos(config(**{"sasl.kerberos.ticket.cache": "FILE:/x"}), library).context(BROKER)
     assert library.Credentials.call_args.kwargs["store"] == {"ccache": "FILE:/x"}
@@ -74,13 +78,13 @@ def test_the_configured_and_the_default_ticket_cache() -> None:
 
 
 class GSSError(Exception):
-    """The package's error class, whose text contains both statuses."""
+    """An error like that of the gssapi package, whose text contains both status codes."""
 
     def __str__(self) -> str:
         return f"Major (851968): Unspecified GSS failure, Minor (2529639066): {self.args[0]}"
 
 
-def test_errors_have_the_librarys_text(tmp_path: Path) -> None:
+def test_errors_contain_the_text_of_the_kerberos_library(tmp_path: Path) -> None:
     assert words_of(GSSError("Cannot find KDC for realm X")) == "Cannot find KDC for realm X"
     assert words_of(ValueError()) == "ValueError"
     library = MagicMock()
@@ -92,7 +96,7 @@ def test_errors_have_the_librarys_text(tmp_path: Path) -> None:
         Kerberos(config(**nowhere), library).context(BROKER)
 
 
-def test_errors_before_and_after_a_token_of_the_broker() -> None:
+def test_a_failure_to_verify_the_brokers_token_raises_server_not_trusted_error() -> None:
     def fail(token: bytes | None) -> bytes:
         raise GSSError("Message stream modified")
 

@@ -1,4 +1,4 @@
-"""Test `ssl.keylog.file`: session keys are only written to the configured file."""
+"""Test that `ssl.keylog.file` alone decides to which file TLS session keys are written."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def test_session_keys_are_written_to_the_configured_file(
     assert str(path) in caplog.text
     shake(source(), server_context(broker))
     assert "CLIENT_TRAFFIC_SECRET_0 " in path.read_text()
-    assert len(caplog.records) == 1  # once per client, for any number of connections
+    assert len(caplog.records) == 1  # one warning per client, not per connection
 
 
 @pytest.mark.parametrize("word", ["SSLKEYLOGFILE", None])
-def test_the_environment_variable_counts_only_on_request(
+def test_sslkeylogfile_is_used_only_if_the_option_names_it(
     authority: Authority,
     broker: KeyAndCertificate,
     tmp_path: Path,
@@ -54,7 +54,7 @@ def test_the_environment_variable_counts_only_on_request(
     assert source is not None
     shake(source(), server_context(broker))
     assert path.exists() == (word is not None) == bool(caplog.records)
-    assert https_context(wanted).keylog_filename is None  # not for the token server
+    assert https_context(wanted).keylog_filename is None  # no keys of token servers are logged
     monkeypatch.delenv("SSLKEYLOGFILE")
     caplog.clear()
     again = tls_source(wanted)
@@ -63,7 +63,9 @@ def test_the_environment_variable_counts_only_on_request(
     assert not caplog.records
 
 
-def test_a_file_that_others_can_read_is_not_written(authority: Authority, tmp_path: Path) -> None:
+def test_a_key_log_file_that_others_can_read_is_rejected(
+    authority: Authority, tmp_path: Path
+) -> None:
     path = tmp_path / "keys.log"
     path.touch()
     path.chmod(0o640)
@@ -72,14 +74,14 @@ def test_a_file_that_others_can_read_is_not_written(authority: Authority, tmp_pa
             tls_source(config(settings_of(authority, **{"ssl.keylog.file": place})))
 
 
-def test_changes_in_a_folder_of_authorities_take_effect(
+def test_changed_certificates_in_a_folder_of_authorities_take_effect(
     authority: Authority,
     other: Authority,
     broker: KeyAndCertificate,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A removed or changed certificate counts from the next connection on."""
+    """The next connection is verified with the changed certificates."""
     caplog.set_level(logging.INFO)
     folder = hashed(authority, tmp_path)
     (folder / "dangling").symlink_to(folder / "nothing")

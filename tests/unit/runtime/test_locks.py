@@ -1,4 +1,4 @@
-"""Test that no signal leaves a client's lock held, in any version of Python."""
+"""Test that no exception of a signal handler leaves a client's lock held."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ALARMS = 2000
 
 
 class Alarm(BaseException):
-    """The exception of the signal handler."""
+    """The exception that the signal handler raises."""
 
 
 @pytest.fixture
@@ -29,8 +29,8 @@ def alarms() -> Iterator[random.Random]:
     signal.signal(signal.SIGALRM, before)
 
 
-def test_a_signal_leaves_the_lock_free(alarms: random.Random) -> None:
-    """CPython 3.14 checks for signals between the end of `__enter__` and the block."""
+def test_an_exception_of_a_signal_handler_never_leaves_the_lock_held(alarms: random.Random) -> None:
+    """CPython 3.14 may run a signal handler between the end of `__enter__` and the block."""
     lock, rang, until = new_lock(), 0, time.monotonic() + 30
     while rang < ALARMS and time.monotonic() < until:
         try:

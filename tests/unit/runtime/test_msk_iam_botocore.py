@@ -1,4 +1,4 @@
-"""Test with botocore: profiles, roles with a loopback STS, equal signatures."""
+"""Test AWS profiles, roles and signatures with botocore; roles come from a loopback STS."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROLE = "arn:aws:iam::123456789012:role/Reader"
 __all__ = ["no_aws_here"]
 
 
-def test_credentials_of_a_profile(tmp_path: Path) -> None:
+def test_credentials_and_region_are_read_from_an_aws_profile(tmp_path: Path) -> None:
     (tmp_path / "credentials").write_text(
         "[dev]\naws_access_key_id = AKIDDEV\naws_secret_access_key = dev\n"
     )
@@ -42,7 +42,7 @@ ANSWER = """<AssumeRoleResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/
 
 
 class Sts(TokenServer):
-    """Answer AssumeRole as the real STS does."""
+    """A server that answers AssumeRole like AWS's Security Token Service (STS)."""
 
     end = "2099-01-01T00:00:00Z"
 
@@ -58,7 +58,7 @@ def sts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Sts]:
 
 
 @pytest.mark.slow
-def test_credentials_of_a_role(sts: Sts) -> None:
+def test_credentials_of_a_role_are_requested_and_used_until_they_expire(sts: Sts) -> None:
     options = {
         **GIVEN,
         "sasl.aws.msk.iam.role.arn": ROLE,
@@ -70,7 +70,7 @@ def test_credentials_of_a_role(sts: Sts) -> None:
     taken = AwsCredentials("ASIAROLE", Secret("role-secret"), Secret("role-token"))
     assert found.credentials() == taken
     assert found.credentials() == taken
-    (form,) = sts.forms  # the second time the credentials are still valid
+    (form,) = sts.forms  # the second call used the cached credentials
     assert form["RoleArn"] == ROLE
     assert form["RoleSessionName"] == "me"
     assert form["ExternalId"] == "partner"
@@ -83,7 +83,7 @@ def test_credentials_of_a_role(sts: Sts) -> None:
 
 
 @pytest.mark.slow
-def test_a_rejected_role(sts: Sts) -> None:
+def test_an_error_of_a_rejected_role_does_not_show_the_secret(sts: Sts) -> None:
     said = "<Error><Code>AccessDenied</Code><Message>no given-secret</Message></Error>"
     sts.faults.append((403, f"<ErrorResponse>{said}</ErrorResponse>".encode()))
     options = {

@@ -1,4 +1,4 @@
-"""Test AWS credentials from options, the environment, and without botocore."""
+"""Test AWS credentials and regions from options and the environment, without botocore."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ROLE = "arn:aws:iam::123456789012:role/Reader"
 
 @pytest.fixture(autouse=True)
 def no_aws_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Remove AWS settings of the user, and of machines at AWS."""
+    """Remove the user's AWS settings, and prevent requests to the EC2 metadata service."""
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
@@ -73,7 +73,7 @@ def test_an_incomplete_pair_of_keys_is_rejected() -> None:
 
 
 @pytest.mark.usefixtures("without_botocore")
-def test_the_region_from_options_broker_or_environment() -> None:
+def test_the_region_is_taken_from_options_the_brokers_address_or_the_environment() -> None:
     broker = Address("b-1.x.c2.kafka.eu-west-3.amazonaws.com", 9098)
     assert source(AWS_REGION="us-east-1").region(broker) == "eu-west-3"
     assert source(AWS_REGION="us-east-1").region(NOWHERE) == "us-east-1"
@@ -84,7 +84,7 @@ def test_the_region_from_options_broker_or_environment() -> None:
         source().region(NOWHERE)
 
 
-def test_the_mechanism_and_the_token_function() -> None:
+def test_the_mechanism_and_the_token_function_are_created_from_the_options() -> None:
     broker = "b-1.x.c2.kafka.eu-west-3.amazonaws.com:9098"
     config = Config("admin", {**BASE, "bootstrap.servers": broker, **GIVEN})
     mechanism = msk_iam.msk_iam_mechanism(config)

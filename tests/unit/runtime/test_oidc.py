@@ -1,4 +1,4 @@
-"""Test tokens from an OAuth server: requests, responses, timeouts."""
+"""Test requests, responses and timeouts of tokens from an OAuth server."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def refused(asked: oidc.TokenServer) -> TokenError:
     return caught.value
 
 
-def test_client_credentials(server: TokenServer) -> None:
+def test_a_token_is_requested_with_client_credentials(server: TokenServer) -> None:
     header = oidc.basic("a b", Secret("c+d:"), url_encode=True).reveal()
     assert b64decode(header.removeprefix("Basic ")) == b"a+b:c%2Bd%3A"
     token = fetch(asking(server.url()))
@@ -100,7 +100,9 @@ def test_client_credentials(server: TokenServer) -> None:
     assert str(token.value) == "[hidden]"
 
 
-def test_a_rejection_is_final_and_contains_the_servers_text(server: TokenServer) -> None:
+def test_a_rejected_request_is_not_retried_and_its_error_contains_the_servers_text(
+    server: TokenServer,
+) -> None:
     clock = VirtualClock()
     asked = asking(server.url("/token?key=hush"), clock)
     server.faults.append((400, b'{"error": "invalid_scope", "error_description": "no\\nsuch"}'))
@@ -111,7 +113,9 @@ def test_a_rejection_is_final_and_contains_the_servers_text(server: TokenServer)
     assert clock.pauses == []
 
 
-def test_a_wrong_secret(server: TokenServer) -> None:
+def test_a_wrong_client_secret_is_reported_with_the_servers_text_and_the_option(
+    server: TokenServer,
+) -> None:
     asked = asking(server.url())
     with pytest.raises(TokenError, match=r"401: invalid_client: Who are you\?.*client\.secret"):
         asked.post(lambda: FORM, oidc.basic(CLIENT_ID, Secret("wrong"), url_encode=False))
@@ -134,7 +138,7 @@ def test_a_lasting_server_failure_is_reported_within_the_timeout(server: TokenSe
     assert sum(clock.pauses) < 8
 
 
-def test_a_refused_connection() -> None:
+def test_a_refused_connection_is_reported_as_a_token_error() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     error = refused(asking(f"http://127.0.0.1:{port}/token"))
@@ -143,7 +147,7 @@ def test_a_refused_connection() -> None:
 
 
 @pytest.mark.slow
-def test_a_server_that_hangs() -> None:
+def test_a_server_that_sends_no_response_is_reported_after_the_timeout() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/token"
         limits = oidc.TokenTimeouts(8.0, connect=5.0, read=0.01)
@@ -152,7 +156,7 @@ def test_a_server_that_hangs() -> None:
 
 
 PIECES = 3000
-"""A slow response that ends, so that a client without a timeout fails instead of hanging."""
+"""Number of pieces in a slow response; it ends, so a client without a timeout doesn't hang."""
 
 
 @pytest.mark.parametrize(
@@ -181,15 +185,15 @@ def test_a_slow_response_times_out(server: TokenServer, head: bytes, piece: byte
 
 
 @pytest.mark.parametrize("status", [401, 503])
-def test_a_slow_error_text_of_a_rejection_is_left_out(
+def test_an_error_text_that_arrives_after_the_timeout_is_left_out(
     server: TokenServer, status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The error contains the status without the text."""
+    """The error then contains the HTTP status only."""
     clock = VirtualClock()
     read = oidc._said
 
     def late(*arguments: Any) -> str:
-        clock.pauses.append(9.0)  # the head has arrived, and a part of the body
+        clock.pauses.append(9.0)  # the headers and a part of the body have arrived
         return read(*arguments)
 
     monkeypatch.setattr(oidc, "_said", late)
@@ -204,12 +208,12 @@ HEADS = {
     state: f"HTTP/1.1 {state}\r\nContent-Length: 60000\r\n\r\n".encode()
     for state in ("200 OK", "401 No", "503 Busy")
 }
-HEADS["https"] = b"\x16\x03\x03\x40\x00"  # the head of a TLS handshake record
+HEADS["https"] = b"\x16\x03\x03\x40\x00"  # the header of a TLS handshake record
 
 
 @pytest.mark.parametrize("name", HEADS)
 def test_a_slow_response_leaves_no_thread_and_no_socket(name: str) -> None:
-    """Each byte takes a tenth of a second; the TLS handshake has its own clock."""
+    """Each byte advances the virtual clock by 0.1 s; the TLS handshake uses the real clock."""
     clock, scheme = VirtualClock(), "https" if name == "https" else "http"
     with socket.create_server(("127.0.0.1", 0)) as dripping:
         dripping.settimeout(PATIENCE)
@@ -229,7 +233,7 @@ def test_a_slow_response_leaves_no_thread_and_no_socket(name: str) -> None:
 
 
 def hung_up(peer: socket.socket, clock: VirtualClock) -> bool:
-    """Send a byte now and then until the client has hung up."""
+    """Send bytes until the client closes the connection; return whether it did."""
     for _ in range(500):
         with suppress(TimeoutError):
             try:
@@ -244,7 +248,9 @@ def hung_up(peer: socket.socket, clock: VirtualClock) -> bool:
 
 
 @pytest.mark.slow
-def test_a_name_server_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_lookup_that_takes_too_long_is_reported_as_a_timeout(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     go = threading.Event()
 
     def slow(host: str, port: int) -> list[str]:
@@ -257,7 +263,7 @@ def test_a_name_server_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> 
     go.set()
 
 
-def test_the_next_address_of_a_name_is_tried(server: TokenServer) -> None:
+def test_the_next_address_of_a_host_name_is_tried_after_a_failure(server: TokenServer) -> None:
     port = int(server.url("").rpartition(":")[2])
     asked = asking(f"http://tokens.test:{port}/token")
     asked._resolver = Resolver(lambda _host, _port: ["127.0.0.77", "127.0.0.1"])
@@ -286,7 +292,9 @@ def test_a_redirect_is_not_followed(server: TokenServer, status: int) -> None:
         (b" " * ((1 << 20) + 1), "more than 1048576 bytes"),
     ],
 )
-def test_invalid_responses(server: TokenServer, answer: bytes, said: str) -> None:
+def test_invalid_responses_are_reported_without_showing_a_token(
+    server: TokenServer, answer: bytes, said: str
+) -> None:
     server.faults.append((200, answer))
     error = refused(asking(server.url()))
     assert re.search(said, str(error))
@@ -297,13 +305,15 @@ def test_invalid_responses(server: TokenServer, answer: bytes, said: str) -> Non
     ("expires_in", "end"),
     [(60, 1060.0), ("60", 1060.0), (-5, 995.0), (None, 777.0), (True, 777.0), ("soon", 777.0)],
 )
-def test_when_a_token_expires(expires_in: object, end: float) -> None:
+def test_the_expiry_time_comes_from_expires_in_or_from_the_tokens_claims(
+    expires_in: object, end: float
+) -> None:
     body = b64encode(json.dumps({"exp": 777}).encode()).decode().rstrip("=")
     answer = {"access_token": f"e30.{body}.e30", "expires_in": expires_in}
     assert oidc.token_of(answer, "here", 1000.0).expires_at == end
 
 
-def test_an_opaque_token_has_no_known_expiry(tmp_path: Path) -> None:
+def test_a_token_that_is_no_jwt_has_no_known_expiry_time(tmp_path: Path) -> None:
     opaque = Token(Secret("opaque"), None)
     assert oidc.token_of({"id_token": "opaque"}, "here", 1.0) == opaque
     path = tmp_path / "token"
@@ -316,7 +326,7 @@ def test_an_opaque_token_has_no_known_expiry(tmp_path: Path) -> None:
     assert oidc.from_file(path) == opaque
 
 
-def test_https_requires_a_trusted_certificate(authority: Authority) -> None:
+def test_https_requires_a_trusted_certificate_for_the_servers_name(authority: Authority) -> None:
     own = authority.issue("tokens", hosts=["localhost"])
     with TokenServer(server_context(own)) as server:
         good = server.url(host="localhost")
@@ -333,7 +343,7 @@ def test_https_requires_a_trusted_certificate(authority: Authority) -> None:
     ["ftp://x/y", "x/y", "http:///y", "data:,x", "http://a\n.b/", "http://a b/", "http://a\\b/",
      "file://elsewhere/etc/passwd", "http://[::1", "http://a:b/", "jar:file:/x"],
 )  # fmt: skip
-def test_other_url_schemes_are_rejected(url: str) -> None:
+def test_urls_that_are_invalid_or_of_other_schemes_are_rejected(url: str) -> None:
     with pytest.raises(ConfigurationError, match="must be an http, https or file URL"):
         allowed_url(url)
 
@@ -342,7 +352,7 @@ def test_secret_parts_of_a_url_are_not_shown() -> None:
     assert shown("https://me:hush@host:1/p?q=hush#hush") == "https://host:1/p"
 
 
-def test_proxies_of_the_environment_get_no_credentials(
+def test_proxy_variables_and_netrc_of_the_environment_are_not_used(
     server: TokenServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / ".netrc").write_text("machine 127.0.0.1 login mallory password x\n")
@@ -371,7 +381,7 @@ def test_proxies_of_the_environment_get_no_credentials(
         ("https://login.example.com.evil.example/token", False),
     ],
 )
-def test_a_list_of_allowed_urls_excludes_all_others(url: str, taken: bool) -> None:
+def test_a_list_of_allowed_urls_excludes_all_other_urls(url: str, taken: bool) -> None:
     listed = {ALLOWED_URLS: "https://other/, https://login.example.com/token"}
     assert allowed_url(url, {}) == url
     if taken:
@@ -384,7 +394,7 @@ def test_a_list_of_allowed_urls_excludes_all_others(url: str, taken: bool) -> No
 @pytest.mark.parametrize(
     "echo", [CLIENT_SECRET, AUTHORIZATION.reveal(), quote_plus(CLIENT_SECRET), "eyJ.assert.ion"]
 )
-def test_secrets_in_a_servers_text_are_hidden(server: TokenServer, echo: str) -> None:
+def test_secrets_in_the_text_of_a_server_are_hidden(server: TokenServer, echo: str) -> None:
     words = {"error": "invalid_client", "error_description": f"you sent {echo} and that's wrong"}
     server.faults.append((400, json.dumps(words).encode()))
     form = {**FORM, "assertion": "eyJ.assert.ion"}
@@ -415,7 +425,7 @@ def _status(line: bytes) -> Callable[[BaseHTTPRequestHandler], None]:
     ],
 )
 def test_a_traceback_contains_no_text_of_the_server(server: TokenServer, line: bytes) -> None:
-    """The reason in a status line may contain escape sequences or the client's own header."""
+    """The text in a status line may contain escape sequences or repeat the client's header."""
     server.faults += [_status(line)] * 50
     error = refused(asking(server.url()))
     shown = "".join(traceback.format_exception(error))

@@ -1,4 +1,4 @@
-"""R-HO-3: only one thread at a time may read records of a consumer."""
+"""R-HO-3: test that only one thread at a time can read records of a consumer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def in_thread(action: Callable[[], object]) -> BaseException | None:
         return other.submit(action).exception()
 
 
-def test_a_concurrent_reader_gets_an_error_that_names_both_threads() -> None:
+def test_a_concurrent_read_raises_an_error_that_names_both_threads() -> None:
     reader, errors = OneReader(), []
 
     def numbers() -> Iterator[int]:
@@ -38,7 +38,7 @@ def test_a_concurrent_reader_gets_an_error_that_names_both_threads() -> None:
         assert repr(threading.current_thread().name) in str(error)
 
 
-def test_other_threads_may_read_in_between() -> None:
+def test_other_threads_may_read_between_two_records_of_a_loop() -> None:
     reader = OneReader()
     numbers = reader.each(iter(range(3)), "records()")
     assert next(numbers) == 0
@@ -50,7 +50,7 @@ def test_other_threads_may_read_in_between() -> None:
     reader.leave(claim)
 
 
-def test_an_interrupted_read_leaves_no_claim() -> None:
+def test_after_an_interrupted_read_other_threads_can_read() -> None:
     reader = OneReader()
 
     def fails(_: int) -> int:
@@ -61,7 +61,9 @@ def test_an_interrupted_read_leaves_no_claim() -> None:
     assert in_thread(lambda: reader.claim("poll()", None)) is None
 
 
-def test_a_consumers_loop_claims_it_for_each_record(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_other_thread_can_poll_while_a_loop_fetches_its_next_record(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     _, _, client = make(47)
     client.assign(PARTITIONS)
     errors: list[BaseException | None] = []

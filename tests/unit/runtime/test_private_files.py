@@ -1,4 +1,4 @@
-"""R-IN-5: files are written safely, and keys that others can read cause a warning."""
+"""R-IN-5: test that files are written safely, and warnings of keys that others can read."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_an_unsafe_file_is_rejected(tmp_path: Path, trap: Callable[[Path], str])
 
 
 @pytest.mark.parametrize("trap", TRAPS)
-def test_events_avoid_unsafe_files_with_one_warning(
+def test_events_are_not_written_to_an_unsafe_file_and_one_warning_is_logged(
     tmp_path: Path, trap: Callable[[Path], str], caplog: pytest.LogCaptureFixture
 ) -> None:
     events = EventFile(tmp_path, "c")
@@ -65,13 +65,13 @@ def test_events_avoid_unsafe_files_with_one_warning(
     with caplog.at_level(logging.WARNING, "odradek"):
         events(Event(0.0, "closed"))
         events(Event(0.0, "closed"))
-    assert [why in record.getMessage() for record in caplog.records] == [True]  # once
+    assert [why in record.getMessage() for record in caplog.records] == [True]  # one warning
     victim = tmp_path / "victim"
     assert not victim.exists() or victim.read_text() in ("", "before")
     assert not (tmp_path / "not-there").exists()
 
 
-def test_a_pipe_with_a_reader_gets_nothing(tmp_path: Path) -> None:
+def test_nothing_is_written_to_a_pipe_with_a_reader(tmp_path: Path) -> None:
     path = tmp_path / "pipe"
     os.mkfifo(path, 0o600)
     reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
@@ -81,7 +81,7 @@ def test_a_pipe_with_a_reader_gets_nothing(tmp_path: Path) -> None:
     os.close(reader)
 
 
-def test_created_files_belong_to_this_user_only(tmp_path: Path) -> None:
+def test_only_the_user_can_read_created_files_and_folders(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         events = EventFile(tmp_path / "events", "c")
@@ -93,7 +93,9 @@ def test_created_files_belong_to_this_user_only(tmp_path: Path) -> None:
     assert stat.S_IMODE(events.path.parent.stat().st_mode) == 0o700
 
 
-def test_another_users_file_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_of_another_user_is_rejected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "file"
     os.close(append_privately(path))
     monkeypatch.setattr(os, "geteuid", lambda: path.stat().st_uid + 1)
@@ -102,7 +104,7 @@ def test_another_users_file_is_rejected(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize(("mode", "who"), [(0o600, ""), (0o640, "its group"), (0o644, "everybody")])
-def test_a_key_that_others_can_read_is_warned_of_once(
+def test_a_private_key_that_others_can_read_causes_one_warning(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -111,7 +113,7 @@ def test_a_key_that_others_can_read_is_warned_of_once(
 ) -> None:
     monkeypatch.setattr(private_files, "_told", set())
     path = tmp_path / "key.pem"
-    warn_of_readers("ssl.key.location", path)  # it doesn't exist
+    warn_of_readers("ssl.key.location", path)  # a missing file causes no warning
     path.touch()
     path.chmod(mode)
     (tmp_path / "link.pem").symlink_to(path)

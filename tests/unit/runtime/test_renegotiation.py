@@ -1,4 +1,4 @@
-"""Test renegotiation over TLS 1.2 with OpenSSL's server; Java's and Python's never renegotiate."""
+"""Test TLS 1.2 renegotiation with OpenSSL's server, as Java's and Python's don't support it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DONE = b"SSL_accept:SSLv3/TLS write finished\n"
 
 
 class Server(NamedTuple):
-    """`openssl s_server`, which sends each line of its input, and renegotiates at an R."""
+    """`openssl s_server`, which sends each line of its input and renegotiates at the line `R`."""
 
     port: int
     says: IO[bytes]
@@ -74,7 +74,7 @@ def host(
 def test_a_connection_continues_after_a_renegotiation(
     host: ThreadHost, engine: ScriptedEngine, server: Server
 ) -> None:
-    """The second handshake also requests the client's certificate."""
+    """In the second handshake, the server also requests the client's certificate."""
     connection = engine.open(server.port, host="localhost")
     run(host, engine.up[connection])
     server.hears(DONE)

@@ -1,4 +1,4 @@
-"""R-CS-6: test name resolution with scripted name servers."""
+"""R-CS-6: test name resolution, partly with replaced lookup functions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from odradek.runtime.hosts.selector_host import SelectorHost
 from odradek.runtime.resolver import Answer, Resolver, is_numeric, look_up, numeric_address
 
 
-def test_is_numeric() -> None:
+def test_numeric_addresses_are_distinguished_from_names() -> None:
     assert all(map(is_numeric, ("127.0.0.1", "::1", "fe80::1%lo")))
     assert not any(map(is_numeric, ("localhost", "1.2")))
 
@@ -24,10 +24,12 @@ def test_numeric_addresses_need_no_lookup() -> None:
     with pytest.raises(socket.gaierror):
         numeric_address("localhost", 9092)
     with pytest.raises(OSError):
-        numeric_address("fe80::1%\udc80", 9092)  # a scope that can't be encoded
+        numeric_address("fe80::1%\udc80", 9092)  # a zone id that can't be encoded
 
 
-def test_addresses_keep_their_order_without_duplicates(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_addresses_of_a_name_keep_their_order_without_duplicates(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def answer(host: str, port: int, **options: object) -> list[tuple[object, ...]]:
         assert options == {"type": socket.SOCK_STREAM}
         texts = ["10.0.0.2", "10.0.0.1", "10.0.0.2"]
@@ -43,10 +45,12 @@ def test_addresses_keep_their_order_without_duplicates(monkeypatch: pytest.Monke
     [
         ("127.0.0.1", {"127.0.0.1"}),
         ("localhost", {"127.0.0.1", "::1"}),
-        ("a" * 70 + ".example", (OSError, UnicodeError)),  # no codec accepts it
+        ("a" * 70 + ".example", (OSError, UnicodeError)),  # a label of more than 63 characters
     ],
 )
-def test_lookup_results(host: SelectorHost, engine: ScriptedEngine, name: str, found: Any) -> None:
+def test_a_lookup_returns_addresses_or_an_error(
+    host: SelectorHost, engine: ScriptedEngine, name: str, found: Any
+) -> None:
     answer = run(host, engine.resolve(name, host.now() + PATIENCE))
     if isinstance(found, set):
         assert set(answer.result()) <= found
@@ -54,7 +58,7 @@ def test_lookup_results(host: SelectorHost, engine: ScriptedEngine, name: str, f
         assert isinstance(answer.error, found)
 
 
-def test_a_late_lookup_is_abandoned_and_shared_with_later_callers(
+def test_a_lookup_that_timed_out_continues_and_serves_later_callers(
     host: SelectorHost, engine: ScriptedEngine
 ) -> None:
     go = threading.Event()
@@ -75,7 +79,7 @@ def test_a_late_lookup_is_abandoned_and_shared_with_later_callers(
     assert asked == ["slow.example"]
 
 
-def test_without_a_thread_the_lookup_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lookup_fails_if_no_thread_can_start(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(self: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 

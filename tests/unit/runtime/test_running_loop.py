@@ -1,4 +1,4 @@
-"""Test the error for coroutines in other event loops than asyncio's."""
+"""Test the error for coroutines that run without an asyncio event loop, as in trio."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ async def send() -> None:
 
 
 async def future() -> None:
-    running_loop()  # as the future of a blocking producer does
+    running_loop()  # a blocking producer's future calls this when it is awaited
 
 
 @pytest.mark.parametrize("main", [enter, call, send, future])
-def test_without_asyncio_the_error_names_a_cure(main: Any) -> None:
+def test_the_error_without_an_asyncio_event_loop_says_what_to_do(main: Any) -> None:
     started: Coroutine[Any, Any, None] = main()
     with pytest.raises(IllegalStateError, match=r"no asyncio event loop .*asyncio\.run.*trio"):
-        started.send(None)  # as trio runs coroutines
+        started.send(None)  # trio starts coroutines like this

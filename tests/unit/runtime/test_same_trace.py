@@ -1,8 +1,8 @@
 """Compare the traces of one scenario in simulated hosts and in real hosts with and without TLS.
 
-If they differed, results of simulations would not hold for real clients. The scenario: of two
-bootstrap addresses one is dead; bootstrap, metadata, a request; the broker disconnects during the
-next request; reconnect and recover.
+If they differed, results of simulations would not hold for real clients. The scenario: one of two
+bootstrap addresses is dead; the client gets metadata from the other one and sends a request; during
+the next request the broker closes the connection; the client reconnects.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ from odradek.testing.fake.loopback import LoopbackServer
 T = TypeVar("T")
 
 SEED = 23
-"""A seed whose shuffle puts the dead address first."""
+"""A seed with which the client tries the dead address first."""
 
 
 @dataclass
 class Setting:
-    """A cluster of one broker, a dead address, and a way to make the broker hang up."""
+    """A cluster of one broker, a dead address, and a function that makes the broker disconnect."""
 
     cluster: SimulatedCluster
     dead: Address
@@ -75,7 +75,7 @@ def build(environment: Environment) -> Setting:
     cluster.create_topic("flights", 3)
 
     def hang_up() -> None:
-        """Let the broker drop all connections instead of answering the next DescribeCluster."""
+        """Let the broker close all connections instead of answering the next DescribeCluster."""
 
         def observe(broker: SimulatedBroker, client: str, request: ReceivedRequest) -> None:
             if isinstance(request.body, DescribeClusterRequest):
@@ -88,7 +88,7 @@ def build(environment: Environment) -> Setting:
 
 
 def refreshed(engine: ClientEngine) -> Flow[None]:
-    """Wait until no metadata refresh is requested."""
+    """Wait until all requested metadata refreshes are done."""
     yield START
     while engine.metadata.requested:
         yield Wait((engine.metadata.changed,))
@@ -202,17 +202,17 @@ def test_the_scenario_contains_the_expected_events(expected: dict[str, list[str]
     assert kinds["client"] == ["closed"]
 
 
-def test_messages_and_bytes_leave_the_same_trace_with_the_same_times() -> None:
+def test_simulations_of_messages_and_of_bytes_have_equal_traces_and_times() -> None:
     assert_same(simulated("bytes")[0].lines(), simulated("messages")[0].lines())
 
 
-def test_the_same_seed_leaves_the_same_trace() -> None:
+def test_equal_seeds_lead_to_equal_traces() -> None:
     lines = run_twice(lambda: simulated("bytes", 4)[0].lines())
     assert lines != simulated("bytes", 5)[0].lines()
 
 
 @pytest.mark.slow
-def test_the_selector_host_leaves_the_simulated_trace(
+def test_the_selector_host_has_the_same_trace_as_the_simulated_host(
     expected: dict[str, list[str]],
 ) -> None:
     with loopback(None) as (server, setting):
@@ -221,7 +221,7 @@ def test_the_selector_host_leaves_the_simulated_trace(
 
 
 @pytest.mark.slow
-def test_the_selector_host_with_tls_leaves_the_simulated_trace(
+def test_the_selector_host_with_tls_has_the_same_trace_as_the_simulated_host(
     expected: dict[str, list[str]], contexts: tuple[ssl.SSLContext, ssl.SSLContext]
 ) -> None:
     with loopback(contexts[0]) as (server, setting):
@@ -231,8 +231,10 @@ def test_the_selector_host_with_tls_leaves_the_simulated_trace(
 
 
 @pytest.mark.slow
-def test_the_thread_host_leaves_the_simulated_trace(expected: dict[str, list[str]]) -> None:
-    """Repeat it if the caller is delayed, since the thread requests metadata meanwhile."""
+def test_the_thread_host_has_the_same_trace_as_the_simulated_host(
+    expected: dict[str, list[str]],
+) -> None:
+    """Try again if traces differ: while the caller is delayed, the thread requests metadata."""
     for _ in range(5):
         with loopback(None) as (server, setting):
             trace = play(ThreadHost(), setting, lambda: server.call(setting.hang_up))

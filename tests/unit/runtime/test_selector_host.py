@@ -1,4 +1,4 @@
-"""Test the host in the caller's thread over loopback sockets."""
+"""Test the host that runs in the caller's thread, over loopback sockets."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from odradek.runtime.hosts.transport import IOV_MAX
 def test_bytes_are_sent_and_received(host: SelectorHost, engine: ScriptedEngine) -> None:
     with peer(echo) as server:
         connection = engine.open(server.port)
-        engine.send(connection, b"be", b"fore ", b"")  # queued before the connection is established
+        engine.send(connection, b"be", b"fore ", b"")  # sent once it is connected
         run(host, engine.up[connection])
         engine.send(connection, b"after")
         run(host, engine.expect(connection, 12))
         assert engine.received_bytes[connection] == b"before after"
         engine.close(connection)
         host.drive()
-        assert not engine.down[connection].done  # its own close isn't reported
+        assert not engine.down[connection].done  # a close by the engine isn't reported
 
 
-def test_drive_repeats_the_step_only_after_input(
+def test_drive_runs_the_engine_again_only_after_input(
     host: SelectorHost, engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps: list[float] = []
@@ -72,7 +72,7 @@ def drips(sock: socket.socket) -> None:
 
 
 @pytest.mark.parametrize(("patience", "least", "most"), [(PATIENCE, 1, 4), (0.0, 5, 3 * PIECES)])
-def test_pieces_of_a_response_cause_few_steps(
+def test_a_response_that_arrives_in_pieces_causes_few_steps_of_the_engine(
     host: SelectorHost,
     engine: ScriptedEngine,
     monkeypatch: pytest.MonkeyPatch,
@@ -102,7 +102,7 @@ def test_pieces_of_a_response_cause_few_steps(
     assert least <= len(steps) <= most
 
 
-def test_endless_pieces_do_not_delay_a_deadline(
+def test_bytes_that_keep_arriving_do_not_delay_a_deadline(
     host: SelectorHost, engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ended = threading.Event()
@@ -127,7 +127,7 @@ def reset(sock: socket.socket) -> None:
 
 
 def says_bye(sock: socket.socket) -> None:
-    sock.recv(1)  # otherwise its end would be a reset
+    sock.recv(1)  # with unread bytes, closing would be a reset
     sock.sendall(b"bye")
 
 
@@ -140,7 +140,7 @@ def says_bye(sock: socket.socket) -> None:
         pytest.param(says_bye, "127.0.0.1", type(None), b"bye", id="end"),
     ],
 )
-def test_how_connections_end(
+def test_the_end_of_a_connection_is_reported_with_its_error(
     host: SelectorHost,
     engine: ScriptedEngine,
     talk: Talk | None,
@@ -154,11 +154,11 @@ def test_how_connections_end(
         error = run(host, engine.down[connection]).result()
         assert type(error) is kind
         assert engine.received_bytes[connection] == received
-        engine.send(connection, b"too late")  # dropped, because the engine knows of the end
+        engine.send(connection, b"too late")  # dropped: the end was already reported
         host.drive()
 
 
-def test_a_request_that_cannot_be_encoded_is_returned_and_the_connection_kept(
+def test_a_request_that_cannot_be_encoded_does_not_close_the_connection(
     host: SelectorHost, engine: ScriptedEngine
 ) -> None:
     with peer(echo) as server:
@@ -172,7 +172,7 @@ def test_a_request_that_cannot_be_encoded_is_returned_and_the_connection_kept(
 
 
 @pytest.mark.slow
-def test_50_mb_are_sent_in_order_with_the_high_water_mark(
+def test_50_mb_are_sent_in_order_and_the_engine_is_told_when_writes_must_wait(
     host: SelectorHost, engine: ScriptedEngine
 ) -> None:
     large = random.Random(1).randbytes(25 << 20)
@@ -221,7 +221,7 @@ def test_a_request_without_a_response_is_done_when_its_last_byte_is_sent(
         engine.send(connection, large, unanswered=2)
         engine.send(connection, b"after it", unanswered=3)
         host.drive()
-        assert not engine.written[2].done  # the kernel has accepted a part of it
+        assert not engine.written[2].done  # the kernel has accepted only a part
         assert not engine.written[3].done
         go.set()
         run(host, engine.written[3])
@@ -229,7 +229,7 @@ def test_a_request_without_a_response_is_done_when_its_last_byte_is_sent(
 
 
 @pytest.mark.slow
-def test_much_input_does_not_starve_the_other_connection(
+def test_much_input_of_one_connection_does_not_block_another_connection(
     host: SelectorHost, engine: ScriptedEngine
 ) -> None:
     large = random.Random(2).randbytes(50 << 20)
@@ -243,14 +243,16 @@ def test_much_input_does_not_starve_the_other_connection(
 
 
 @pytest.mark.parametrize("timeout", [0.0, 0.05])
-def test_the_deadline_is_kept(host: SelectorHost, engine: ScriptedEngine, timeout: float) -> None:
+def test_a_run_ends_at_its_deadline(
+    host: SelectorHost, engine: ScriptedEngine, timeout: float
+) -> None:
     with peer(echo) as server:
         connection = engine.open(server.port)
         with ends_at(timeout):
             assert not host.run(engine.expect(connection, 1), host.now() + timeout)
 
 
-def test_the_deadline_is_kept_while_bytes_stream_in(
+def test_a_run_ends_at_its_deadline_while_bytes_arrive(
     host: SelectorHost, engine: ScriptedEngine
 ) -> None:
     block = bytes(1 << 20)
@@ -263,7 +265,7 @@ def test_the_deadline_is_kept_while_bytes_stream_in(
         connection = engine.open(server.port)
         run(host, engine.up[connection])
         took = []
-        for _ in range(5):  # the peer shares this process and may delay a run
+        for _ in range(5):  # the server's thread may delay some runs
             begin = time.monotonic()
             assert not host.run(Completion(), host.now() + 0.05)
             took.append(time.monotonic() - begin)
@@ -271,7 +273,7 @@ def test_the_deadline_is_kept_while_bytes_stream_in(
         assert engine.received_bytes[connection]
 
 
-def test_the_engines_own_deadline_ends_the_sleep(
+def test_the_host_wakes_up_at_the_engines_own_deadline(
     host: SelectorHost, engine: ScriptedEngine
 ) -> None:
     def pause() -> Flow[float]:
@@ -300,14 +302,16 @@ def test_no_wake_up_is_lost(host: SelectorHost, engine: ScriptedEngine) -> None:
     thread.join()
 
 
-def test_waking_an_idle_host_opens_nothing(host: SelectorHost, engine: ScriptedEngine) -> None:
+def test_waking_an_idle_host_opens_no_descriptor(
+    host: SelectorHost, engine: ScriptedEngine
+) -> None:
     host.wake()
     assert host._wake_up._pair is None
     assert host._selector is None
 
 
 @pytest.mark.parametrize("where", ["caller", "worker"])
-def test_calls_in_the_caller_and_in_workers(
+def test_functions_run_in_the_callers_thread_or_in_a_worker_thread(
     host: SelectorHost, engine: ScriptedEngine, where: Literal["caller", "worker"]
 ) -> None:
     deadline = host.now() + PATIENCE
@@ -320,7 +324,9 @@ def test_calls_in_the_caller_and_in_workers(
         run(host, failed).result()
 
 
-def test_a_late_worker_is_abandoned(host: SelectorHost, engine: ScriptedEngine) -> None:
+def test_a_function_in_a_worker_thread_times_out_at_its_deadline(
+    host: SelectorHost, engine: ScriptedEngine
+) -> None:
     go = threading.Event()
     answer = engine.ask(go.wait, PATIENCE, where="worker", deadline=host.now() + 0.02)
     run(host, answer)
@@ -328,7 +334,9 @@ def test_a_late_worker_is_abandoned(host: SelectorHost, engine: ScriptedEngine) 
     go.set()
 
 
-def test_a_call_may_use_the_host_again(host: SelectorHost, engine: ScriptedEngine) -> None:
+def test_a_function_run_by_the_host_may_use_the_host(
+    host: SelectorHost, engine: ScriptedEngine
+) -> None:
     inner: Completion[None] = Completion()
 
     def nested() -> bool:
@@ -339,7 +347,7 @@ def test_a_call_may_use_the_host_again(host: SelectorHost, engine: ScriptedEngin
     assert run(host, answer).result() is True
 
 
-def test_a_callback_inside_a_step_cannot_wait_but_may_close(
+def test_a_callback_during_a_step_cannot_wait_but_may_close_the_host(
     host: SelectorHost, engine: ScriptedEngine
 ) -> None:
     seen: list[str] = []
@@ -350,7 +358,7 @@ def test_a_callback_inside_a_step_cannot_wait_but_may_close(
             host.run(Completion(), None)
         host.drive()
         host.close(host.now() + 1)
-        assert not host._closed  # not before the step has ended
+        assert not host._closed  # it closes after the step
         host.defer(lambda: seen.append("deferred"))
 
     done.when_done(callback)
@@ -360,7 +368,7 @@ def test_a_callback_inside_a_step_cannot_wait_but_may_close(
     assert seen == ["deferred"]
 
 
-def test_two_threads_at_once_are_rejected(host: SelectorHost, engine: ScriptedEngine) -> None:
+def test_a_call_in_a_second_thread_is_rejected(host: SelectorHost, engine: ScriptedEngine) -> None:
     def call() -> BaseException | None:
         with ThreadPoolExecutor(1) as other:
             return other.submit(host.drive).exception()
@@ -370,7 +378,7 @@ def test_two_threads_at_once_are_rejected(host: SelectorHost, engine: ScriptedEn
 
 
 @pytest.mark.parametrize("takes", [True, False])
-def test_close_writes_queued_bytes_while_the_peer_reads(
+def test_close_writes_queued_bytes_until_its_deadline(
     host: SelectorHost, engine: ScriptedEngine, takes: bool
 ) -> None:
     go, seen = threading.Event(), Queue[int]()
@@ -396,19 +404,19 @@ def test_close_writes_queued_bytes_while_the_peer_reads(
             go.set()
 
 
-def test_after_close_nothing_is_opened(host: SelectorHost, engine: ScriptedEngine) -> None:
+def test_after_close_no_connection_is_opened(host: SelectorHost, engine: ScriptedEngine) -> None:
     host.close(host.now())
     host.close(host.now())
     engine.open(refused_port())
     done: Completion[None] = Completion()
-    assert not host.run(done, None)  # no input can come any more
+    assert not host.run(done, None)  # returns, as no input can arrive
     engine.finish(done)
     assert host.run(done, None)
     host.drive()
     assert host._selector is None
 
 
-def test_a_signal_handler_that_closes_as_bytes_arrive_leaves_nothing_open(
+def test_a_host_closed_by_a_signal_handler_as_bytes_arrive_opens_nothing(
     host: SelectorHost, engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     select = host._select
@@ -430,7 +438,7 @@ def test_a_signal_handler_that_closes_as_bytes_arrive_leaves_nothing_open(
     assert not host.in_use
 
 
-def test_no_descriptor_is_left(engine: ScriptedEngine) -> None:
+def test_a_closed_host_leaves_no_descriptor_open(engine: ScriptedEngine) -> None:
     before = set(Path("/proc/self/fd").iterdir())
     with peer(echo) as server:
         host = SelectorHost()
@@ -445,7 +453,7 @@ def test_no_descriptor_is_left(engine: ScriptedEngine) -> None:
 
 @pytest.fixture
 def ctrl_c() -> Iterator[None]:
-    """Install Python's own handler, in case the parent process ignores Ctrl-C."""
+    """Install Python's default SIGINT handler; the parent process may have ignored SIGINT."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -458,7 +466,9 @@ def raising(times: int = 1) -> Flow[None]:
 
 
 @pytest.mark.usefixtures("ctrl_c")
-def test_ctrl_c_in_sleep_leaves_the_host_usable(host: SelectorHost, engine: ScriptedEngine) -> None:
+def test_the_host_remains_usable_after_ctrl_c_during_a_wait(
+    host: SelectorHost, engine: ScriptedEngine
+) -> None:
     main = threading.main_thread().ident
     assert main == threading.get_ident()
 
@@ -481,7 +491,9 @@ def test_ctrl_c_in_sleep_leaves_the_host_usable(host: SelectorHost, engine: Scri
 
 
 @pytest.mark.usefixtures("ctrl_c")
-def test_ctrl_c_in_a_step_is_raised_after_it(host: SelectorHost, engine: ScriptedEngine) -> None:
+def test_ctrl_c_during_a_step_is_raised_after_the_step(
+    host: SelectorHost, engine: ScriptedEngine
+) -> None:
     step = engine.start(raising())
     with pytest.raises(KeyboardInterrupt):
         host.run(Completion(), host.now() + PATIENCE)
@@ -493,15 +505,19 @@ def test_ctrl_c_in_a_step_is_raised_after_it(host: SelectorHost, engine: Scripte
 
 
 @pytest.mark.usefixtures("ctrl_c")
-def test_a_second_ctrl_c_is_raised_at_once(host: SelectorHost, engine: ScriptedEngine) -> None:
+def test_a_second_ctrl_c_during_a_step_is_raised_at_once(
+    host: SelectorHost, engine: ScriptedEngine
+) -> None:
     step = engine.start(raising(2))
     with pytest.raises(KeyboardInterrupt):
         host.run(Completion(), host.now() + PATIENCE)
-    assert step.error is engine.ended is not None  # the interrupted engine has ended itself
+    assert step.error is engine.ended is not None  # the interrupt ended the engine
 
 
 @pytest.mark.usefixtures("ctrl_c")
-def test_ctrl_c_in_user_code_is_raised_there(host: SelectorHost, engine: ScriptedEngine) -> None:
+def test_ctrl_c_during_a_function_of_the_program_is_raised_in_it(
+    host: SelectorHost, engine: ScriptedEngine
+) -> None:
     answer = engine.ask(
         signal.raise_signal, signal.SIGINT, where="caller", deadline=host.now() + PATIENCE
     )
@@ -511,7 +527,9 @@ def test_ctrl_c_in_user_code_is_raised_there(host: SelectorHost, engine: Scripte
     assert isinstance(answer.error, KeyboardInterrupt)
 
 
-def test_the_programs_own_handler_is_kept(host: SelectorHost, engine: ScriptedEngine) -> None:
+def test_a_sigint_handler_of_the_program_is_not_replaced(
+    host: SelectorHost, engine: ScriptedEngine
+) -> None:
     seen: list[int] = []
     before = signal.signal(signal.SIGINT, lambda number, _: seen.append(number))
     try:
@@ -528,7 +546,7 @@ def test_each_client_has_its_own_random_generator() -> None:
     assert host.rng() is host.rng()
 
 
-def test_an_engine_can_be_attached_once(host: SelectorHost) -> None:
+def test_a_second_engine_cannot_be_attached(host: SelectorHost) -> None:
     with pytest.raises(IllegalStateError, match="already"):
         host.attach(ScriptedEngine())
     with pytest.raises(IllegalStateError, match="hasn.t been started"):

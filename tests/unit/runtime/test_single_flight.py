@@ -1,4 +1,4 @@
-"""Test a slow function that runs once for many threads that call it at once."""
+"""Test that a slow function runs once for all threads that call it at the same time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from odradek.runtime.credentials.single_flight import MOST_HANGING, SingleFlight
 
 
 class Slow:
-    """A function that runs until `go` is set; threads call `shared`."""
+    """A function that runs until `go` is set; threads call it through `shared`."""
 
     def __init__(self) -> None:
         self.runs = 0
@@ -52,7 +52,7 @@ def threads(slow: Slow) -> Iterator[ThreadPoolExecutor]:
 
 
 @pytest.mark.parametrize("error", [None, "no token"])
-def test_concurrent_callers_get_the_same_result(
+def test_concurrent_callers_get_the_result_or_error_of_one_run(
     slow: Slow, threads: ThreadPoolExecutor, error: str | None
 ) -> None:
     slow.error = error
@@ -63,11 +63,11 @@ def test_concurrent_callers_get_the_same_result(
     entered.wait(PATIENCE)
     slow.go.set()
     first, *joined = [one.result(PATIENCE) for one in asked]
-    if error is not None:  # each has its own
+    if error is not None:  # each caller gets its own error object
         assert {str(one) for one in (first, *joined)} == {str(TokenError(error))}
         assert len({id(one) for one in (first, *joined)}) == 5
     else:
-        # A thread that comes after the first run's end starts another one; runs never overlap.
+        # A thread that calls after the end of the first run starts another run; runs never overlap.
         assert first == 1
         assert slow.runs == max(map(int, map(str, joined)))
 
@@ -77,7 +77,9 @@ def test_a_result_is_not_cached(slow: Slow) -> None:
     assert [slow.shared(), slow.shared()] == [1, 2]
 
 
-def test_a_run_that_hangs_is_abandoned(slow: Slow, threads: ThreadPoolExecutor) -> None:
+def test_a_call_after_the_time_limit_of_a_hanging_run_starts_a_new_run(
+    slow: Slow, threads: ThreadPoolExecutor
+) -> None:
     threads.submit(slow.shared)
     assert slow.began.wait(PATIENCE)
     slow.now = 30.0
@@ -87,7 +89,9 @@ def test_a_run_that_hangs_is_abandoned(slow: Slow, threads: ThreadPoolExecutor) 
     assert slow.runs == 2
 
 
-def test_a_late_caller_does_not_wait_for_ever(slow: Slow, threads: ThreadPoolExecutor) -> None:
+def test_a_caller_that_joins_a_hanging_run_times_out_with_it(
+    slow: Slow, threads: ThreadPoolExecutor
+) -> None:
     threads.submit(slow.shared)
     assert slow.began.wait(PATIENCE)
     slow.now = 29.999

@@ -1,6 +1,6 @@
-"""Test key and trust stores: PEM, PKCS12 and JKS, as keytool and openssl write them.
+"""Test key and trust stores in PEM, PKCS12 and JKS that keytool and openssl have written.
 
-For any file, the result is a store or a `ConfigurationError` that names option and file.
+Reading any file returns a store or raises a `ConfigurationError` that names option and file.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from odradek.runtime.tls.stores import StoreSource, certificates_of, own_key, pe
 from odradek.testing.brokers.authority import STORE_PASSWORD, Authority, KeyAndCertificate, Kind
 from odradek.testing.java import java_home
 
-pytestmark = pytest.mark.slow  # keytool starts a JVM each time
+pytestmark = pytest.mark.slow  # each call of keytool starts a JVM
 PASSWORD = Secret(STORE_PASSWORD)
 KEY_PASSWORD = "another-one"  # noqa: S105  of a test store
 
@@ -53,7 +53,7 @@ def openssl(*words: str | Path) -> None:
 
 @pytest.fixture(scope="module")
 def stores(authority: Authority, alice: KeyAndCertificate) -> dict[str, Path]:
-    """Create key stores of each kind; `two` is a JKS whose key has its own password."""
+    """Create a key store of each kind; `two` is a JKS whose key has a different password."""
     two = authority.directory / "two.jks"
     keytool(
         *("-importkeystore", "-srckeystore", str(alice.keystore("PKCS12"))),
@@ -98,7 +98,9 @@ def der(path: Path) -> list[bytes]:
 
 
 @pytest.mark.parametrize("kind", ["PEM", "PKCS12", "JKS", "two"])
-def test_keys_of_every_store(stores: dict[str, Path], alice: KeyAndCertificate, kind: str) -> None:
+def test_key_and_chain_are_read_from_every_kind_of_store(
+    stores: dict[str, Path], alice: KeyAndCertificate, kind: str
+) -> None:
     key = KEY_PASSWORD if kind == "two" else None
     found = own_key(key_source(stores[kind], None if kind == "PEM" else PASSWORD, key)).reveal()
     numbers = load_pem_private_key(found.encode(), None).private_numbers()  # type: ignore[union-attr]
@@ -109,7 +111,9 @@ def test_keys_of_every_store(stores: dict[str, Path], alice: KeyAndCertificate, 
 
 
 @pytest.mark.parametrize("kind", ["PEM", "PKCS12", "JKS", "JKS without a password"])
-def test_trust_of_every_store(authority: Authority, kind: str) -> None:
+def test_trusted_certificates_are_read_from_every_kind_of_store(
+    authority: Authority, kind: str
+) -> None:
     path = authority.truststore(kind.split()[0])  # type: ignore[arg-type]
     password = None if "without" in kind else PASSWORD
     assert trusted(trust_source(path, password)) == der(authority.certificate)
@@ -142,7 +146,7 @@ def test_text_between_certificates_is_ignored(authority: Authority, tmp_path: Pa
         ("PEM", "planted-wrong", None, "can't be used with PEM.*ssl.key.password"),
     ],
 )
-def test_wrong_passwords_name_the_option(
+def test_the_error_for_a_wrong_password_names_the_option(
     stores: dict[str, Path], kind: str, password: str | None, key: str | None, problem: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=problem):
@@ -164,7 +168,9 @@ def test_wrong_passwords_name_the_option(
         ),
     ],
 )
-def test_invalid_stores(tmp_path: Path, data: bytes | None, problem: str) -> None:
+def test_the_error_for_an_invalid_store_names_the_problem(
+    tmp_path: Path, data: bytes | None, problem: str
+) -> None:
     path = tmp_path / "x"
     if data is not None:
         path.write_bytes(data)
@@ -172,7 +178,9 @@ def test_invalid_stores(tmp_path: Path, data: bytes | None, problem: str) -> Non
         trusted(trust_source(path))
 
 
-def test_stores_without_a_key_and_a_folder(authority: Authority, tmp_path: Path) -> None:
+def test_a_store_without_a_key_and_a_folder_are_rejected(
+    authority: Authority, tmp_path: Path
+) -> None:
     for source in (
         key_source(authority.certificate, None),
         key_source(authority.truststore("PKCS12")),
@@ -183,8 +191,10 @@ def test_stores_without_a_key_and_a_folder(authority: Authority, tmp_path: Path)
         trusted(trust_source(tmp_path))
 
 
-def test_old_encryption_of_pkcs12(alice: KeyAndCertificate, tmp_path: Path) -> None:
-    """3DES, as keytool of Java 8 wrote it, is read; RC2 is read or rejected with a cure."""
+def test_a_pkcs12_with_an_old_encryption_is_read_or_rejected_with_a_command(
+    alice: KeyAndCertificate, tmp_path: Path
+) -> None:
+    """3DES, which Java 8's keytool used, is read; RC2 is read or rejected with a command."""
     path = tmp_path / "old.p12"
     openssl(
         *("pkcs12", "-export", "-legacy", "-inkey", alice.key),
@@ -197,7 +207,7 @@ def test_old_encryption_of_pkcs12(alice: KeyAndCertificate, tmp_path: Path) -> N
     assert "PRIVATE KEY" in found or "openssl pkcs12" in found
 
 
-def test_a_key_that_everyone_can_read_is_warned_of_once(
+def test_a_private_key_that_everyone_can_read_causes_one_warning(
     alice: KeyAndCertificate, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path, encrypted = tmp_path / "key.pem", alice.encrypted_key(KEY_PASSWORD)
@@ -211,7 +221,7 @@ def test_a_key_that_everyone_can_read_is_warned_of_once(
 
 
 def loads(source: StoreSource) -> None:
-    """Load a store as a client does; a broken certificate may only fail in OpenSSL."""
+    """Load a store as a client does; only OpenSSL may detect that a certificate is corrupt."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     for certificate in trusted(source):
         try:
@@ -222,7 +232,7 @@ def loads(source: StoreSource) -> None:
 
 @settings(max_examples=examples(40), deadline=None)
 @given(data=st.data(), kind=st.sampled_from(["JKS", "PKCS12", "PEM"]), keys=st.booleans())
-def test_a_broken_store_is_a_configuration_error(
+def test_a_corrupt_store_raises_a_configuration_error_or_is_read(
     stores: dict[str, Path],
     quick: Path,
     authority: Authority,
@@ -237,7 +247,7 @@ def test_a_broken_store_is_a_configuration_error(
     if data.draw(st.booleans()):
         del broken[data.draw(st.integers(0, len(whole) - 1)) :]
     else:
-        # Lengths and counts of the key derivation are left: a huge count would only take time.
+        # Any byte may change, also the iteration count of the key derivation (1 in `quick`).
         for _ in range(data.draw(st.integers(1, 3))):
             broken[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
     path = tmp_path_factory.getbasetemp() / "broken-store"
@@ -261,10 +271,10 @@ def test_a_broken_store_is_a_configuration_error(
         "-----BEGIN X-----Proc-Type: 4\n",
     ],
 )
-def test_headers_without_ends_are_searched_in_linear_time(
+def test_pem_headers_without_ends_are_searched_in_linear_time(
     piece: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """108 KB of them once took 7 s; the test counts the characters that are searched for an end."""
+    """108 KB of headers once took 7 s. The test counts the characters that are searched."""
     looked: list[int] = []
 
     class Counting(str):
@@ -282,7 +292,7 @@ def test_headers_without_ends_are_searched_in_linear_time(
         certificates_of(text, "here")
 
 
-def test_a_header_within_a_block_starts_a_new_block() -> None:
+def test_a_pem_header_within_a_block_starts_a_new_block() -> None:
     begin, end = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
     text = f"{begin}\nAAAA{begin}\nQUJD\n{end}"
     assert certificates_of(text, "here") == [b"ABC"]
@@ -290,34 +300,34 @@ def test_a_header_within_a_block_starts_a_new_block() -> None:
     assert certificates_of(mixed, "here") == [b"ABC"]
 
 
-# Trust stores that also contain a private key: it isn't decrypted, as in Java
+# Trust stores that also contain a private key, which isn't decrypted, as in Java
 
 
 @pytest.fixture(scope="module")
 def mixed(
     stores: dict[str, Path], other: Authority, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
-    """Create a JKS with another authority's certificate, and a key with its own password."""
+    """Create a JKS with an authority's certificate, and a key with a different password."""
     path = tmp_path_factory.mktemp("mixed") / "mixed.jks"
     path.write_bytes(stores["two"].read_bytes())
     return import_into(path, other)
 
 
 @pytest.mark.parametrize("password", [PASSWORD, None], ids=["password", "no password"])
-def test_a_key_in_a_jks_is_not_decrypted_for_trust(
+def test_the_private_key_in_a_jks_truststore_is_not_decrypted(
     mixed: Path, alice: KeyAndCertificate, other: Authority, password: Secret | None
 ) -> None:
     own, *issuers = der(alice.certificate)
-    assert issuers  # the key's chain; only its first certificate is trusted, as in Java
+    assert issuers  # of the key's chain, only the first certificate is trusted, as in Java
     assert set(trusted(trust_source(mixed, password))) == {*der(other.certificate), own}
     with pytest.raises(ConfigurationError, match=r"ssl.truststore.password"):
         trusted(trust_source(mixed, Secret("wrong")))
 
 
-def test_certificates_of_a_pkcs12_whose_key_has_none_are_trusted(
+def test_certificates_of_a_pkcs12_with_a_key_without_a_certificate_are_trusted(
     alice: KeyAndCertificate, other: Authority, tmp_path: Path
 ) -> None:
-    """`openssl pkcs12 -export` writes such a store if key and certificates don't match."""
+    """`openssl pkcs12 -export` writes such a store if the key doesn't match the certificates."""
     path = tmp_path / "odd.p12"
     openssl(
         *("pkcs12", "-export", "-inkey", alice.key, "-nocerts", "-out", path),
@@ -345,7 +355,7 @@ public class OtherPassword {
 
 @pytest.fixture(scope="module")
 def of_two_passwords(alice: KeyAndCertificate, other: Authority) -> Path:
-    """Create a PKCS12 with Java, since keytool can't set the key's password."""
+    """Create a PKCS12 with Java, since keytool can't set a different password for the key."""
     folder = other.directory
     source, path = folder / "OtherPassword.java", folder / "two.p12"
     source.write_text(TWO_IN_ONE)
@@ -355,7 +365,7 @@ def of_two_passwords(alice: KeyAndCertificate, other: Authority) -> Path:
     return import_into(path, other)
 
 
-def test_a_key_in_a_pkcs12_may_have_another_password(
+def test_the_private_key_in_a_pkcs12_truststore_may_have_another_password(
     of_two_passwords: Path, alice: KeyAndCertificate, other: Authority, tmp_path: Path
 ) -> None:
     path, changed = of_two_passwords, tmp_path / "changed.p12"
@@ -372,7 +382,7 @@ def test_a_key_in_a_pkcs12_may_have_another_password(
         own_key(key_source(path))
 
 
-def test_a_truncated_pkcs12_is_an_error(of_two_passwords: Path) -> None:
+def test_a_truncated_pkcs12_is_not_parsed(of_two_passwords: Path) -> None:
     data = of_two_passwords.read_bytes()
     assert without_keys(data, PASSWORD) is not None
     for end in range(0, len(data), 13 if WHOLE else 67):

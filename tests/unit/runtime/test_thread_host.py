@@ -1,4 +1,4 @@
-"""Test the host with its own thread."""
+"""Test the host that runs in a thread of its own."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def io_threads() -> list[threading.Thread]:
     return [t for t in threading.enumerate() if t.name == "odradek-io"]
 
 
-def test_the_thread_starts_at_the_first_call_and_works_alone(
+def test_the_thread_starts_at_the_first_call_and_works_without_further_calls(
     thread_host: ThreadHost, engine: ScriptedEngine
 ) -> None:
     assert not io_threads()
@@ -40,7 +40,7 @@ def test_the_thread_starts_at_the_first_call_and_works_alone(
         assert engine.received_bytes[connection] == b"alone"
 
 
-def test_the_deadline_is_kept_and_leaves_no_waiter(thread_host: ThreadHost) -> None:
+def test_a_call_that_ends_at_its_deadline_leaves_no_waiter(thread_host: ThreadHost) -> None:
     never: Completion[None] = Completion()
     with ends_at(0.03):
         assert not thread_host.run(never, thread_host.now() + 0.03)
@@ -48,7 +48,9 @@ def test_the_deadline_is_kept_and_leaves_no_waiter(thread_host: ThreadHost) -> N
     assert not thread_host._waiters
 
 
-def test_many_threads_wait_at_once(thread_host: ThreadHost, engine: ScriptedEngine) -> None:
+def test_many_threads_can_wait_at_the_same_time(
+    thread_host: ThreadHost, engine: ScriptedEngine
+) -> None:
     def call(_: int) -> bool:
         done: Completion[None] = Completion()
         engine.finish(done)
@@ -58,7 +60,7 @@ def test_many_threads_wait_at_once(thread_host: ThreadHost, engine: ScriptedEngi
         assert all(threads.map(call, range(800)))
 
 
-def test_calls_run_in_the_thread_that_waits(
+def test_functions_for_the_caller_run_in_the_thread_that_waits(
     thread_host: ThreadHost, engine: ScriptedEngine
 ) -> None:
     deadline = thread_host.now() + PATIENCE
@@ -66,7 +68,7 @@ def test_calls_run_in_the_thread_that_waits(
     assert run(thread_host, answer).result() == threading.get_ident()
 
 
-def test_a_call_that_no_thread_runs_ends_at_its_deadline(
+def test_a_function_for_a_caller_times_out_if_no_thread_waits(
     thread_host: ThreadHost, engine: ScriptedEngine
 ) -> None:
     ended, ran = threading.Event(), threading.Event()
@@ -78,7 +80,7 @@ def test_a_call_that_no_thread_runs_ends_at_its_deadline(
     done: Completion[None] = Completion()
     engine.finish(done)
     run(thread_host, done)
-    assert not ran.is_set()  # its deadline has passed
+    assert not ran.is_set()  # it doesn't run after its deadline
 
 
 def test_close_ends_the_thread(thread_host: ThreadHost, engine: ScriptedEngine) -> None:
@@ -96,17 +98,17 @@ def test_close_ends_the_thread(thread_host: ThreadHost, engine: ScriptedEngine) 
     assert not io_threads()
 
 
-def test_close_before_the_first_call_starts_nothing(thread_host: ThreadHost) -> None:
+def test_close_before_the_first_call_starts_no_thread(thread_host: ThreadHost) -> None:
     thread_host.close(thread_host.now())
     thread_host.wake()
     assert not io_threads()
 
 
 @pytest.mark.parametrize("comes", ["never", "late"])
-def test_close_after_an_interrupted_start(
+def test_a_host_whose_thread_start_was_interrupted_can_be_closed(
     thread_host: ThreadHost, monkeypatch: pytest.MonkeyPatch, comes: str
 ) -> None:
-    """After a Ctrl-C inside `Thread.start` the thread may start later; it must end at once."""
+    """After a Ctrl-C in `Thread.start`, the thread may still start later; then it ends at once."""
 
     def interrupted(self: threading.Thread) -> None:
         raise KeyboardInterrupt
@@ -126,14 +128,16 @@ def test_close_after_an_interrupted_start(
     assert not thread_host.in_use
 
 
-def test_a_callback_may_close_but_not_wait(thread_host: ThreadHost, engine: ScriptedEngine) -> None:
+def test_a_callback_may_close_the_host_but_cannot_wait(
+    thread_host: ThreadHost, engine: ScriptedEngine
+) -> None:
     raised = []
 
     def callback(_: object) -> None:
         with pytest.raises(IllegalStateError) as caught:
             thread_host.run(Completion(), None)
         raised.append(caught.value)
-        thread_host.close(thread_host.now() + PATIENCE)  # doesn't wait for its own end
+        thread_host.close(thread_host.now() + PATIENCE)  # doesn't wait for its own thread
 
     done: Completion[None] = Completion()
     done.when_done(callback)
@@ -144,7 +148,7 @@ def test_a_callback_may_close_but_not_wait(thread_host: ThreadHost, engine: Scri
     assert raised
 
 
-def test_a_failing_thread_fails_all_waiters(thread_host: ThreadHost) -> None:
+def test_an_exception_in_the_thread_is_raised_in_all_waiting_calls(thread_host: ThreadHost) -> None:
     def fail() -> None:
         raise ValueError("a bug")
 

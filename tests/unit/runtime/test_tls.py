@@ -36,7 +36,7 @@ def test_bytes_are_sent_and_received(
 ) -> None:
     with peer(echo, theirs) as server:
         connection = engine.open(server.port, host=name)
-        engine.send(connection, b"before")  # waits for the handshake
+        engine.send(connection, b"before")  # sent after the handshake
         run(host, engine.up[connection])
         engine.send(connection, b" ", b"after")
         run(host, engine.expect(connection, 12))
@@ -44,7 +44,7 @@ def test_bytes_are_sent_and_received(
 
 
 @pytest.mark.slow
-def test_large_data_in_both_directions_at_once(
+def test_large_data_is_sent_and_received_at_the_same_time(
     host: SelectorHost, engine: ScriptedEngine, theirs: ssl.SSLContext
 ) -> None:
     large = random.Random(3).randbytes(20 << 20)
@@ -74,7 +74,7 @@ def test_bytes_buffered_in_openssl_are_read_without_another_event(
 
 
 @pytest.mark.parametrize("budget", [100, 1 << 20])
-def test_an_error_after_bytes(
+def test_bytes_before_a_tls_error_are_received(
     host: SelectorHost,
     engine: ScriptedEngine,
     theirs: ssl.SSLContext,
@@ -97,10 +97,10 @@ def test_an_error_after_bytes(
         assert engine.received_bytes[connection] == bytes(100)
 
 
-def test_the_end_is_reported_in_a_later_step_than_the_last_bytes(
+def test_the_end_of_a_connection_is_reported_in_a_step_after_the_last_bytes(
     host: SelectorHost, engine: ScriptedEngine, theirs: ssl.SSLContext
 ) -> None:
-    """A broker sends the reason of a rejection and closes: the reason must be read first."""
+    """A broker may send the reason of a rejection and close; the reason must be handled first."""
     ended = threading.Event()
 
     def last_words(sock: socket.socket) -> None:
@@ -136,7 +136,7 @@ def hangs_up(sock: socket.socket) -> None:
     ],
     ids=["another name", "an invalid name", "without TLS", "hangs up"],
 )
-def test_a_failing_handshake(
+def test_a_failed_handshake_is_reported_with_its_error(
     host: SelectorHost,
     engine: ScriptedEngine,
     theirs: ssl.SSLContext,

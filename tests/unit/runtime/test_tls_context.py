@@ -1,6 +1,6 @@
-"""Test TLS contexts: the effect of each option, shown by handshakes; rotated certificates.
+"""Test the effect of each TLS option with handshakes, and changes of certificate files.
 
-Handshakes are in memory; the last tests use sockets and a host.
+Handshakes are in memory, except in the last tests, which use sockets and a host.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ ANY_NAME = {"ssl__endpoint__identification__algorithm": ""}
 
 
 @pytest.mark.parametrize("kind", ["PEM", "PKCS12", "JKS", "inline", "folder", "leaf", "system"])
-def test_trusted_certificates(
+def test_brokers_with_certificates_of_any_configured_truststore_are_trusted(
     authority: Authority,
     broker: KeyAndCertificate,
     tmp_path: Path,
@@ -71,7 +71,7 @@ def test_trusted_certificates(
             given = {"ssl__truststore__certificates": text}
         case "folder":
             given = {"ssl__truststore__location": str(hashed(authority, tmp_path))}
-        case "leaf":  # Java trusts any certificate in the store, also that of a broker
+        case "leaf":  # as in Java, a broker's own certificate can be trusted
             leaf = tmp_path / "leaf.pem"
             own = x509.load_pem_x509_certificates(broker.certificate.read_bytes())[0]
             leaf.write_bytes(own.public_bytes(Encoding.PEM))
@@ -88,7 +88,7 @@ def test_trusted_certificates(
 
 
 def hashed(authority: Authority, folder: Path) -> Path:
-    """Create a folder in which OpenSSL finds the certificate by its subject's hash."""
+    """Create a folder in which OpenSSL finds the certificate by the hash of its subject."""
     done = subprocess.run(
         ["openssl", "x509", "-noout", "-hash", "-in", authority.certificate],
         check=True,
@@ -101,18 +101,22 @@ def hashed(authority: Authority, folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", ["localhost", "127.0.0.1", "::1", "b-1.k.example"])
-def test_valid_host_names(authority: Authority, broker: KeyAndCertificate, name: str) -> None:
+def test_matching_host_names_are_accepted(
+    authority: Authority, broker: KeyAndCertificate, name: str
+) -> None:
     shake(trusting(authority), server_context(broker), name)
 
 
 @pytest.mark.parametrize("name", ["other.example", "127.0.0.2", "a.b.k.example", "k.example"])
-def test_wrong_host_names(authority: Authority, broker: KeyAndCertificate, name: str) -> None:
+def test_other_host_names_are_rejected_unless_the_check_is_disabled(
+    authority: Authority, broker: KeyAndCertificate, name: str
+) -> None:
     with pytest.raises(ssl.SSLCertVerificationError, match=r"[Hh]ostname mismatch|IP address mism"):
         shake(trusting(authority), server_context(broker), name)
     shake(trusting(authority, **ANY_NAME), server_context(broker), name)
 
 
-def test_untrusted_authorities(
+def test_certificates_of_other_authorities_are_rejected_unless_the_check_is_disabled(
     broker: KeyAndCertificate, other: Authority, caplog: pytest.LogCaptureFixture
 ) -> None:
     for names in ({}, ANY_NAME):
@@ -165,7 +169,7 @@ def signer(authority: Authority) -> Signer:
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    """Create an authority that may certify others."""
+    """Create an authority that may sign certificates of other authorities."""
     folder = tmp_path_factory.mktemp("root")
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "root")])
@@ -194,7 +198,9 @@ def refusal(authority: Authority, server: ssl.SSLContext, lists: bytes, path: Pa
     return found
 
 
-def test_revoked_broker(authority: Authority, broker: KeyAndCertificate, tmp_path: Path) -> None:
+def test_a_broker_with_a_revoked_certificate_is_rejected(
+    authority: Authority, broker: KeyAndCertificate, tmp_path: Path
+) -> None:
     path, by = tmp_path / "crl.pem", signer(authority)
     own = x509.load_pem_x509_certificates(broker.certificate.read_bytes())[0]
     server = server_context(broker)
@@ -223,7 +229,7 @@ def test_a_revocation_list_of_another_authority_is_reported(
     assert "Put the current list of each authority into the file" in str(found)
 
 
-def test_only_the_brokers_own_certificate_is_checked_for_revocation(
+def test_only_the_brokers_certificate_and_not_its_chain_is_checked_for_revocation(
     root: Authority, tmp_path: Path
 ) -> None:
     keys = [ec.generate_private_key(ec.SECP256R1()) for _ in range(2)]
@@ -309,7 +315,7 @@ def key_options(alice: KeyAndCertificate, kind: str) -> dict[str, Any]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KEYS)
-def test_client_certificates(
+def test_client_certificates_are_sent_from_every_kind_of_keystore(
     authority: Authority, broker: KeyAndCertificate, alice: KeyAndCertificate, kind: str
 ) -> None:
     given = {"ssl.ca.location": str(authority.certificate), **key_options(alice, kind)}
@@ -328,7 +334,7 @@ def test_client_certificates(
         ({"ssl.key.password": "planted" * 200}, "can't be decrypted: ssl.key.password is wrong"),
     ],
 )
-def test_unreadable_keys_are_rejected(
+def test_an_encrypted_key_with_a_wrong_or_missing_password_is_rejected(
     alice: KeyAndCertificate, change: dict[str, Any], problem: str
 ) -> None:
     given = {**key_options(alice, "encrypted"), **change}
@@ -337,7 +343,9 @@ def test_unreadable_keys_are_rejected(
     assert "planted" not in str(found.value)
 
 
-def test_a_key_of_another_certificate(alice: KeyAndCertificate, broker: KeyAndCertificate) -> None:
+def test_a_key_that_does_not_match_the_certificate_is_rejected(
+    alice: KeyAndCertificate, broker: KeyAndCertificate
+) -> None:
     given = {"ssl_certfile": str(alice.certificate), "ssl_keyfile": str(broker.key)}
     with pytest.raises(ConfigurationError, match="certificate doesn't match the private key"):
         TlsContexts(config(given)).context()
@@ -356,7 +364,7 @@ def test_a_key_of_another_certificate(alice: KeyAndCertificate, broker: KeyAndCe
         ({"ssl.cipher.suites": "TLS_AES_128_GCM_SHA256"}, "TLSv1.3"),
     ],
 )
-def test_negotiated_tls_versions(
+def test_the_options_limit_the_negotiated_tls_version(
     authority: Authority, broker: KeyAndCertificate, given: dict[str, Any], version: str
 ) -> None:
     made = TlsContexts(config({"ssl_cafile": str(authority.certificate), **given})).context()
@@ -371,7 +379,7 @@ def test_negotiated_tls_versions(
             shake(made, other)
 
 
-def test_cipher_suites_by_name(
+def test_cipher_suites_are_accepted_by_their_java_or_openssl_names(
     authority: Authority, broker: KeyAndCertificate, caplog: pytest.LogCaptureFixture
 ) -> None:
     for suites in (
@@ -399,7 +407,7 @@ def test_cipher_suites_by_name(
         ({"ssl.keystore.location": "/nowhere"}, "ssl.keystore.location: /nowhere: it can't"),
     ],
 )
-def test_impossible_settings_are_rejected(given: dict[str, Any], problem: str) -> None:
+def test_invalid_tls_settings_are_rejected(given: dict[str, Any], problem: str) -> None:
     with pytest.raises(ConfigurationError, match=problem):
         TlsContexts(config(given)).context()
 
@@ -407,7 +415,7 @@ def test_impossible_settings_are_rejected(given: dict[str, Any], problem: str) -
 # Files that change
 
 
-def test_rotated_certificates(
+def test_changed_certificates_are_loaded_once_the_file_is_complete(
     authority: Authority,
     other: Authority,
     broker: KeyAndCertificate,
@@ -440,7 +448,7 @@ def test_rotated_certificates(
         shake(second, server_context(broker))
 
 
-def test_a_transient_failure_is_retried(
+def test_loading_a_changed_file_is_retried_after_a_transient_failure(
     authority: Authority,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -464,7 +472,7 @@ def test_a_transient_failure_is_retried(
     assert contexts.context() is not first
 
 
-def test_certificate_and_key_are_rotated_one_after_the_other(
+def test_a_new_certificate_is_used_once_its_key_has_also_been_replaced(
     alice: KeyAndCertificate, authority: Authority, tmp_path: Path
 ) -> None:
     later = authority.issue("alice-2")
@@ -474,12 +482,12 @@ def test_certificate_and_key_are_rotated_one_after_the_other(
     contexts = TlsContexts(config({"ssl_certfile": str(certificate), "ssl_keyfile": str(key)}))
     first = contexts.context()
     certificate.write_bytes(later.certificate.read_bytes())
-    assert contexts.context() is first  # the new certificate doesn't match the old key
+    assert contexts.context() is first  # the key isn't replaced yet
     key.write_bytes(later.key.read_bytes())
     assert contexts.context() is not first
 
 
-def test_an_unreadable_file_at_the_start_is_an_error_until_it_is_repaired(
+def test_an_unreadable_file_raises_until_it_is_repaired(
     authority: Authority, tmp_path: Path
 ) -> None:
     path = tmp_path / "trust.pem"
@@ -491,10 +499,12 @@ def test_an_unreadable_file_at_the_start_is_an_error_until_it_is_repaired(
     contexts.context()
 
 
-# Use by clients
+# How clients use TLS contexts
 
 
-def test_which_clients_use_tls(authority: Authority) -> None:
+def test_clients_use_tls_according_to_security_protocol_and_ssl_context(
+    authority: Authority,
+) -> None:
     given = {"bootstrap.servers": "b:1", "ssl.ca.location": str(authority.certificate)}
     assert tls_source(Config(ADMIN, {"bootstrap.servers": "b:1"})) is None
     source = tls_source(config(given))
@@ -507,14 +517,16 @@ def test_which_clients_use_tls(authority: Authority) -> None:
 
 
 @pytest.mark.parametrize("make", [odradek.Producer, odradek.Consumer, odradek.Admin])
-def test_files_are_read_when_a_client_is_created(make: Any) -> None:
+def test_certificate_files_are_read_when_a_client_is_created(make: Any) -> None:
     given = {"bootstrap.servers": "b:1", "security.protocol": "SSL", "ssl_cafile": "/nowhere"}
     with pytest.raises(ConfigurationError, match="ssl.truststore.location: /nowhere"):
         make(given)
 
 
 @pytest.mark.parametrize("kind", ["location", "store", "pem"])
-def test_trusted_token_servers(authority: Authority, broker: KeyAndCertificate, kind: str) -> None:
+def test_token_servers_are_trusted_according_to_the_https_ca_options(
+    authority: Authority, broker: KeyAndCertificate, kind: str
+) -> None:
     given: Any = {
         "location": {"location": str(authority.certificate)},
         "store": {"location": authority.truststore("PKCS12"), "password": STORE_PASSWORD},
@@ -524,7 +536,7 @@ def test_trusted_token_servers(authority: Authority, broker: KeyAndCertificate, 
     shake(made, server_context(broker))
 
 
-def test_changes_of_a_token_endpoints_file_take_effect(
+def test_changed_certificates_for_token_servers_are_loaded_once_the_file_is_complete(
     authority: Authority, other: Authority, broker: KeyAndCertificate, tmp_path: Path
 ) -> None:
     path, server = tmp_path / "trust.pem", server_context(broker)
@@ -538,13 +550,13 @@ def test_changes_of_a_token_endpoints_file_take_effect(
         shake(source(), server)
 
 
-def test_system_trust_is_read_for_each_use_of_a_token_endpoint() -> None:
+def test_the_systems_certificates_are_read_for_each_use_of_a_token_server() -> None:
     source = https_source(config({}))
     assert source() is not source()
 
 
 @pytest.mark.parametrize("kind", [SelectorHost, ThreadHost])
-def test_a_new_connection_uses_the_new_files(
+def test_new_connections_use_changed_certificate_files_and_open_ones_continue(
     kind: type[SelectorHost | ThreadHost],
     engine: ScriptedEngine,
     authority: Authority,
@@ -566,12 +578,14 @@ def test_a_new_connection_uses_the_new_files(
         new = engine.open(running.port, host="localhost")
         lost = run(host, engine.down[new]).result()
         assert isinstance(lost, ssl.SSLCertVerificationError)
-        engine.send(old, b"two")  # connections in use aren't affected
+        engine.send(old, b"two")  # open connections aren't affected
         run(host, engine.expect(old, 6))
         host.close(host.now() + 1.0)
 
 
-def test_a_failing_context_ends_the_connection_attempt(engine: ScriptedEngine) -> None:
+def test_a_connection_attempt_fails_if_its_tls_context_cannot_be_created(
+    engine: ScriptedEngine,
+) -> None:
     def broken() -> ssl.SSLContext:
         raise ConfigurationError("no context today")
 
@@ -582,8 +596,8 @@ def test_a_failing_context_ends_the_connection_attempt(engine: ScriptedEngine) -
     made.close(made.now())
 
 
-def test_a_common_name_alone_is_no_host_name(tmp_path: Path) -> None:
-    """RFC 9525; without the check of names, the same handshake succeeds."""
+def test_a_certificate_with_a_host_name_only_as_its_common_name_is_rejected(tmp_path: Path) -> None:
+    """RFC 9525; if names aren't checked, the same handshake succeeds."""
     own = Authority(tmp_path, "localhost")
     theirs = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     theirs.load_cert_chain(own.certificate, tmp_path / "authority-key.pem")
@@ -595,7 +609,7 @@ def test_a_common_name_alone_is_no_host_name(tmp_path: Path) -> None:
     assert "subjectAltName" in str(error)
 
 
-def test_a_trailing_dot_of_a_name_is_ignored_in_certificates(
+def test_a_host_name_with_a_trailing_dot_matches_its_certificate(
     engine: ScriptedEngine, authority: Authority, broker: KeyAndCertificate
 ) -> None:
     host = SelectorHost(tls=tls_source(config({"ssl.ca.location": str(authority.certificate)})))

@@ -1,4 +1,4 @@
-"""Test the choice of the token function, and users' functions in all accepted forms."""
+"""Test which token function the options select, and token functions of users."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ def given(provider: object) -> Token:
 
 
 def own(**options: Any) -> Callable[[], object]:
-    """Return odradek's own function for these `sasl.oauthbearer` options."""
+    """Return odradek's token function for these `sasl.oauthbearer` options."""
     return function(**{f"sasl.oauthbearer.{n.replace('__', '.')}": v for n, v in options.items()})
 
 
 def fetched(fetch: Callable[[], object]) -> tuple[Token, Any]:
-    """Return a token and its claims."""
+    """Call a token function; return the token and its claims."""
     token = fetch()
     assert isinstance(token, Token)
     return token, decoded(token.value.reveal().split(".")[1])
@@ -78,10 +78,10 @@ class AiokafkaProvider:
         return "theirs"
 
 
-def test_users_functions_in_all_forms() -> None:
+def test_token_functions_of_all_supported_forms_are_accepted() -> None:
     assert given(lambda: ("mine", 99.0)) == Token(Secret("mine"), 99.0)
     assert given(lambda: "mine") == Token(Secret("mine"))
-    # confluent-kafka: the parameter is a text; the result has token, expiry, principal, extensions
+    # confluent-kafka passes a text and expects token, expiry time, principal and extensions.
     answer = ("theirs", 99.0, "me", {"traceId": "7"})
     asked: list[str | None] = []
 
@@ -98,7 +98,7 @@ def test_users_functions_in_all_forms() -> None:
 
 
 class KeptSession:
-    """A provider whose HTTP session belongs to the loop that opened it, as aiohttp's does."""
+    """A provider whose HTTP session can be used only in one event loop, as with aiohttp."""
 
     def __init__(self) -> None:
         self.opened: asyncio.AbstractEventLoop | None = None
@@ -125,14 +125,14 @@ def test_a_coroutine_runs_in_the_clients_loop() -> None:
     assert asyncio.run(program()).is_closed()
 
 
-def test_without_a_loop_all_coroutines_share_one_that_stays_open() -> None:
+def test_coroutines_of_blocking_clients_share_one_event_loop_that_stays_open() -> None:
     provider = KeptSession()
     fetch = function(**{"sasl.oauthbearer.token.provider": provider.token})
     for _ in range(3):
         assert read_token(fetch()) == Token(Secret("kept"))
     first = provider.opened
 
-    async def simulated() -> None:  # simulations call worker functions in the loop's thread
+    async def simulated() -> None:  # called in the loop's own thread, as in simulations
         loop = asyncio.get_running_loop()
         config = Config("producer", {**BASE, "sasl.oauthbearer.token.provider": provider})
         assert read_token(token_function(config, lambda: loop)()) == Token(Secret("kept"))
@@ -144,7 +144,7 @@ def test_without_a_loop_all_coroutines_share_one_that_stays_open() -> None:
 
 
 def test_a_coroutine_for_a_closed_loop_is_closed() -> None:
-    """The program's loop may end between two connections."""
+    """The program's event loop may be closed between two connection attempts."""
     loop = asyncio.new_event_loop()
     loop.close()
     with pytest.raises(RuntimeError, match="closed"), warnings.catch_warnings():
@@ -178,10 +178,10 @@ def test_a_coroutine_that_hangs_is_cancelled(monkeypatch: pytest.MonkeyPatch) ->
         (asyncio.CancelledError(), TokenError, "the token function raised CancelledError"),
     ],
 )
-def test_exceptions_of_a_users_function(
+def test_exceptions_of_a_token_function_are_raised(
     raised: BaseException, kind: type[Exception], said: str
 ) -> None:
-    """Exceptions are raised unchanged, except those that end the thread or the task."""
+    """`SystemExit` and `CancelledError` become a `TokenError`; others are raised unchanged."""
 
     def broken() -> str:
         raise raised
@@ -191,8 +191,10 @@ def test_exceptions_of_a_users_function(
 
 
 @pytest.mark.parametrize("raised", [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError()])
-def test_a_coroutine_that_exits_does_not_end_the_loop(raised: BaseException) -> None:
-    """The loop also runs the coroutines of all other clients."""
+def test_a_coroutine_that_raises_system_exit_does_not_end_the_shared_loop(
+    raised: BaseException,
+) -> None:
+    """The shared event loop also runs the coroutines of other clients."""
 
     async def exits() -> str:
         raise raised
@@ -226,7 +228,9 @@ MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule re
     ],
     ids=["Kafka", "librdkafka", "JAAS"],
 )
-def test_oidc_options_in_all_spellings(server: TokenServer, options: dict[str, Any]) -> None:
+def test_oidc_options_are_accepted_by_the_names_of_kafka_librdkafka_and_jaas(
+    server: TokenServer, options: dict[str, Any]
+) -> None:
     url = {"sasl.oauthbearer.token.endpoint.url": server.url()}
     token, claims = fetched(function(**url, **options))
     assert token.expires_at is not None
@@ -235,8 +239,8 @@ def test_oidc_options_in_all_spellings(server: TokenServer, options: dict[str, A
 
 
 @pytest.mark.parametrize("named", [True, False], ids=["option", "JAAS"])
-def test_oidc_for_an_audience(server: TokenServer, named: bool) -> None:
-    """Auth0 rejects requests without it."""
+def test_the_audience_is_sent_to_the_token_server(server: TokenServer, named: bool) -> None:
+    """Auth0 rejects token requests without an audience."""
     given = {"sasl.oauthbearer.token.endpoint.url": server.url()}
     if named:
         given |= {"sasl.oauthbearer.audience": "kafka://orders", **ASKING}
@@ -258,21 +262,23 @@ def test_oidc_without_a_secret_is_rejected_at_once() -> None:
         own(token__endpoint__url=url, client__credentials__client__id="me")
 
 
-def test_a_secret_sent_unencrypted_causes_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_client_secret_sent_without_tls_causes_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     for url in ("http://localhost/token", "https://far.test/token", "http://far.test/token"):
         assert caplog.records == []
         function(**ASKING, **{"sasl.oauthbearer.token.endpoint.url": url})
     assert "use https" in caplog.text
 
 
-def test_a_token_file_instead_of_a_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_may_be_read_from_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a token"
     monkeypatch.setenv(ALLOWED_FILES, str(path))
     path.write_text("opaque")
     assert own(token__endpoint__url=path.as_uri())() == Token(Secret("opaque"))
 
 
-def test_msk_iam_through_oauthbearer() -> None:
+def test_tokens_of_aws_msk_iam_can_be_used_with_oauthbearer() -> None:
     handler = "software.amazon.msk.auth.iam.IAMOAuthBearerLoginCallbackHandler"
     aws = {"region": "eu-west-1", "access.key.id": "AKID", "secret.access.key": "s"}
     options = {f"sasl.aws.msk.iam.{name}": value for name, value in aws.items()}
@@ -283,7 +289,7 @@ def test_msk_iam_through_oauthbearer() -> None:
     assert url.startswith(b"https://kafka.eu-west-1.amazonaws.com/?Action=kafka-cluster%3AConnect&")
 
 
-def test_unsecured_tokens() -> None:
+def test_unsecured_tokens_contain_the_configured_claims() -> None:
     jaas = (
         f'{MODULE} unsecuredLoginStringClaim_sub="alice" '
         'unsecuredLoginNumberClaim_n="7" unsecuredLoginListClaim_scope=",a,b";'
@@ -297,8 +303,8 @@ def test_unsecured_tokens() -> None:
 
 
 @pytest.mark.parametrize("now", [1_700_000_000.9996, 1_700_000_000.123, 1_700_000_001.0])
-def test_an_unsecured_token_is_never_issued_in_the_future(now: float) -> None:
-    """A broker compares `Math.round(1000 * iat)` with its clock's whole milliseconds."""
+def test_the_issue_time_of_an_unsecured_token_is_never_in_the_future(now: float) -> None:
+    """A broker compares `Math.round(1000 * iat)` with its clock in whole milliseconds."""
     _, claims = fetched(unsecured({"StringClaim_sub": "alice"}, lambda: now))
     assert int(now * 1000) - 1 <= round(claims["iat"] * 1000) <= int(now * 1000)
 
@@ -309,7 +315,7 @@ def pem(key: Any, hidden: Any = serialization.NoEncryption()) -> bytes:  # noqa:
     return made
 
 
-def test_a_signed_assertion(
+def test_a_token_is_requested_with_a_signed_assertion(
     server: TokenServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
@@ -341,7 +347,7 @@ def test_a_signed_assertion(
     assert "authorization" not in server.headers[-1]
 
 
-def test_an_assertion_signed_with_an_elliptic_curve() -> None:
+def test_an_assertion_can_be_signed_with_an_elliptic_curve_key() -> None:
     key = ec.generate_private_key(ec.SECP256R1())
     settings = AssertionSettings(None, None, Secret(pem(key).decode()), "ES256", {"sub": "a"})
     message, _, signature = assertion_of(settings, 1000.0).reveal().rpartition(".")
@@ -357,7 +363,7 @@ def test_an_assertion_signed_with_an_elliptic_curve() -> None:
         assertion_of(wrong, 1000.0)
 
 
-def test_an_unreadable_assertion_or_key_is_an_error(
+def test_an_unreadable_assertion_or_key_raises_a_token_error(
     server: TokenServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ready = tmp_path / "ready"

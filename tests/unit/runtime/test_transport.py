@@ -20,7 +20,7 @@ def test_tcp_keepalive_detects_dead_peers_within_40_seconds() -> None:
             assert idle + probes * every == 40
 
 
-def test_small_writes_are_not_delayed() -> None:
+def test_tcp_nodelay_is_set_so_that_small_writes_are_not_delayed() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         transport = Transport(1, Address("127.0.0.1", server.getsockname()[1]))
         transport.open("127.0.0.1")

@@ -1,4 +1,4 @@
-"""Test the host's side of connections through a proxy, over loopback."""
+"""Test a host's connections through a proxy, over loopback sockets."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def through(engine: ScriptedEngine, proxy: Proxy, port: int, host: str = "localh
 def test_bytes_pass_through_a_proxy(
     host: SelectorHost, engine: ScriptedEngine, scheme: str, login: Any, pieces: bool
 ) -> None:
-    """The response may come in pieces; bytes after it belong to the connection."""
+    """The proxy's response may arrive in pieces."""
     with (
         peer(echo) as broker,
         ProxyServer(login, names={"b": "127.0.0.1"}, pieces=pieces) as server,
@@ -79,7 +79,7 @@ def test_bytes_after_the_response_belong_to_the_connection(
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("kind", [SelectorHost, ThreadHost])
-def test_tls_is_with_the_broker(
+def test_tls_through_a_proxy_is_established_with_the_broker(
     engine: ScriptedEngine,
     authority: Authority,
     broker: KeyAndCertificate,
@@ -96,10 +96,10 @@ def test_tls_is_with_the_broker(
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_a_wrong_password_is_not_shown(
+def test_a_wrong_proxy_password_is_not_shown_in_the_error(
     host: SelectorHost, engine: ScriptedEngine, scheme: str
 ) -> None:
-    """The HTTP proxy repeats the header in its response."""
+    """The HTTP proxy repeats the client's header in its response."""
     with ProxyServer(("alice", "another")) as server:
         proxy = proxy_url("", server.url(scheme, ":".join(LOGIN)))
         connection = through(engine, proxy, 1)
@@ -111,7 +111,9 @@ def test_a_wrong_password_is_not_shown(
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_a_peer_that_is_no_proxy(host: SelectorHost, engine: ScriptedEngine, scheme: str) -> None:
+def test_a_server_that_is_no_proxy_is_reported(
+    host: SelectorHost, engine: ScriptedEngine, scheme: str
+) -> None:
     endless = "the end of its response is missing" if scheme == "http" else "speaks HTTP"
     for said, kind, text in (
         (b"SSH-2.0-x\r\n", NotAProxyError, "doesn't speak"),
@@ -132,7 +134,9 @@ def test_a_peer_that_is_no_proxy(host: SelectorHost, engine: ScriptedEngine, sch
             assert text in str(error)
 
 
-def test_a_proxy_that_refuses_connections(host: SelectorHost, engine: ScriptedEngine) -> None:
+def test_a_proxy_that_refuses_connections_is_reported(
+    host: SelectorHost, engine: ScriptedEngine
+) -> None:
     proxy = Proxy("socks5h", Address("127.0.0.1", refused_port()))
     connection = through(engine, proxy, 9092)
     error = run(host, engine.down[connection]).result()

@@ -1,4 +1,4 @@
-"""R-WK-3: test the outcomes of asyncio workers."""
+"""R-WK-3: test when the tasks of asyncio workers are done, and with which error."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_both_kinds_of_workers_have_the_same_arguments(method: str) -> None:
     assert defaults[0] == defaults[1]
 
 
-def test_a_dead_letter_is_waited_for() -> None:
+def test_an_item_is_done_only_when_its_dead_letter_is_acknowledged() -> None:
     async def work(record: ConsumerRecord) -> None: ...
 
     async def main() -> None:
@@ -58,7 +58,7 @@ def test_a_dead_letter_is_waited_for() -> None:
     asyncio.run(main())
 
 
-def test_a_cancelled_task_has_an_outcome() -> None:
+def test_a_cancelled_task_ends_with_an_error() -> None:
     async def work(record: ConsumerRecord) -> None:
         await asyncio.Event().wait()
 

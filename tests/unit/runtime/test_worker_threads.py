@@ -1,4 +1,4 @@
-"""Test workers in threads: outcomes, contexts, signals."""
+"""Test results, contexts and signals of workers in threads."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def cluster() -> Iterator[FakeCluster]:
 
 
 class Scene:
-    """A consumer group and records of its own."""
+    """A topic with its own producer and consumer group."""
 
     def __init__(self, cluster: FakeCluster, topic: str) -> None:
         self.topic = topic
@@ -76,7 +76,7 @@ def scene(cluster: FakeCluster, request: pytest.FixtureRequest) -> Iterator[Scen
     made.producer.close()
 
 
-def test_threads_keep_the_order_of_each_key_and_the_callers_context(scene: Scene) -> None:
+def test_records_of_a_key_are_processed_in_order_and_in_the_callers_context(scene: Scene) -> None:
     scene.send(300)
     seen: dict[bytes | None, list[int]] = defaultdict(list)
     users, threads = set[str](), set[str]()
@@ -97,7 +97,7 @@ def test_threads_keep_the_order_of_each_key_and_the_callers_context(scene: Scene
     assert threads <= {f"odradek-worker-{n}" for n in range(1, 5)}
 
 
-def test_repr_of_workers(cluster: FakeCluster) -> None:
+def test_repr_of_workers_names_the_consumer(cluster: FakeCluster) -> None:
     servers = {"bootstrap.servers": cluster.bootstrap_servers, "client.id": "mine"}
     with Consumer(servers, group_id="shown", enable_auto_commit=False) as consumer:
         assert repr(Workers(consumer, print)) == f"<Workers of {consumer!r}>"
@@ -117,13 +117,13 @@ def test_a_failed_record_without_a_dead_letter_topic_ends_the_run(scene: Scene) 
     assert scene.committed() == 0
 
 
-def test_a_dead_letter_contains_the_reason(scene: Scene) -> None:
+def test_a_dead_letter_contains_the_record_and_the_error_message(scene: Scene) -> None:
     scene.send(3, keys=1)
 
     def work(record: ConsumerRecord) -> None:
         if record.value == b"1":
             raise ValueError("no")
-        if record.value == b"2":  # of the same key, so the letter has been written
+        if record.value == b"2":  # has the same key, so the dead letter has been written
             workers.stop()
 
     workers = Workers(
@@ -143,7 +143,9 @@ def test_a_dead_letter_contains_the_reason(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("raised", [KeyboardInterrupt, SystemExit])
-def test_an_exit_in_the_work_is_raised_by_run(scene: Scene, raised: type[BaseException]) -> None:
+def test_run_raises_keyboard_interrupt_and_system_exit_of_the_work_function(
+    scene: Scene, raised: type[BaseException]
+) -> None:
     scene.send(1)
 
     def work(record: ConsumerRecord) -> None:
@@ -168,7 +170,7 @@ def test_the_log_contains_the_number_of_the_failed_attempt(
     assert "work on the record at offset 0 failed (attempt 1): ValueError: no" in caplog.text
 
 
-def test_work_that_returns_an_awaitable_is_an_error(scene: Scene) -> None:
+def test_a_work_function_that_returns_an_awaitable_is_an_error(scene: Scene) -> None:
     scene.send(1)
 
     async def later() -> None: ...
@@ -178,7 +180,7 @@ def test_work_that_returns_an_awaitable_is_an_error(scene: Scene) -> None:
         workers.run(scene.topic)
 
 
-def test_work_that_hangs_does_not_delay_the_end(scene: Scene) -> None:
+def test_a_work_function_that_hangs_does_not_delay_the_end_of_run(scene: Scene) -> None:
     scene.send(1)
     go_on = threading.Event()
 
@@ -192,8 +194,8 @@ def test_work_that_hangs_does_not_delay_the_end(scene: Scene) -> None:
     go_on.set()
 
 
-def test_a_consumer_closed_meanwhile_is_named_as_closed(scene: Scene) -> None:
-    """Also if its group has been left, and the client is about to end."""
+def test_run_raises_client_closed_error_if_the_consumer_is_closed_meanwhile(scene: Scene) -> None:
+    """`run` notices this while `close` has left the group but not yet closed the client."""
     scene.send(1)
     fetcher = scene.consumer._engine.fetcher
     halt, left, over = fetcher.halt, threading.Event(), threading.Event()
@@ -210,7 +212,7 @@ def test_a_consumer_closed_meanwhile_is_named_as_closed(scene: Scene) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fetcher, "halt", halt_late)
-        # A pending commit learns of the close first.
+        # A pending commit may fail first, with the second text.
         said = "this Consumer is closed|the consumer is being closed"
         with pytest.raises(ClientClosedError, match=said):
             Workers(scene.consumer, work).run(scene.topic)
@@ -218,7 +220,7 @@ def test_a_consumer_closed_meanwhile_is_named_as_closed(scene: Scene) -> None:
         closing.join()
 
 
-def test_a_stop_before_the_run_affects_no_other_call(scene: Scene) -> None:
+def test_a_stop_before_run_ends_the_run_but_affects_no_other_call(scene: Scene) -> None:
     scene.send(1)
     workers = Workers(scene.consumer, print)
     workers.stop()
@@ -227,15 +229,17 @@ def test_a_stop_before_the_run_affects_no_other_call(scene: Scene) -> None:
     assert len(scene.consumer.poll(10.0)) == 1
 
 
-def test_dead_letters_are_not_written_with_serializers(scene: Scene) -> None:
-    with Producer(scene.servers, value_serializer=bytes) as producer:  # it would accept bytes, too
+def test_a_producer_with_serializers_is_rejected_for_dead_letters(scene: Scene) -> None:
+    with Producer(
+        scene.servers, value_serializer=bytes
+    ) as producer:  # a serializer that accepts bytes
         letters: dict[str, Any] = {"producer": producer, "dead_letter_topic": "dead"}
         with pytest.raises(ConfigurationError, match="written as the bytes that were read"):
             Workers(scene.consumer, print, **letters)
 
 
-def test_after_an_interrupt_at_any_line_workers_can_run_again(scene: Scene) -> None:
-    """A Ctrl-C must leave no state that says that they run or that converts nothing."""
+def test_workers_can_run_again_after_an_interrupt_at_any_line_of_run(scene: Scene) -> None:
+    """A Ctrl-C must not leave the workers marked as running, or the deserializers disabled."""
     consumer = Consumer(
         scene.servers, group_id=scene.topic, enable_auto_commit=False, value_deserializer=int
     )
@@ -271,7 +275,7 @@ def test_after_an_interrupt_at_any_line_workers_can_run_again(scene: Scene) -> N
     assert at > 10
 
 
-def test_workers_run_once_at_a_time(scene: Scene) -> None:
+def test_run_cannot_be_called_while_it_is_running(scene: Scene) -> None:
     scene.send(1)
     found: list[BaseException] = []
 
@@ -297,7 +301,7 @@ class LateFuture:
         self.given.wait()
 
 
-def test_a_dead_letter_is_waited_for() -> None:
+def test_an_item_is_done_only_when_its_dead_letter_is_acknowledged() -> None:
     future, told = LateFuture(), threading.Event()
 
     class Sending:

@@ -45,8 +45,8 @@ def test_a_commit_from_before_a_rejoin_in_the_background_is_not_compared() -> No
         assert "t-0 at 1 by itself after it has begun a commit at 2" in str(found)
 
 
-def test_a_deleted_topic_in_stale_metadata_is_not_compared() -> None:
-    """An isolated broker doesn't know of the recreation: the client starts the topic again."""
+def test_commits_of_a_deleted_topic_in_stale_metadata_are_not_compared() -> None:
+    """A broker that is cut off may still name a deleted topic; the client then reads it again."""
     scene, ownership = Scene(), Ownership()
     assert scene.begin(2, ownership) is None
     scene.member.former = bytes(range(16))

@@ -203,6 +203,21 @@ def test_going_back_to_the_id_of_a_deleted_topic_is_reported() -> None:
             client(*wrong)
 
 
+def test_after_a_rebootstrap_only_an_id_that_the_client_has_had_is_older() -> None:
+    ids = {"t": b"newer"}
+    check = TopicIdsAdvance(lambda: ids, lambda _: [b"older", b"newer"], ["kafka:9092"])
+    usual = Event(1.0, "metadata", {"address": "10.0.0.2:9092"})
+    again = Event(2.0, "metadata", {"address": "kafka:9092"})
+    check(usual)
+    ids["t"] = b"older"  # the client has never had it
+    check(again)
+    ids["t"] = b"newer"
+    check(usual)
+    ids["t"] = b"older"
+    with pytest.raises(Violation, match="which was deleted before"):
+        check(again)
+
+
 def test_busy_loops_are_reported() -> None:
     world = World()
     world.hot_loops.append("client: 9999 steps in second 3")

@@ -37,6 +37,18 @@ def values(log: PartitionLog) -> list[bytes | None]:
     return [row[4] for row in log.rows()]
 
 
+def test_the_epoch_of_a_position_neither_ends_before_nor_begins_after() -> None:
+    log = PartitionLog()
+    append(log, batch(b"a", b"b"), epoch=3)
+    append(log, batch(b"c"), epoch=5)
+    ends = [[log.ends_before(epoch, position) for position in range(4)] for epoch in (3, 5)]
+    begins = [[log.begins_after(epoch, position) for position in range(4)] for epoch in (3, 5)]
+    assert ends == [[False, False, False, True], [False] * 4]
+    assert begins == [[False] * 4, [True, True, False, False]]
+    assert not log.begins_after(-1, 0)
+    assert not PartitionLog().begins_after(5, 0)
+
+
 def test_the_log_sets_offsets_and_leader_epoch_and_the_checksum_remains_valid() -> None:
     log = PartitionLog()
     append(log, batch(b"a", b"b"), epoch=3)

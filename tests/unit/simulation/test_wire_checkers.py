@@ -143,7 +143,9 @@ def test_a_rebootstrap_with_a_reason_is_accepted(watched: Watched, how: str) -> 
     assert watched.found == []
 
 
-def test_the_checker_knows_which_brokers_hold_produce_requests(watched: Watched) -> None:
+def test_a_broker_counts_as_blocked_while_a_write_and_later_requests_are_unanswered(
+    watched: Watched,
+) -> None:
     number = watched.send(1, ProduceRequest())
     watched.time.run_until(0.24)
     assert not watched.wire.is_held(str(A))
@@ -152,7 +154,7 @@ def test_the_checker_knows_which_brokers_hold_produce_requests(watched: Watched)
     assert watched.wire.is_held(str(A))
     assert not watched.wire.is_held(str(B))
     watched.wire.answered(1, number)
-    assert watched.wire.is_held(str(A))  # the next request was cancelled meanwhile
+    assert watched.wire.is_held(str(A))  # the metadata request has waited for the write
     watched.wire.answered(1, asked)
     assert not watched.wire.is_held(str(A))
 

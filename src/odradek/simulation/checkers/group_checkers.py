@@ -18,7 +18,7 @@ from odradek.common.types import TopicPartition
 from odradek.simulation.brokers.broker_faults import disturbed
 from odradek.simulation.brokers.cluster import SimulatedCluster
 from odradek.simulation.brokers.zombie_leader import committed_to_zombies, led_by_zombie
-from odradek.simulation.checkers.invariants import Violation
+from odradek.simulation.checkers.invariants import Violation, wrong_epoch
 from odradek.simulation.coordinators.classic_members import ClassicState
 from odradek.simulation.coordinators.committed_offsets import Committed
 from odradek.simulation.coordinators.consumer_protocol_group import ConsumerProtocolGroup
@@ -527,17 +527,13 @@ class GroupLedger:
             raise self.violations[0]
 
     def _check_epoch(self, partition: TopicPartition, committed: Committed) -> None:
-        """Check that a committed leader epoch doesn't make the offset look lost (KIP-320)."""
+        """Check that a committed leader epoch is that of the records around it (KIP-320)."""
         log = self._log(self.place(partition))
         if log is None or disturbed(self.cluster, *partition):
             return
-        if log.ends_before(committed.leader_epoch, committed.offset):
-            self.violations.append(
-                Violation(
-                    f"{self.now}: {committed.offset} of {partition} was committed with the leader "
-                    f"epoch {committed.leader_epoch}, which ends before"
-                )
-            )
+        if wrong := wrong_epoch(log, committed.leader_epoch, committed.offset):
+            text = f"{committed.offset} of {partition} was committed with {wrong}"
+            self.violations.append(Violation(f"{self.now}: {text}"))
 
     def _check_kept(self) -> None:
         """Check that no committed offset expires while an auto-committing member owns it."""

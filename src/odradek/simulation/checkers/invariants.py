@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -22,6 +22,7 @@ from odradek.network.network_client import SUSPECT_AFTER_S
 from odradek.simulation.brokers.broker_faults import disturbed, lost_values
 from odradek.simulation.brokers.cluster import SimulatedCluster
 from odradek.simulation.checkers.history import History
+from odradek.simulation.logs.partition_log import PartitionLog
 from odradek.simulation.world.world import World
 
 SLACK = 1e-6
@@ -348,6 +349,19 @@ class RecordLedger:
             last = (at, record.value)
 
 
+def wrong_epoch(log: PartitionLog, epoch: int, position: int) -> str:
+    """Describe the leader epoch of a position if it is too old or too new; else return "".
+
+    With one that ends before, the position looks lost; with one that begins after, a consumer
+    waits for newer metadata than it needs (KIP-320, R-ID-4).
+    """
+    if log.ends_before(epoch, position):
+        return f"the leader epoch {epoch}, which ends before"
+    if log.begins_after(epoch, position):
+        return f"the leader epoch {epoch}, which begins after the next record"
+    return ""
+
+
 class PositionsGoForward:
     """A consumer's position in a partition never goes back, except by a seek."""
 
@@ -414,19 +428,26 @@ def no_hot_loop(world: World) -> None:
 class TopicIdsAdvance:
     """R-ID-3: a client's metadata never goes back to a topic that was deleted before its topic.
 
-    If the metadata has lost the topic meanwhile, the client may accept an id that it hasn't had
-    before: ids are random, so it can't know that the id belongs to a deleted topic. If the
-    application stops using the topic, the client forgets the topic's ids.
+    If the metadata has lost the topic meanwhile, or the client has bootstrapped again, the client
+    may accept an id that it hasn't had before: ids are random, so it can't know that the id belongs
+    to a deleted topic. If the application stops using the topic, the client forgets the ids.
     """
 
     KINDS = ("metadata",)
 
     def __init__(
-        self, ids: Callable[[], Mapping[str, bytes]], lives: Callable[[str], Sequence[bytes]]
+        self,
+        ids: Callable[[], Mapping[str, bytes]],
+        lives: Callable[[str], Sequence[bytes]],
+        bootstrap: Container[str] = (),
     ) -> None:
-        """Set functions that return a client's topic ids, and all ids of a topic in their order."""
+        """Set functions that return a client's topic ids, and all ids of a topic in their order.
+
+        A response from a `bootstrap` address replaces all metadata of the client.
+        """
         self._ids = ids
         self._lives = lives
+        self._bootstrap = bootstrap
         self._last: dict[str, bytes] = {}
         self._had: dict[str, set[bytes]] = {}
         """All ids that the client has had, by topic."""
@@ -435,7 +456,8 @@ class TopicIdsAdvance:
 
     def __call__(self, event: Event) -> None:
         ids = self._ids()
-        self._lost.update(self._last.keys() - ids.keys())
+        again = event.fields.get("address") in self._bootstrap
+        self._lost.update(self._last.keys() - (() if again else ids.keys()))
         for name, topic_id in ids.items():
             before, lives = self._last.get(name), self._lives(name)
             if topic_id in lives:  # otherwise it has none, or belongs to another cluster

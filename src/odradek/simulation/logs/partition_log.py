@@ -414,6 +414,16 @@ class PartitionLog:
         at = bisect.bisect_left(self.base_offsets, position) - 1
         return at >= 0 and 0 <= epoch < self.batches[at].leader_epoch
 
+    def begins_after(self, epoch: int, position: int) -> bool:
+        """Return whether a leader epoch's records begin after the next record, for checkers.
+
+        A consumer that starts at the position with this epoch waits for newer metadata than it
+        needs (R-ID-4).
+        """
+        at = max(0, bisect.bisect_right(self.base_offsets, position) - 1)
+        following = [b for b in self.batches[at : at + 2] if b.last_offset >= position]
+        return bool(following) and epoch > following[0].leader_epoch
+
     def after_markers(self, offset: int) -> int:
         """Return the offset after the markers that begin at this offset, for checkers."""
         for batch in self.batches[bisect.bisect_left(self.base_offsets, offset) :]:

@@ -51,8 +51,11 @@ OWNED_WITHIN = 35.0
 A restarted static member requests a description of its group, which may be late by 25 s."""
 ORDERLY = frozenset(("leave", "grow_topic", "quiet"))
 """Faults after which no record may be returned twice."""
-REPEATS = frozenset(("raises", "retries", "besides"))
-"""Behaviours of an application for which `poll` may return a record twice."""
+REPEATS = frozenset(("raises", "retries", "besides", "holds"))
+"""Behaviours of an application for which `poll` may return a record twice.
+
+One that holds records may do so for longer than `max.poll.interval.ms`, and lose its partitions.
+"""
 GENTLE = ORDERLY | {"rejoin", "subscribe_anew", "slow_api"}
 """Faults after which each commit of an orderly close is accepted in time, unless responses are
 delayed by more than `SLOW` seconds."""

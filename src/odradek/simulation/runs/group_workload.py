@@ -23,9 +23,10 @@ from odradek.metadata.cluster import NO_ID
 from odradek.network.flow import Flow
 from odradek.simulation.checkers.auto_commit_checkers import OwnCommits
 from odradek.simulation.checkers.call_checkers import check_limits
-from odradek.simulation.checkers.group_checkers import GroupLedger
+from odradek.simulation.checkers.group_checkers import GroupLedger, MemberView
 from odradek.simulation.checkers.history import CallKind, CallResult, Operation
 from odradek.simulation.checkers.invariants import Checkers, Violation
+from odradek.simulation.checkers.rebalance_checkers import RejoinsAtOnce
 from odradek.simulation.faults.fault_table import Stage
 from odradek.simulation.runs.application_behaviour import (
     COMMIT_TIMEOUT,
@@ -80,6 +81,7 @@ class MemberDriver(ReadingDriver):
         """The highest generation in which a callback was called."""
         self._idle_until = 0.0
         self.own_commits = OwnCommits(ledger, COMMITTED_WITHIN)
+        self._rejoins = RejoinsAtOnce()
         self.instance = checkers.history.instance(client.name)
         self.reading: Operation | None = None
         """The last poll in the history."""
@@ -195,7 +197,7 @@ class MemberDriver(ReadingDriver):
         self.history.note(CallKind.SUBSCRIBE, self.reader, self.instance)
         named = {
             "on_assigned": told(CallKind.ASSIGNED, self.ledger.assigned),
-            "on_revoked": told(CallKind.REVOKED, self.ledger.revoked),
+            "on_revoked": told(CallKind.REVOKED, self._revoked),
             "on_lost": told(CallKind.REVOKED, self.ledger.revoked),
         }
         pattern = self.habits.pattern
@@ -219,6 +221,12 @@ class MemberDriver(ReadingDriver):
             self.violations.append(violation)
         if self.habits.raises and self.rng.random() < 0.3:
             raise ApplicationError("a callback failed")
+
+    def _revoked(self, member: MemberView, partitions: list[TopicPartition]) -> None:
+        membership = self.group.membership
+        if membership is not None and not self.static:  # these may leave before they join
+            self._rejoins.revoked(self.world.now, membership.state, self.identity[1])
+        self.ledger.revoked(member, partitions)
 
     def sought(self, partition: TopicPartition) -> None:
         """Note that the application has sought another offset."""
@@ -471,7 +479,20 @@ class MemberDriver(ReadingDriver):
         if self.violations:
             raise self.violations[0]
         if not self.died:
+            self._look_at_membership()
             super().look()
+
+    def _look_at_membership(self) -> None:
+        """Raise a violation if the member has revoked partitions and doesn't join again."""
+        membership = self.group.membership
+        if membership is None or self._frozen or self._leaving or self.over:
+            self._rejoins.excuse()
+            return
+        if self.group.commits.under_way():
+            self._rejoins.wait(self.world.now)  # the revocation ends after them
+        wrong = self._rejoins.look(self.world.now, membership.state, self.identity[1])
+        if wrong is not None:
+            raise wrong
 
     def probe(self) -> None:
         """Let the member poll faster."""

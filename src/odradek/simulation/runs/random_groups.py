@@ -23,6 +23,7 @@ from odradek.simulation.faults.fault_table import (
 )
 from odradek.simulation.faults.response_faults import TRANSACTION_APIS, late_transaction_requests
 from odradek.simulation.runs.random_identities import with_identities
+from odradek.simulation.runs.random_lags import with_newcomers
 from odradek.simulation.runs.random_ownership import with_ownership
 from odradek.simulation.runs.random_renewals import with_renewals
 from odradek.simulation.runs.random_topic_names import with_topic_names
@@ -118,6 +119,7 @@ def random_group(seed: int, *, short: bool, writes: bool) -> Schedule:
     schedule = replace(schedule, faults=_faults(rng, schedule, short=short, grows=grows))
     schedule = _with_source_transactions(schedule, seed)
     schedule = with_identities(schedule, seed, short=short)
+    schedule = with_newcomers(schedule)
     if writes:
         return schedule
     schedule = with_ownership(schedule, seed, short=short)

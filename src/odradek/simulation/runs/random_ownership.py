@@ -14,12 +14,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from odradek.common.errors.kafka import GroupAuthorizationError
 from odradek.simulation.faults.fault_table import APPLICATION, Fault
 from odradek.simulation.runs.schedule import TOPIC, Schedule, ScheduledClient
 from odradek.simulation.world.virtual_time import derived_rng
 
 OVERLONG, GROWN, LATE, IDLE, BESIDES = 0.35, 0.25, 0.3, 0.05, 0.15
 """Shares of schedules with each of these additions."""
+UNDESCRIBED = 0.4
+"""Share of classic groups with topics that grow whose members may not describe the group."""
 MAX_POLL = 10.0
 """`max.poll.interval.ms` of members with overlong batches, in seconds."""
 LATE_APIS = {
@@ -51,7 +54,7 @@ def with_ownership(schedule: Schedule, seed: int, *, short: bool) -> Schedule:
     if overlong:
         schedule = _overlong(rng, schedule)
     if grown:
-        schedule = _grown(rng, schedule)
+        schedule = _undescribed(_grown(rng, schedule))
     if late:
         schedule = _late(rng, schedule)
     if besides:
@@ -141,6 +144,18 @@ def _grown(rng: random.Random, schedule: Schedule) -> Schedule:
         slow = {"api": "DescribeGroups", "seconds": rng.choice((3.0, 12.0, 25.0))}
         faults.append(Fault(at, "slow_api", slow))
     return _with_faults(schedule, faults, at + back + 1.0)
+
+
+def _undescribed(schedule: Schedule) -> Schedule:
+    """Refuse descriptions of the group, as by a missing permission, in some classic groups.
+
+    A static member that returns can't look for partitions without an owner then.
+    """
+    rng = derived_rng(schedule.seed, "schedule/ownership/undescribed")
+    if schedule.group_protocol != "classic" or rng.random() >= UNDESCRIBED:
+        return schedule
+    refused = {"api": "DescribeGroups", "code": GroupAuthorizationError.code, "count": 100}
+    return _with_faults(schedule, [Fault(0.0, "answer_error", refused)])
 
 
 def _late(rng: random.Random, schedule: Schedule) -> Schedule:

@@ -23,6 +23,7 @@ from odradek.simulation.faults.misrouting_faults import OLDER
 from odradek.simulation.faults.response_faults import late_transaction_requests
 from odradek.simulation.runs.random_groups import random_group
 from odradek.simulation.runs.random_identities import lagging_brokers
+from odradek.simulation.runs.random_lags import with_newcomers, with_recreated_topic
 from odradek.simulation.runs.random_operators import random_operators
 from odradek.simulation.runs.sasl_runs import random_session
 from odradek.simulation.runs.schedule import (
@@ -160,7 +161,8 @@ def random_schedule(seed: int, *, short: bool = True, family: Family | None = No
     if family in ("hostile", "transactions"):
         drawn = _hostile(seed, short=short, transactions=family == "transactions")
         faults = sorted((*drawn.faults, *lagging_brokers(drawn)), key=lambda f: f.at)
-        return replace(drawn, faults=tuple(faults))
+        drawn = replace(drawn, faults=tuple(faults))
+        return with_newcomers(with_recreated_topic(drawn)) if family == "hostile" else drawn
     if family == "slow":
         return _slow(seed, short=short)
     if family == "misled":

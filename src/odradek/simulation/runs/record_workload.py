@@ -29,6 +29,7 @@ from odradek.simulation.checkers.invariants import (
     RecordLedger,
     RecordsOnce,
     Violation,
+    wrong_epoch,
 )
 from odradek.simulation.logs.partition_log import PartitionLog
 from odradek.simulation.runs.caller import InVirtualTime
@@ -314,14 +315,13 @@ class ConsumerDriver(ReadingDriver):
             self.once.skipped(partition, offset)
 
     def _check_epoch(self, partition: TopicPartition, position: int, epoch: int) -> None:
-        """Check that the position's leader epoch doesn't make it look lost (KIP-320)."""
+        """Check that the position's leader epoch is that of the records around it (KIP-320)."""
         log = self._log(partition)
         if log is None or self._disturbed(partition):
             return
-        if log.ends_before(epoch, position):
+        if wrong := wrong_epoch(log, epoch, position):
             raise Violation(
-                f"{self.world.now}: {self.name} is at {position} of {partition}, with the leader "
-                f"epoch {epoch}, which ends before"
+                f"{self.world.now}: {self.name} is at {position} of {partition}, with {wrong}"
             )
 
     @property

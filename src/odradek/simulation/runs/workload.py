@@ -83,7 +83,8 @@ class Driver(ABC):
         self.wire.patient = patient
         self.host.watcher = self.wire
         self.host.attach(self.engine)
-        ids = TopicIdsAdvance(self.topic_ids, stage.lives)
+        bootstrap = {str(address) for address in self.config["bootstrap.servers"]}
+        ids = TopicIdsAdvance(self.topic_ids, stage.lives, bootstrap)
         known = self.engine.metadata.ids
         forget = known.forget
 

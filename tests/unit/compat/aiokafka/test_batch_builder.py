@@ -1,4 +1,4 @@
-"""Test that a batch that a program builds holds as many records as aiokafka's."""
+"""Test that aiokafka's class for building batches accepts the same records here."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def filled(kind: Any, seed: int, limit: int) -> list[object]:
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("limit", [1, 1000, 16384, 1 << 20])
-def test_the_same_records_fit(seed: int, limit: int) -> None:
+def test_a_batch_accepts_the_same_records_as_in_aiokafka(seed: int, limit: int) -> None:
     assert filled(BatchBuilder, seed, limit) == filled(Theirs, seed, limit)
 
 
-def test_serializers_are_called() -> None:
+def test_the_serializers_convert_the_key_and_value_of_a_record() -> None:
     batch = BatchBuilder(1000, key_serializer=str.encode, value_serializer=lambda v: v * 2)
     assert batch.append(timestamp=None, key="k", value=b"v") is not None
     [record] = batch.records
@@ -39,13 +39,15 @@ def test_serializers_are_called() -> None:
 
 @pytest.mark.parametrize("wrong", [{"key": "k"}, {"value": 1}, {"timestamp": "now"}])
 @pytest.mark.parametrize("kind", [BatchBuilder, Theirs])
-def test_a_wrong_type_is_rejected(kind: Any, wrong: dict[str, Any]) -> None:
+def test_a_key_value_or_timestamp_of_a_wrong_type_is_rejected(
+    kind: Any, wrong: dict[str, Any]
+) -> None:
     with pytest.raises(TypeError):
         kind(1000, 0).append(**{"timestamp": 1, "key": b"k", "value": b"v", **wrong})
 
 
 @pytest.mark.parametrize("kind", [BatchBuilder, Theirs])
-def test_a_closed_batch_takes_no_records(kind: Any) -> None:
+def test_a_closed_batch_accepts_no_records(kind: Any) -> None:
     batch = kind(1000, 0)
     batch.close()
     batch.close()

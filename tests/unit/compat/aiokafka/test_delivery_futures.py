@@ -1,4 +1,4 @@
-"""Test aiokafka's futures, which get their results from the outcomes of batches."""
+"""Test aiokafka's futures of records, which are completed when their batch is."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def futures(outcomes: Outcomes, of: ProducerBatch, count: int) -> list[Outcome]:
     return made
 
 
-def test_each_future_has_its_offset_and_timestamp() -> None:
+def test_each_future_returns_the_offset_and_timestamp_of_its_record() -> None:
     def program(outcomes: Outcomes) -> None:
         for appended, kind in ((-1, 0), (99, 1)):
             one = batch()
@@ -54,7 +54,7 @@ def test_each_future_has_its_offset_and_timestamp() -> None:
     in_a_loop(program)
 
 
-def test_an_unknown_offset_remains_unknown() -> None:
+def test_a_future_returns_the_offset_minus_1_if_the_offset_is_unknown() -> None:
     def program(outcomes: Outcomes) -> None:
         one = batch()
         (future,) = futures(outcomes, one, 1)
@@ -65,7 +65,7 @@ def test_an_unknown_offset_remains_unknown() -> None:
     in_a_loop(program)
 
 
-def test_each_future_has_its_own_error() -> None:
+def test_the_futures_of_a_failed_batch_raise_separate_error_objects() -> None:
     def program(outcomes: Outcomes) -> None:
         one = batch()
         found = futures(outcomes, one, 2)
@@ -78,7 +78,7 @@ def test_each_future_has_its_own_error() -> None:
 
 
 @pytest.mark.parametrize("cause", [None, ClientClosedError("closed")])
-def test_asyncio_does_not_report_records_that_the_program_aborted(
+def test_asyncio_logs_no_unretrieved_error_for_records_that_the_program_aborted(
     cause: Exception | None,
 ) -> None:
     complaints: list[Any] = []
@@ -96,7 +96,7 @@ def test_asyncio_does_not_report_records_that_the_program_aborted(
     assert len(complaints) == (cause is not None)
 
 
-def test_futures_follow_a_split_batch() -> None:
+def test_futures_of_a_split_batch_return_the_offsets_of_its_parts() -> None:
     def program(outcomes: Outcomes) -> None:
         whole, parts = batch(), (batch(), batch())
         found = futures(outcomes, whole, 3)
@@ -111,7 +111,7 @@ def test_futures_follow_a_split_batch() -> None:
 
 
 @pytest.mark.parametrize("count", [0, 2])
-def test_futures_with_acks_0_have_no_result(count: int) -> None:
+def test_futures_with_acks_0_return_none(count: int) -> None:
     def program(outcomes: Outcomes) -> None:
         one = batch()
         found = futures(outcomes, one, count)

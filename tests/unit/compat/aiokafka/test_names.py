@@ -39,7 +39,7 @@ SUBMODULES = {
     "coordinator.assignors.roundrobin": ("RoundRobinPartitionAssignor",),
     "coordinator.assignors.sticky.sticky_assignor": ("StickyPartitionAssignor",),
 }
-"""Names that programs import from each module; `errors` is compared completely."""
+"""Names that programs import from each module; all names of `errors` are compared."""
 
 
 def pair(name: str) -> tuple[ModuleType, ModuleType]:
@@ -47,7 +47,7 @@ def pair(name: str) -> tuple[ModuleType, ModuleType]:
 
 
 LEFT_OUT = {"AIOKafkaClient"}
-"""Left out, because it speaks Kafka's protocol directly."""
+"""Names without a counterpart, because they are for sending requests of Kafka's protocol."""
 
 
 def test_the_package_has_aiokafkas_names() -> None:
@@ -64,7 +64,7 @@ def exceptions(module: ModuleType) -> dict[str, type[BaseException]]:
     }
 
 
-def test_every_error_has_the_same_number_and_bases() -> None:
+def test_every_error_class_has_the_same_number_and_base_classes_as_in_aiokafka() -> None:
     theirs, ours = exceptions(aiokafka.errors), exceptions(errors)
     assert set(ours) == set(theirs)
     for name, their in theirs.items():
@@ -76,7 +76,7 @@ def test_every_error_has_the_same_number_and_bases() -> None:
     assert set(errors.__all__) == set(aiokafka.errors.__all__)
 
 
-def test_error_numbers_lead_to_the_same_classes() -> None:
+def test_error_numbers_map_to_the_same_classes_as_in_aiokafka() -> None:
     theirs = {n: kind.__name__ for n, kind in aiokafka.errors.kafka_errors.items()}
     assert {n: kind.__name__ for n, kind in errors.kafka_errors.items()} == theirs
     for number in range(-2, 200):
@@ -85,12 +85,12 @@ def test_error_numbers_lead_to_the_same_classes() -> None:
 
 @pytest.mark.parametrize("name", ["UnknownTopicOrPartitionError", "KafkaTimeoutError"])
 @pytest.mark.parametrize("arguments", [(), ("why",)])
-def test_errors_have_the_same_text(name: str, arguments: tuple[str, ...]) -> None:
+def test_errors_have_the_same_text_as_in_aiokafka(name: str, arguments: tuple[str, ...]) -> None:
     ours, theirs = getattr(errors, name), getattr(aiokafka.errors, name)
     assert str(ours(*arguments)) == str(theirs(*arguments))
 
 
-def test_a_brokers_error_has_kafkas_description() -> None:
+def test_an_error_of_a_broker_has_the_description_from_kafkas_protocol() -> None:
     said = errors.OffsetOutOfRangeError.description
     assert said == ERRORS[1].__doc__
     assert errors.NoError.description
@@ -116,7 +116,7 @@ def public(kind: type) -> dict[str, Any]:
 
 
 def parameters(function: Any) -> list[tuple[str, object, str]]:
-    """Return names, kinds and defaults; sentinels and classes are compared by name."""
+    """Return names, kinds and defaults of parameters; sentinels and classes are given by name."""
     return [
         (p.name, p.kind, _shown(p.default)) for p in inspect.signature(function).parameters.values()
     ]
@@ -135,7 +135,7 @@ def _shown(value: Any) -> str:
     ("module", "name"),
     [(m, n) for m, names in SUBMODULES.items() for n in names if m != "structs"],
 )
-def test_signatures_are_aiokafkas(module: str, name: str) -> None:
+def test_signatures_equal_those_of_aiokafka(module: str, name: str) -> None:
     ours, theirs = (getattr(found, name) for found in pair(module))
     if not inspect.isclass(theirs):
         assert parameters(ours) == parameters(theirs)
@@ -148,7 +148,7 @@ def test_signatures_are_aiokafkas(module: str, name: str) -> None:
         if inspect.isfunction(function) and "coordinator" not in module:
             our = inspect.getattr_static(ours, method)
             our = our.__func__ if isinstance(our, classmethod) else our
-            if method == "__aexit__":  # called by position
+            if method == "__aexit__":  # Python passes its arguments by position
                 assert len(parameters(our)) == len(parameters(function))
             elif (method, name) != ("__init__", "BatchBuilder"):
                 assert parameters(our) == parameters(function), method
@@ -156,7 +156,7 @@ def test_signatures_are_aiokafkas(module: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SUBMODULES["structs"])
-def test_values_have_the_same_fields(name: str) -> None:
+def test_data_classes_have_the_same_fields_and_text_as_in_aiokafka(name: str) -> None:
     ours, theirs = (getattr(found, name) for found in pair("structs"))
     assert list(inspect.signature(ours).parameters) == list(inspect.signature(theirs).parameters)
     assert issubclass(ours, tuple) == issubclass(theirs, tuple)
@@ -166,7 +166,7 @@ def test_values_have_the_same_fields(name: str) -> None:
     assert str(ours(*values)) == str(theirs(*values))
 
 
-def test_missing_admin_methods_name_aiokafkas_own() -> None:
+def test_the_error_for_a_missing_admin_method_refers_to_aiokafkas_own_admin_client() -> None:
     async def program() -> None:
         admin = AIOKafkaAdminClient()
         for name in ELSEWHERE:
@@ -179,7 +179,7 @@ def test_missing_admin_methods_name_aiokafkas_own() -> None:
 
 
 @pytest.mark.parametrize("name", ["range", "roundrobin", "sticky.sticky_assignor"])
-def test_assignors_have_their_names(name: str) -> None:
+def test_assignors_have_the_same_names_as_in_aiokafka(name: str) -> None:
     ours, theirs = pair(f"coordinator.assignors.{name}")
     [found] = [n for n in SUBMODULES[f"coordinator.assignors.{name}"] if n in vars(ours)]
     assert getattr(ours, found).name == getattr(theirs, found).name

@@ -1,4 +1,4 @@
-"""Test consumer records as aiokafka has them."""
+"""Test that a consumer returns records like aiokafka's."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def aiokafka_record() -> ConsumerRecord[Any, Any]:
     return record
 
 
-def test_a_record_equals_aiokafkas_dataclass() -> None:
+def test_a_record_behaves_like_aiokafkas_dataclass() -> None:
     record, same = aiokafka_record(), aiokafka.structs.ConsumerRecord(*FIELDS)
     assert (repr(record), asdict(record), vars(record)) == (repr(same), asdict(same), vars(same))
     assert record == ConsumerRecord(*FIELDS)
@@ -47,7 +47,7 @@ def test_a_record_equals_aiokafkas_dataclass() -> None:
     assert (nothing.serialized_key_size, nothing.serialized_value_size) == (-1, -1)
 
 
-def test_a_record_in_a_cycle_is_collected() -> None:
+def test_a_record_in_a_reference_cycle_is_garbage_collected() -> None:
     record = aiokafka_record()
     gone = weakref.ref(record)
     record.value = [record]
@@ -57,7 +57,7 @@ def test_a_record_in_a_cycle_is_collected() -> None:
 
 
 class FailsOnce:
-    """A deserializer that raises once, at one value."""
+    """A deserializer that raises the first time it gets the value `at`."""
 
     def __init__(self, at: bytes) -> None:
         self.at = at
@@ -79,7 +79,7 @@ async def by_getmany(consumer: Any) -> list[int]:
 
 
 @pytest.mark.parametrize("ask", [by_getone, by_getmany], ids=lambda ask: ask.__name__)
-def test_reading_before_start_raises(ask: Callable[[Any], Any]) -> None:
+def test_reading_before_start_raises_an_illegal_state_error(ask: Callable[[Any], Any]) -> None:
     async def main() -> None:
         with pytest.raises(ours.errors.IllegalStateError, match="call await start\\(\\) first"):
             await ask(ours.AIOKafkaConsumer("t", bootstrap_servers="127.0.0.1:1"))
@@ -141,10 +141,10 @@ def test_getmany_returns_a_single_buffered_record() -> None:
         simulation.run(run())
 
 
-def test_the_deserializers_error_is_raised_also_if_a_topic_was_recreated(
+def test_a_deserializers_error_is_raised_even_if_the_seek_back_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The consumer seeks back to records that it couldn't convert."""
+    """After an error, the consumer seeks back to the records, unless the topic was recreated."""
     sought: list[TopicPartition] = []
 
     def seek(place: TopicPartition, offset: int) -> None:

@@ -1,4 +1,4 @@
-"""Test how aiokafka's keyword arguments are translated, and which are rejected."""
+"""Test that aiokafka's keyword arguments are translated or rejected."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from odradek.runtime.credentials.token_functions import token_function
 
 
 def usual(kind: Any, **changed: Any) -> dict[str, Any]:
-    """Return all keywords of an aiokafka client with their defaults."""
+    """Return all keyword arguments of an aiokafka client with their defaults, except `changed`."""
     found = dict(kind.__init__.__kwdefaults__)
     if "acks" in found:
         found["acks"] = MISSING
@@ -70,7 +70,7 @@ def test_a_consumer_has_aiokafkas_defaults() -> None:
 
 
 @pytest.mark.parametrize("name", ["a", ".", "..", "é", "a/b", "x" * 300, "", " "])
-def test_instance_ids_are_not_checked_as_in_java(name: str) -> None:
+def test_instance_ids_that_java_rejects_are_accepted(name: str) -> None:
     config = of_consumer(group_id="board", group_instance_id=name)
     assert config["group.instance.id"] == (name.strip() or None)
 
@@ -82,7 +82,7 @@ def test_an_idempotent_producer_uses_acks_all_and_has_no_timeout() -> None:
     assert config["max.in.flight.requests.per.connection"] == 5
 
 
-def test_transactions_enable_idempotence() -> None:
+def test_a_transactional_id_enables_idempotence() -> None:
     config = of_producer(transactional_id="t", transaction_timeout_ms=7000)
     assert config["enable.idempotence"] is True
     assert (config["transactional.id"], config["transaction.timeout.ms"]) == ("t", 7)
@@ -136,7 +136,7 @@ def test_user_and_password_are_translated(mechanism: str) -> None:
     assert "pencil" not in repr(config)
 
 
-def test_kerberos_service_name_is_translated() -> None:
+def test_the_kerberos_service_name_is_translated() -> None:
     config = of_producer(
         security_protocol="SASL_PLAINTEXT",
         sasl_mechanism="GSSAPI",
@@ -155,7 +155,7 @@ class Tokens(AbstractTokenProvider):
 
 
 def test_a_token_provider_is_translated() -> None:
-    """Its coroutines run in the client's loop (`unit/runtime/test_token_functions.py`)."""
+    """`unit/runtime/test_token_functions.py` tests that its coroutines run in the client's loop."""
     provider = Tokens()
     found = of_producer(
         security_protocol="SASL_PLAINTEXT",
@@ -186,7 +186,7 @@ def test_assignors_are_translated_to_names() -> None:
     assert names == ["range", "roundrobin", "sticky"]
 
 
-def test_an_argument_without_effect_is_logged_once(
+def test_each_argument_without_effect_is_logged_once(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(settings, "_told", set())
@@ -197,7 +197,7 @@ def test_an_argument_without_effect_is_logged_once(
     assert [text.split()[0] for text in said] == ["check_crcs", "consumer_timeout_ms"]
 
 
-def test_the_fetch_wait_is_below_the_request_timeout() -> None:
+def test_a_short_timeout_keeps_the_fetch_wait_below_the_request_timeout() -> None:
     config = of_consumer(request_timeout_ms=300)
     assert config["request.timeout.ms"] > config["fetch.max.wait.ms"]
     assert config["default.api.timeout.ms"] == 0.3
@@ -213,12 +213,12 @@ def test_the_fetch_wait_is_below_the_request_timeout() -> None:
         ("[::1]", ["[::1]:9092"]),
     ],
 )
-def test_addresses_get_the_default_port(given: Any, found: list[str]) -> None:
+def test_addresses_without_a_port_get_the_default_port(given: Any, found: list[str]) -> None:
     assert servers(given) == found
 
 
 @pytest.mark.parametrize("name", ["loop", "api_version"])
-def test_deprecated_arguments_are_accepted_with_a_warning(name: str) -> None:
+def test_deprecated_arguments_are_accepted_with_a_deprecation_warning(name: str) -> None:
     async def program() -> None:
         loop = asyncio.get_running_loop()
         value: Any = loop if name == "loop" else "2.0"
@@ -229,19 +229,19 @@ def test_deprecated_arguments_are_accepted_with_a_warning(name: str) -> None:
     asyncio.run(program())
 
 
-def test_a_tls_context_checks_names_as_in_aiokafka() -> None:
+def test_a_tls_context_verifies_host_names_as_in_aiokafka() -> None:
     ours, theirs = create_ssl_context(), their_context()
     assert (ours.verify_mode, ours.check_hostname) == (theirs.verify_mode, theirs.check_hostname)
     with pytest.raises(FileNotFoundError):
         create_ssl_context(certfile="there-is-no-such-file.pem")
 
 
-def test_idle_connections_may_be_kept_for_ever() -> None:
+def test_idle_connections_are_never_closed_if_their_maximum_idle_time_is_none() -> None:
     for of in (of_producer, of_consumer):
         assert of(connections_max_idle_ms=None)["connections.max.idle.ms"] == math.inf
 
 
-def test_fractions_and_flags_are_accepted_as_in_aiokafka() -> None:
+def test_fractional_times_and_integers_as_booleans_are_accepted() -> None:
     config = of_producer(linger_ms=0.5, request_timeout_ms=2000.5, enable_idempotence=1)
     assert (config["linger.ms"], config["request.timeout.ms"]) == (0.001, 2.001)
     assert config["enable.idempotence"] is True

@@ -17,7 +17,7 @@ P = TopicPartition("t", 0)
 
 
 @pytest.mark.parametrize("number", [n for n in ERRORS if n not in (47, 90, 100)])
-def test_a_brokers_error_keeps_its_number(number: int) -> None:
+def test_an_error_of_a_broker_keeps_its_error_number(number: int) -> None:
     error = error_for(number)
     found = translated(error)
     assert type(found) is errors.for_code(number)
@@ -53,11 +53,13 @@ def test_a_brokers_error_keeps_its_number(number: int) -> None:
         (TopicRecreatedError(P, "a seek", "a", "b", outcome="x"), errors.IllegalStateError),
     ],
 )
-def test_other_errors_have_aiokafkas_class(error: ours.KafkaError, kind: type[Exception]) -> None:
+def test_other_errors_are_translated_to_the_matching_class_of_aiokafka(
+    error: ours.KafkaError, kind: type[Exception]
+) -> None:
     assert type(translated(error)) is kind
 
 
-def test_a_producers_error_classes_differ() -> None:
+def test_errors_of_a_producer_are_translated_to_aiokafkas_producer_errors() -> None:
     closed, large = ours.ClientClosedError("x"), ours.RecordTooLargeError("x")
     of = (errors.ProducerClosed, errors.MessageSizeTooLargeError)
     assert isinstance(translated(closed, *of), errors.ProducerClosed)
@@ -68,20 +70,20 @@ def test_a_producers_error_classes_differ() -> None:
     assert type(translated(offset, *of)) is errors.CommitFailedError
 
 
-def test_an_aborted_transaction_has_the_class_of_its_cause() -> None:
+def test_an_abortable_transaction_error_is_translated_like_its_cause() -> None:
     aborted = ours.AbortableTransactionError("x")
     assert type(translated(aborted)) is errors.KafkaError
     aborted.__cause__ = error_for(29)
     assert isinstance(translated(aborted), errors.TopicAuthorizationFailedError)
 
 
-def test_an_offset_out_of_range_names_the_partition() -> None:
+def test_an_offset_out_of_range_error_names_the_partition() -> None:
     found = translated(NoSuchOffsetError(TopicPartition("t", 1), 7, 0, 5))
     assert isinstance(found, errors.OffsetOutOfRangeError)
     assert found.args == ({("t", 1): 7},)
 
 
-def test_other_exceptions_are_not_translated() -> None:
+def test_exceptions_other_than_kafka_errors_are_not_translated() -> None:
     with pytest.raises(ZeroDivisionError), raising():
         raise ZeroDivisionError
     with pytest.raises(errors.KafkaTimeoutError) as raised, raising():

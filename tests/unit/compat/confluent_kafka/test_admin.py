@@ -1,4 +1,4 @@
-"""Test that the admin client rejects what confluent-kafka's does, and that its futures end."""
+"""Test that the admin client rejects what confluent-kafka's rejects, and completes its futures."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Call = Callable[[Any, Any, Any], object]
 
 @pytest.fixture(scope="module")
 def clients() -> Iterator[list[tuple[Any, Any, Any]]]:
-    """Yield each library, its admin module and a client of it without a reachable broker."""
+    """Yield each library, its admin module and an admin client without a reachable broker."""
     modules = [import_module(f"{library.__name__}.admin") for library in LIBRARIES]
     found = [
         (library, m, m.AdminClient(NOWHERE)) for library, m in zip(LIBRARIES, modules, strict=True)
@@ -142,7 +142,7 @@ def test_arguments_are_rejected_as_in_confluent_kafka(clients: list[tuple[Any, A
         assert found[0] is found[1], number
 
 
-def test_invalid_passwords_are_rejected_and_not_shown() -> None:
+def test_invalid_passwords_are_rejected_and_not_shown_in_errors() -> None:
     module: Any = import_module(f"{ours.__name__}.admin")
     info = module.ScramCredentialInfo(module.ScramMechanism.SCRAM_SHA_256, 4096)
     with AdminClient(NOWHERE) as client:
@@ -152,11 +152,11 @@ def test_invalid_passwords_are_rejected_and_not_shown() -> None:
                 client.alter_user_scram_credentials([upsertion])
             assert "secret" not in str(caught.value)
             assert caught.value.__cause__ is None
-            # xdist runs a last test while it handles an own error, which is the context then.
+            # The context may be an error of xdist, which handles one while it runs the last test.
             assert "secret" not in repr(caught.value.__context__)
 
 
-def test_each_future_ends_without_a_reachable_broker() -> None:
+def test_each_future_completes_although_no_broker_is_reachable() -> None:
     with AdminClient(NOWHERE) as client:
         futures: list[Future[Any]] = [
             *client.create_topics([NewTopic("a"), NewTopic("b")]).values(),
@@ -171,15 +171,15 @@ def test_each_future_ends_without_a_reachable_broker() -> None:
         assert [*client.list_offsets({}), *client.delete_records([])] == []
 
 
-def test_a_name_given_twice_is_rejected_and_the_others_are_not() -> None:
+def test_a_topic_name_given_twice_does_not_affect_other_topics_of_the_call() -> None:
     with AdminClient(NOWHERE) as client:
         found = client.create_topics([NewTopic("a"), NewTopic("a", 3), NewTopic("b")])
         codes = {name: future.exception(10).args[0].name() for name, future in found.items()}  # type: ignore[union-attr]
         assert codes == {"a": "INVALID_REQUEST", "b": "_TIMED_OUT"}
 
 
-def test_calls_run_concurrently() -> None:
-    """The long calls end when the test closes the client, so a slow machine can't end them."""
+def test_admin_calls_run_concurrently() -> None:
+    """The two long calls wait until the client is closed, so they can't time out earlier."""
     with AdminClient(NOWHERE) as client:
         # pytest rewrites modules that are first imported here; in two threads at once CPython 3.11
         # raises "SystemError: AST constructor recursion depth mismatch".
@@ -194,7 +194,7 @@ def test_calls_run_concurrently() -> None:
             short = client.describe_acls(ACL_FILTER, request_timeout=0.1)
             assert short.exception(PATIENCE).args[0].code() == KafkaError._TIMED_OUT  # type: ignore[union-attr]
             end = time.monotonic() + PATIENCE
-            while time.monotonic() < end:  # until a connection attempt fails within this time
+            while time.monotonic() < end:  # until connecting fails before `list_topics` times out
                 with pytest.raises(KafkaException) as caught:
                     client.list_topics(timeout=0.1)
                 if caught.value.args[0].code() != KafkaError._TIMED_OUT:
@@ -206,7 +206,7 @@ def test_calls_run_concurrently() -> None:
         assert all(future.exception(PATIENCE) for future in long)
 
 
-def test_a_call_without_a_response_raises_one_error_for_all_partitions() -> None:
+def test_a_call_for_several_partitions_that_times_out_raises_one_error() -> None:
     with AdminClient(NOWHERE) as client:
         place = TopicPartition("t", 0, 5)
         changed = client.alter_consumer_group_offsets(
@@ -217,7 +217,7 @@ def test_a_call_without_a_response_raises_one_error_for_all_partitions() -> None
             assert future.exception(10).args[0].code() == KafkaError._TIMED_OUT  # type: ignore[union-attr]
 
 
-def test_an_unexpected_error_is_the_futures_error() -> None:
+def test_the_futures_of_a_call_raise_its_unexpected_error() -> None:
     with AdminClient(NOWHERE) as client:
 
         def fails(*_: Any) -> Any:
@@ -228,7 +228,7 @@ def test_an_unexpected_error_is_the_futures_error() -> None:
         assert str(client._one(1.0, fails).exception(10)) == "broken"
 
 
-def test_results_are_returned_beside_errors() -> None:
+def test_the_other_items_of_a_call_return_results_if_one_item_fails() -> None:
     with AdminClient(NOWHERE) as client:
         low, high = odradek.TopicPartition("t", 0), odradek.TopicPartition("t", 1)
 

@@ -1,4 +1,4 @@
-"""Test that `poll()` returns buffered messages, each of which is created once."""
+"""Test that `poll()` returns buffered messages, and creates each of them once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from odradek.errors import TopicRecreatedError
 from odradek.testing import FakeCluster
 
 RECORDS = 1100
-"""More than an iteration creates at once."""
+"""Number of records; more than the consumer converts to messages at once (1024)."""
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,7 @@ def servers() -> Iterator[str]:
         producer = Producer({"bootstrap.servers": brokers.bootstrap_servers, "linger.ms": 5000})
         for number in range(RECORDS):
             producer.produce("t", str(number).encode(), partition=0)
-        producer.flush()  # all in one batch
+        producer.flush()  # sends one batch, as linger.ms is long
         producer.close()
         yield brokers.bootstrap_servers
 
@@ -39,7 +39,7 @@ def config(servers: str, **more: Any) -> dict[str, Any]:
     return {"bootstrap.servers": servers, "group.id": "g", "enable.auto.commit": False} | more
 
 
-def test_a_callback_between_polls_does_not_recreate_messages(
+def test_callbacks_between_polls_do_not_cause_messages_to_be_created_again(
     servers: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[int] = []
@@ -60,14 +60,14 @@ def test_a_callback_between_polls_does_not_recreate_messages(
             assert message is not None
             assert message.value() == str(number).encode()
             time.sleep(0.002)
-        assert len(told) > 10  # callbacks ran in between
+        assert len(told) > 10  # callbacks ran between the polls
         assert made == [1024]
     finally:
         consumer.close()
 
 
-def test_poll_without_a_timeout_returns_buffered_messages(servers: str) -> None:
-    """Also if the event loop runs after the last of the created messages."""
+def test_poll_with_a_timeout_of_0_returns_buffered_messages(servers: str) -> None:
+    """`poll(0)` must not return None because the next messages haven't been created yet."""
 
     async def values() -> list[Any]:
         consumer = AIOConsumer(config(servers))
@@ -86,8 +86,8 @@ def test_poll_without_a_timeout_returns_buffered_messages(servers: str) -> None:
     "error",
     [IllegalStateError("gone"), TopicRecreatedError(odradek.TopicPartition("t", 0), "seek")],
 )
-def test_messages_are_put_back_although_a_partition_is_gone(error: KafkaError) -> None:
-    """Otherwise the error would replace the program's, and messages of the others be lost."""
+def test_messages_of_all_partitions_are_put_back_even_if_a_seek_fails(error: KafkaError) -> None:
+    """Otherwise that error would hide the program's, and messages of other partitions be lost."""
     places = [odradek.TopicPartition(name, 0) for name in "tuv"]
     sought: list[odradek.TopicPartition] = []
 

@@ -1,4 +1,4 @@
-"""Test that one flow runs both in threads and in event loops."""
+"""Test that a flow (a call written as a generator) runs in threads and in event loops."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from odradek.compat.confluent_kafka.flows import Flow, awaited, carried_out
 
 
 class Client:
-    """A client whose calls return outcomes, or awaitables of outcomes."""
+    """A client whose call returns or raises `outcome`; with `loop`, it returns an awaitable."""
 
     def __init__(self, *, loop: bool) -> None:
         self.loop = loop
@@ -38,7 +38,7 @@ def flow(client: Client) -> Flow[list[Any]]:
     except LookupError:
         found.append((yield client.ask(2)))
     try:
-        found.append((yield "an outcome of its own"))
+        found.append((yield "an outcome of its own"))  # a plain result, which must not be awaited
         yield client.ask(KeyError())
     finally:
         found.append((yield client.ask(3)))
@@ -56,7 +56,7 @@ def ends(flow: Flow[list[Any]], found: list[Any]) -> Flow[list[Any]]:
 
 
 @pytest.mark.parametrize("loop", [False, True])
-def test_a_flow_gets_outcomes_and_errors(loop: bool) -> None:
+def test_a_flow_is_resumed_with_results_and_exceptions(loop: bool) -> None:
     client = Client(loop=loop)
     with pytest.raises(KeyError):
         if loop:

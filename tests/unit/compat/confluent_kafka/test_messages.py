@@ -18,7 +18,7 @@ RECORD = ConsumerRecord("t", 0, 1, 2, 0, b"key", b"value", (("a", b"b"),), -1)
 
 
 class Held(Exception):  # noqa: N818 - a class that any setter accepts
-    """An object of the program."""
+    """An object of the program that refers to its message."""
 
     message: Message
 
@@ -33,7 +33,9 @@ class Held(Exception):  # noqa: N818 - a class that any setter accepts
         lambda message, held: message.set_error(held),
     ],
 )
-def test_a_value_that_refers_to_its_message_is_collected(put: Callable[[Any, Any], object]) -> None:
+def test_a_value_that_refers_to_its_message_is_garbage_collected(
+    put: Callable[[Any, Any], object],
+) -> None:
     def cycle() -> ref[Held]:
         [message] = messages_of([RECORD])
         held = Held()
@@ -46,8 +48,8 @@ def test_a_value_that_refers_to_its_message_is_collected(put: Callable[[Any, Any
     assert found() is None
 
 
-def test_a_report_is_tracked_by_the_collector_once_it_is_changed() -> None:
-    """Untracked reports are freed by the thousand without work for the collector."""
+def test_a_delivery_report_is_tracked_by_the_garbage_collector_only_after_a_change() -> None:
+    """The garbage collector needn't visit thousands of untracked reports."""
     given = Notes()
     given.add((0, 9.0, 55, b"k", b"v", print), 2)
     (report,) = build_reports(Message, 0, "t", 3, (70, -1), None, 10.0, given)

@@ -25,9 +25,9 @@ NOT_HERE = {
     # share groups (KIP-932)
     *("ShareConsumer", "DeserializingShareConsumer", "AcknowledgeType", "Messages"),
     *("IllegalStateException", "ConcurrentModificationException"),
-    "kafkatest",  # programs that test the library
+    "kafkatest",  # a submodule with tests of the library
 }
-"""Public names that are missing here; each is named in docs/switching.md."""
+"""Public names without a counterpart here; docs/switching.md names each of them."""
 SIGNATURES: dict[str, dict[str, list[tuple[str, Any]]]] = {
     "Producer": {
         "produce": [
@@ -76,7 +76,7 @@ SIGNATURES: dict[str, dict[str, list[tuple[str, Any]]]] = {
         "cluster_id": [("timeout", -1)],
     },
 }
-"""Signatures from texts and stubs; these classes are compiled and can't be inspected."""
+"""Signatures from documentation and type stubs, as compiled classes can't be inspected."""
 
 
 def public(of: Any) -> set[str]:
@@ -104,7 +104,7 @@ def of_admin() -> list[str]:
     )
 
 
-def test_the_admin_module_has_confluent_kafkas_names() -> None:
+def test_the_admin_module_has_confluent_kafkas_names_and_constants() -> None:
     assert len(of_admin()) > 40
     for name in of_admin():
         their, mine = getattr(confluent_kafka.admin, name), getattr(admin, name)
@@ -122,11 +122,11 @@ FIELDS = {
     *("topic", "num_partitions", "replication_factor", "replica_assignment", "config"),
     "new_total_count",
 }
-"""Fields of two classes that only a class written in C shows."""
+"""Fields of two classes that `dir()` shows only for classes written in C."""
 
 
 def described(library: Any) -> list[Any]:
-    """Create objects of all classes of the admin module."""
+    """Return objects of all classes of the admin module."""
     module = import_module(f"{library.__name__}.admin")
     node, some = library.Node(1, "h", 2), [library.TopicPartition("t", 1)]
     operation = module.AclOperation
@@ -155,7 +155,7 @@ def described(library: Any) -> list[Any]:
 
 
 def plain(value: Any) -> Any:
-    """Return the content of an object without its class."""
+    """Return the content of an object as dicts, lists and texts."""
     if isinstance(value, Enum):
         return value.name
     if isinstance(value, list):
@@ -165,7 +165,7 @@ def plain(value: Any) -> Any:
     return str(value)
 
 
-def test_values_of_the_admin_module_are_the_same() -> None:
+def test_objects_of_the_admin_module_have_the_same_content_and_text() -> None:
     for mine, theirs in zip(described(ours), described(confluent_kafka), strict=True):
         assert type(mine).__name__ == type(theirs).__name__
         if hasattr(theirs, "__dict__"):
@@ -174,7 +174,7 @@ def test_values_of_the_admin_module_are_the_same() -> None:
             assert (str(mine), repr(mine)) == (str(theirs), repr(theirs))
 
 
-def test_values_of_the_admin_module_compare_the_same() -> None:
+def test_objects_of_the_admin_module_are_compared_and_changed_in_the_same_way() -> None:
     for library in (admin, confluent_kafka.admin):
         module: Any = library
         resource, acl = module.ConfigResource, module.AclBinding
@@ -194,7 +194,7 @@ def test_values_of_the_admin_module_compare_the_same() -> None:
         assert [e.name for e in changed.incremental_configs] == ["x"]
 
 
-def test_missing_classes_raise_with_a_reason() -> None:
+def test_a_missing_class_raises_an_attribute_error_with_the_reason() -> None:
     with pytest.raises(AttributeError, match="share groups"):
         _ = ours.ShareConsumer
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
@@ -206,14 +206,14 @@ def test_missing_classes_raise_with_a_reason() -> None:
     ["Producer", "Consumer", "Message", "TopicPartition", "KafkaError", "Uuid", "KafkaException",
      "SerializingProducer", "DeserializingConsumer"],
 )  # fmt: skip
-def test_classes_have_the_same_methods(name: str) -> None:
+def test_classes_have_the_same_methods_as_in_confluent_kafka(name: str) -> None:
     theirs, mine = getattr(confluent_kafka, name), getattr(ours, name)
     assert public(theirs) - public(mine) == set()
     assert {n for n in public(mine) - public(theirs) if not n.isupper()} == set()
 
 
 @pytest.mark.parametrize("name", sorted(SIGNATURES))
-def test_methods_have_the_same_arguments(name: str) -> None:
+def test_methods_have_the_same_arguments_as_in_confluent_kafka(name: str) -> None:
     for method, wanted in SIGNATURES[name].items():
         assert hasattr(getattr(confluent_kafka, name), method)
         found = inspect.signature(getattr(getattr(ours, name), method)).parameters.values()
@@ -223,21 +223,21 @@ def test_methods_have_the_same_arguments(name: str) -> None:
         assert arguments == wanted, method
 
 
-def test_constants_are_the_same() -> None:
+def test_constants_have_the_same_values_as_in_confluent_kafka() -> None:
     for name in ours.__all__:
         value = getattr(ours, name)
         if name.isupper():
             assert value == getattr(confluent_kafka, name)
 
 
-def test_error_codes_are_the_same() -> None:
+def test_error_codes_are_the_same_as_in_confluent_kafka() -> None:
     theirs = {n: c for n, c in vars(confluent_kafka.KafkaError).items() if isinstance(c, int)}
     assert len(theirs) > 150
     assert {name: getattr(KafkaError, name) for name in theirs} == theirs
 
 
 @pytest.mark.parametrize("arguments", [(3,), (-185,), (0,), (9999,), (-192, "why", True)])
-def test_errors_behave_the_same(arguments: tuple[Any, ...]) -> None:
+def test_errors_behave_as_in_confluent_kafka(arguments: tuple[Any, ...]) -> None:
     mine, theirs = KafkaError(*arguments), confluent_kafka.KafkaError(*arguments)
     for method in ("code", "name", "fatal", "retriable", "txn_requires_abort"):
         assert getattr(mine, method)() == getattr(theirs, method)()
@@ -256,7 +256,7 @@ ENUMS = ("ConsumerGroupState", "ConsumerGroupType", "IsolationLevel", "ElectionT
 
 
 @pytest.mark.parametrize("name", ENUMS)
-def test_enumerations_have_the_same_members(name: str) -> None:
+def test_enumerations_have_the_same_members_as_in_confluent_kafka(name: str) -> None:
     theirs, mine = getattr(confluent_kafka, name), getattr(ours, name)
     assert {k: v.value for k, v in mine.__members__.items()} == {
         k: v.value for k, v in theirs.__members__.items()
@@ -270,7 +270,9 @@ def test_enumerations_have_the_same_members(name: str) -> None:
      ("ConsumerGroupTopicPartitions", ("group",)), ("TopicCollection", (["a"],)),
      ("TopicPartitionInfo", (1, None, [], []))],
 )  # fmt: skip
-def test_values_have_the_same_fields(name: str, arguments: tuple[Any, ...]) -> None:
+def test_data_classes_have_the_same_fields_and_text_as_in_confluent_kafka(
+    name: str, arguments: tuple[Any, ...]
+) -> None:
     theirs, mine = getattr(confluent_kafka, name), getattr(ours, name)
     assert list(inspect.signature(mine).parameters) == list(inspect.signature(theirs).parameters)
     assert vars(mine(*arguments)) == vars(theirs(*arguments))
@@ -278,7 +280,7 @@ def test_values_have_the_same_fields(name: str, arguments: tuple[Any, ...]) -> N
         assert str(mine(*arguments)) == str(theirs(*arguments))
 
 
-def test_topic_partitions_behave_the_same() -> None:
+def test_topic_partitions_behave_as_in_confluent_kafka() -> None:
     made = [
         [library.TopicPartition(*arguments) for arguments in (("a",), ("a", 1, 5, "m", 3), ("b",))]
         for library in (ours, confluent_kafka)
@@ -296,7 +298,7 @@ def test_topic_partitions_behave_the_same() -> None:
             partition(3)
 
 
-def test_messages_behave_the_same() -> None:
+def test_messages_behave_as_in_confluent_kafka() -> None:
     for arguments in ((), ("t", 1, 2, b"k", b"value", [("h", b"x")], None, (1, 7), 0.5, 3)):
         mine: Any = ours.Message(*arguments)
         theirs: Any = confluent_kafka.Message(*arguments)
@@ -313,7 +315,7 @@ def test_messages_behave_the_same() -> None:
         assert (message.headers(), message.topic()) == ([], "other")
 
 
-def test_messages_compare_and_pickle_the_same() -> None:
+def test_messages_are_compared_and_pickled_as_in_confluent_kafka() -> None:
     nothing = (None, -2, -2, None, None, None, None, None, -2.0, -2, -1)
     whole = ("t", 1, 2, b"k", b"value", [("h", b"x")], None, (1, 7), 0.5, 3, 5)
     for arguments in ((), nothing, whole):
@@ -337,7 +339,7 @@ def test_messages_compare_and_pickle_the_same() -> None:
             library.TopicPartition("t", 0, 1, "a\0b")
 
 
-def test_uuids_behave_the_same() -> None:
+def test_uuids_behave_as_in_confluent_kafka() -> None:
     for halves in ((1, 2), (-1, 2**63 - 1), (2**62, -5)):
         mine: Any = ours.Uuid(*halves)
         theirs: Any = confluent_kafka.Uuid(*halves)
@@ -347,7 +349,7 @@ def test_uuids_behave_the_same() -> None:
         assert hash(mine) == hash(ours.Uuid(*halves))
 
 
-def test_the_names_of_cimpl_exist() -> None:
+def test_the_module_cimpl_has_the_names_of_confluent_kafka() -> None:
     theirs: Any = import_module("confluent_kafka.cimpl")
     for name in cimpl.__all__:
         assert hasattr(theirs, name)
@@ -355,14 +357,14 @@ def test_the_names_of_cimpl_exist() -> None:
             "NewTopic",
             "NewPartitions",
         )
-    said: Any = confluent_kafka.version()  # typed as a pair
+    said: Any = confluent_kafka.version()  # the type stub says it is a pair
     assert ours.version() == said
     event = ("broker", 3, 1.5)
     assert str(ours.ThrottleEvent(*event)) == str(confluent_kafka.ThrottleEvent(*event))
 
 
 @pytest.mark.parametrize("name", ["murmur2", "consistent", "fnv1a"])
-def test_partitioners_return_the_same_partitions(name: str) -> None:
+def test_partitioners_return_the_same_partitions_as_in_confluent_kafka(name: str) -> None:
     rng, mine, theirs = Random(5), getattr(ours, name), getattr(confluent_kafka, name)
     for size in (*range(20), 100):
         key, count = rng.randbytes(size), rng.randrange(1, 100)
@@ -374,7 +376,7 @@ def test_partitioners_return_the_same_partitions(name: str) -> None:
 
 
 @pytest.mark.parametrize("module", ["error", "serialization"])
-def test_modules_have_the_same_names(module: str) -> None:
+def test_classes_of_submodules_have_the_same_base_classes(module: str) -> None:
     mine, theirs = import_module(f"{LIBRARY}.{module}"), import_module(f"confluent_kafka.{module}")
     for name in mine.__all__:
         their, my = getattr(theirs, name), getattr(mine, name)
@@ -395,7 +397,7 @@ def pairs_of(kind: str) -> tuple[Any, Any]:
      ("IntegerDeserializer", b"ab"), ("DoubleSerializer", 2.5), ("DoubleSerializer", "x"),
      ("DoubleDeserializer", b"12345678"), ("DoubleDeserializer", None)],
 )  # fmt: skip
-def test_serializers_return_the_same(kind: str, value: Any) -> None:
+def test_serializers_return_the_same_results_and_errors(kind: str, value: Any) -> None:
     found: list[tuple[str | None, Any]] = []
     for make in pairs_of(kind):
         try:
@@ -406,7 +408,7 @@ def test_serializers_return_the_same(kind: str, value: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["AIOProducer", "AIOConsumer", "AsyncSerializingProducer"])
-def test_asyncio_clients_have_the_same_methods(name: str) -> None:
+def test_asyncio_clients_have_the_same_methods_as_in_confluent_kafka(name: str) -> None:
     mine, theirs = getattr(aio, name), getattr(confluent_kafka.aio, name)
     assert public(mine) == public(theirs)
     for method in sorted(public(theirs)):
@@ -414,7 +416,7 @@ def test_asyncio_clients_have_the_same_methods(name: str) -> None:
         assert inspect.iscoroutinefunction(my) == inspect.iscoroutinefunction(their), method
 
 
-def test_the_admin_client_has_the_same_methods() -> None:
+def test_the_admin_client_has_the_same_methods_as_in_confluent_kafka() -> None:
     assert public(admin.AdminClient) == public(confluent_kafka.admin.AdminClient)
 
 
@@ -429,7 +431,7 @@ def test_the_admin_client_has_the_same_methods() -> None:
         ),
     ],
 )
-def test_imports_are_light(code: str, absent: set[str]) -> None:
+def test_imports_do_not_load_modules_that_are_not_needed(code: str, absent: set[str]) -> None:
     done = subprocess.run(
         [sys.executable, "-c", f"{code}; import sys; print(*sys.modules)"],
         capture_output=True, text=True, check=True, timeout=HANG_S,
@@ -437,5 +439,5 @@ def test_imports_are_light(code: str, absent: set[str]) -> None:
     assert set(done.stdout.split()) & absent == set()
 
 
-def test_the_version_is_confluent_kafkas() -> None:
+def test_the_version_is_that_of_confluent_kafka() -> None:
     assert str(confluent_kafka.__version__) == ours.__version__ == ours.version()

@@ -1,4 +1,4 @@
-"""Test partitions without messages in groups whose offsets the compat module commits."""
+"""Test commits of partitions without messages, if the compat module commits the offsets."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from odradek.testing import FakeCluster
 
 
 @pytest.mark.parametrize("given", [{"enable.auto.offset.store": False}, {"on_commit": print}])
-def test_commits_include_partitions_without_messages(
+def test_the_start_offset_of_a_partition_without_messages_is_committed(
     given: dict[str, Any],
 ) -> None:
-    """R-GR-6: offsets from `auto.offset.reset`, with `enable.auto.offset.store` or `on_commit`."""
+    """R-GR-6: the offset comes from `auto.offset.reset`; each setting lets the module commit."""
     part = TopicPartition("t", 0)
     with FakeCluster(brokers=1) as cluster:
         cluster.create_topic("t", partitions=1)

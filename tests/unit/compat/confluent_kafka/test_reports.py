@@ -1,4 +1,4 @@
-"""Test delivery reports: queued by batch, delivered by message, each once."""
+"""Test that a delivery report is queued with its batch and delivered once for each message."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ APPENDED = 77
 
 
 class Scene:
-    """A queue, and messages that are sent into batches of one partition."""
+    """A callback queue, and messages in batches of one partition."""
 
     def __init__(
         self, *, most_messages: int = 1000, most_bytes: int = 1000, only_errors: bool = False
@@ -57,7 +57,7 @@ class Scene:
         self.told.append((error, place))
 
 
-def test_reports_of_a_batch_come_in_order() -> None:
+def test_reports_of_a_batch_are_delivered_in_order_when_the_program_polls() -> None:
     scene = Scene()
     batch = scene.batch()
     scene.send(batch, 0, 1, 2)
@@ -92,7 +92,7 @@ def test_each_message_of_a_failed_batch_is_reported() -> None:
     assert len(scene.sent) == 0
 
 
-def test_an_exception_of_a_callback_leaves_the_rest_of_its_batch_waiting() -> None:
+def test_after_an_exception_of_a_callback_the_next_poll_delivers_the_other_reports() -> None:
     scene = Scene()
     first, second = scene.batch(), scene.batch()
 
@@ -113,24 +113,24 @@ def test_an_exception_of_a_callback_leaves_the_rest_of_its_batch_waiting() -> No
 
 
 def test_a_message_added_while_its_batch_completes_is_reported() -> None:
-    """A thread looked its batch up, and was suspended until the batch was complete."""
+    """A thread looked up the message's batch, and was suspended until the batch was complete."""
     scene = Scene()
     batch = scene.batch()
     scene.send(batch, 0)
     reports = scene.sent.by_batch[batch]
     batch.done.complete(BatchOutcome(0, -1))
     assert scene.queue.serve(0) == 1
-    scene.sent.by_batch[batch] = reports  # as that thread still has it
+    scene.sent.by_batch[batch] = reports  # that thread still refers to the reports
     scene.send(batch, 1)
     assert scene.queue.serve(0) == 1
     del scene.sent.by_batch[batch]
-    scene.send(batch, 2)  # one that comes even later
+    scene.send(batch, 2)  # another message for the complete batch
     assert scene.queue.serve(0) == 1
     assert [place[2] for _, place in scene.told] == [b"0", b"1", b"2"]
     assert scene.sent.by_batch == {}
 
 
-def test_messages_follow_a_split_batch() -> None:
+def test_reports_of_a_split_batch_have_the_offsets_of_its_parts() -> None:
     scene = Scene()
     whole, parts = scene.batch(), (scene.batch(), scene.batch())
     scene.send(whole, 0, 1, 2)
@@ -142,8 +142,8 @@ def test_messages_follow_a_split_batch() -> None:
     assert [place[1] for _, place in scene.told] == [104, 105, 200]
 
 
-def test_a_report_being_built_is_not_built_again() -> None:
-    """A callback requests reports of its own batch, as another thread might."""
+def test_reports_requested_by_a_callback_are_not_delivered_twice() -> None:
+    """A callback delivers the reports of its own batch, as another thread might."""
     scene = Scene()
     batch = scene.batch()
     made: list[int] = []
@@ -155,7 +155,7 @@ def test_a_report_being_built_is_not_built_again() -> None:
     assert (made, len(scene.told), len(scene.sent)) == ([0], 2, 0)
 
 
-def test_waiting_messages_are_counted_while_others_are_reported() -> None:
+def test_the_number_of_pending_messages_decreases_with_each_delivered_report() -> None:
     scene = Scene()
     batch = scene.batch()
     left: list[int] = []
@@ -165,7 +165,7 @@ def test_waiting_messages_are_counted_while_others_are_reported() -> None:
     assert left == [2, 1, 0]
 
 
-def test_a_message_rejected_by_a_full_queue_leaves_no_references() -> None:
+def test_no_references_to_a_message_rejected_by_a_full_queue_are_kept() -> None:
     value, headers = bytes(1000), [("name", bytes(1000))]
 
     def references() -> list[int]:
@@ -187,7 +187,7 @@ def test_a_message_rejected_by_a_full_queue_leaves_no_references() -> None:
             assert producer.flush(HANG_S) == 0
 
 
-def test_a_full_queue_rejects_messages() -> None:
+def test_a_full_queue_rejects_messages_until_a_report_is_delivered() -> None:
     for scene, sizes in ((Scene(most_messages=2), (1, 1, 1)), (Scene(most_bytes=10), (6, 4, 1))):
         first, second = scene.batch(), scene.batch()
         scene.send(first, 0, size=sizes[0])
@@ -196,14 +196,14 @@ def test_a_full_queue_rejects_messages() -> None:
             with pytest.raises(BufferError):
                 scene.sent.admit(sizes[2])
         first.done.complete(BatchOutcome(0, -1))
-        with pytest.raises(BufferError):  # it hasn't been reported yet
+        with pytest.raises(BufferError):  # its report hasn't been delivered yet
             scene.sent.admit(sizes[2])
         assert scene.queue.serve(0) == 1
         scene.send(second, 1, size=sizes[2])
         assert len(scene.sent) == 2
 
 
-def test_threads_lose_and_duplicate_no_report() -> None:
+def test_reports_are_delivered_exactly_once_if_threads_send_and_poll() -> None:
     scene = Scene(most_messages=0, most_bytes=1 << 30)
     told: list[bytes] = []
     batches: list[ProducerBatch] = []
@@ -251,7 +251,7 @@ def test_threads_lose_and_duplicate_no_report() -> None:
 
 
 @pytest.mark.parametrize("value", [b"x", "x"])
-def test_true_is_partition_1(value: str | bytes) -> None:
+def test_the_partition_true_means_partition_1(value: str | bytes) -> None:
     """Python's bools are ints; `True` once meant that the message was already sent."""
     told: list[tuple[object, ...]] = []
     with FakeCluster() as cluster:
@@ -267,7 +267,7 @@ def test_true_is_partition_1(value: str | bytes) -> None:
 
 
 @pytest.mark.parametrize("polls", [True, False], ids=["poll", "flush"])
-def test_failures_without_a_callback_are_logged_once(
+def test_failed_messages_without_a_callback_are_logged_in_one_line(
     polls: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     told: list[object] = []

@@ -1,4 +1,4 @@
-"""Test how confluent-kafka's settings are translated, and which are rejected."""
+"""Test that confluent-kafka's settings are translated or rejected."""
 
 from __future__ import annotations
 
@@ -53,12 +53,14 @@ def test_a_consumer_has_librdkafkas_defaults() -> None:
         *((7, "7"), ("", None), (" ", None)),
     ],
 )
-def test_instance_ids_are_not_checked_as_in_java(theirs: Any, ours: str | None) -> None:
+def test_instance_ids_that_java_rejects_are_accepted(theirs: Any, ours: str | None) -> None:
     assert of(CONSUMER, group__instance__id=theirs)[1]["group.instance.id"] == ours
 
 
 @pytest.mark.parametrize(("session", "heartbeat"), [("1000", 0.333), (3001, 3), (2, 0.001)])
-def test_a_short_session_shortens_the_heartbeat_interval(session: Any, heartbeat: float) -> None:
+def test_a_short_session_timeout_shortens_the_heartbeat_interval(
+    session: Any, heartbeat: float
+) -> None:
     assert of(CONSUMER, session__timeout__ms=session)[1]["heartbeat.interval.ms"] == heartbeat
 
 
@@ -69,14 +71,16 @@ def test_a_short_session_shortens_the_heartbeat_interval(session: Any, heartbeat
         *(("end", "latest"), ("error", "none")),
     ],
 )
-def test_librdkafkas_words_for_offset_reset(theirs: str, ours: str) -> None:
+def test_librdkafkas_values_of_auto_offset_reset_are_accepted(theirs: str, ours: str) -> None:
     assert of(CONSUMER, auto__offset__reset=theirs)[1]["auto.offset.reset"] == ours
 
 
 @pytest.mark.parametrize(
     "changed", [{"enable__auto__offset__store": "false"}, {"on_commit": print}]
 )
-def test_some_settings_make_the_compat_module_commit(changed: dict[str, Any]) -> None:
+def test_the_compat_module_commits_if_the_program_stores_offsets_or_sets_on_commit(
+    changed: dict[str, Any],
+) -> None:
     found, config = of(CONSUMER, **changed, auto__commit__interval__ms="250")
     assert (found.commit_every, config["enable.auto.commit"]) == (0.25, False)
 
@@ -86,7 +90,7 @@ def test_without_auto_commit_the_compat_module_commits_nothing() -> None:
     assert (found.commit_every, config["enable.auto.commit"]) == (None, False)
 
 
-def test_alternative_names_are_accepted() -> None:
+def test_librdkafkas_alternative_names_of_settings_are_accepted() -> None:
     _, config = of(
         PRODUCER,
         **{
@@ -107,7 +111,7 @@ def test_alternative_names_are_accepted() -> None:
     assert config["delivery.timeout.ms"] == config["max.block.ms"] == 5
 
 
-def test_topic_settings_are_merged() -> None:
+def test_default_topic_config_is_merged_into_the_settings() -> None:
     _, config = of(PRODUCER, **{"default.topic.config": {"message.timeout.ms": 1000, "acks": 1}})
     assert (config["delivery.timeout.ms"], config["acks"]) == (1, 1)
     both = {"message.timeout.ms": 9000, "default.topic.config": {"message.timeout.ms": 1000}}
@@ -116,7 +120,7 @@ def test_topic_settings_are_merged() -> None:
         of(PRODUCER, **{"default.topic.config": 3})
 
 
-def test_a_timeout_of_0_becomes_a_long_one() -> None:
+def test_a_message_timeout_of_0_means_no_timeout() -> None:
     assert of(PRODUCER, message__timeout__ms=0)[1]["delivery.timeout.ms"] > 1e6
 
 
@@ -158,17 +162,17 @@ def test_unsupported_settings_are_rejected_by_name(
 
 
 @pytest.mark.parametrize("wrong", [None, "localhost", 3])
-def test_a_configuration_is_a_dict(wrong: Any) -> None:
+def test_a_configuration_that_is_no_dict_is_rejected(wrong: Any) -> None:
     with pytest.raises(TypeError, match="dict"):
         given(PRODUCER, wrong)
 
 
-def test_a_consumer_needs_a_group() -> None:
+def test_a_consumer_without_a_group_id_is_rejected() -> None:
     with pytest.raises(ValueError, match="group.id"):
         given(CONSUMER, SERVER)
 
 
-def test_callbacks_must_be_callable() -> None:
+def test_callbacks_that_are_not_callable_are_rejected() -> None:
     for name, kind in (("error_cb", TypeError), ("oauth_cb", TypeError), ("stats_cb", TypeError)):
         with pytest.raises(kind, match=name):
             given(PRODUCER, {**SERVER, name: 3})
@@ -176,7 +180,7 @@ def test_callbacks_must_be_callable() -> None:
         given(PRODUCER, {**SERVER, "throttle_cb": 3})
 
 
-def test_log_level_is_accepted_in_spite_of_its_underscore() -> None:
+def test_log_level_is_accepted_although_its_name_contains_an_underscore() -> None:
     found, _ = of(PRODUCER, log_level=3)
     assert not [name for name in found.ours if name.startswith("log")]
     with pytest.raises(KafkaException, match='No such configuration property: "linger_ms"'):
@@ -189,8 +193,10 @@ def no_setting_was_reported(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_setting_was_reported")
-def test_settings_of_other_kinds_cause_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    """librdkafka does the same."""
+def test_settings_of_other_kinds_of_clients_cause_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """librdkafka also logs a warning."""
     _, config = of(PRODUCER, **{"group.id": "g", "enable.partition.eof": True, "acks": 1})
     found, _ = of(
         CONSUMER,
@@ -210,7 +216,7 @@ def test_settings_of_other_kinds_cause_a_warning(caplog: pytest.LogCaptureFixtur
     assert config["acks"] == 1
 
 
-def test_the_refresh_interval_is_the_age_of_metadata() -> None:
+def test_topic_metadata_refresh_interval_sets_the_maximum_age_of_metadata() -> None:
     name = "topic.metadata.refresh.interval.ms"
     for kind in (PRODUCER, CONSUMER, ADMIN):
         assert of(kind, **{name: 7000, "metadata.max.age.ms": 9000})[1]["metadata.max.age.ms"] == 7
@@ -218,14 +224,16 @@ def test_the_refresh_interval_is_the_age_of_metadata() -> None:
 
 
 @pytest.mark.usefixtures("no_setting_was_reported")
-def test_the_warning_for_a_registry_setting(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_setting_of_the_schema_registry_causes_a_warning_with_the_reason(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     of(PRODUCER, **{"schema.registry.url": "http://a", "basic.auth.user.info": None})
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
     assert "it belongs to the registry client" in record.getMessage()
 
 
-def test_a_token_function_gets_its_settings() -> None:
+def test_the_oauth_callback_gets_the_value_of_sasl_oauthbearer_config() -> None:
     asked: list[str] = []
 
     def token(settings: str) -> tuple[str, float]:
@@ -252,7 +260,7 @@ def test_the_producers_admin_client_has_the_connection_settings() -> None:
     Config(ADMIN, found.admin)
 
 
-def test_timeouts_are_seconds() -> None:
+def test_a_timeout_is_a_number_of_seconds_and_a_negative_one_means_no_limit() -> None:
     assert checked_seconds(2) == 2
     assert checked_seconds(-1) == checked_seconds(-0.5) == FOREVER
     for wrong in ("soon", None, True):
@@ -270,11 +278,11 @@ def test_timeouts_are_seconds() -> None:
         ("a:1", "a:1"),
     ],
 )
-def test_an_address_without_a_port_gets_kafkas_default(servers: str, taken: str) -> None:
+def test_an_address_without_a_port_gets_the_default_port(servers: str, taken: str) -> None:
     assert given(ADMIN, {"bootstrap.servers": servers}).ours["bootstrap.servers"] == taken
 
 
-def test_new_credentials_need_a_sasl_login() -> None:
+def test_new_credentials_have_an_effect_only_with_a_sasl_password_login() -> None:
     plain = of(ADMIN)[0]
     assert not plain.checked_login("name", "password")
     login = {"security.protocol": "sasl_ssl", "sasl.mechanism": "PLAIN"}
@@ -289,7 +297,7 @@ def test_new_credentials_need_a_sasl_login() -> None:
     ("given_value", "read"),
     [(1, True), ("1", True), ("t", True), (0, False), ("F", False), ("TRUE", True)],
 )
-def test_librdkafkas_words_for_true_and_false(given_value: Any, read: bool) -> None:
+def test_librdkafkas_values_for_true_and_false_are_accepted(given_value: Any, read: bool) -> None:
     found, config = of(
         CONSUMER, enable__auto__commit=given_value, enable__auto__offset__store=given_value
     )
@@ -301,18 +309,18 @@ def test_librdkafkas_words_for_true_and_false(given_value: Any, read: bool) -> N
 @pytest.mark.parametrize(
     ("milliseconds", "seconds"), [(0.5, 0.001), ("0.5", 0.001), (5.0, 0.005), (0, 0), ("7", 0.007)]
 )
-def test_a_linger_below_a_millisecond_is_rounded_up(milliseconds: Any, seconds: float) -> None:
+def test_a_linger_time_below_a_millisecond_is_rounded_up(milliseconds: Any, seconds: float) -> None:
     assert of(PRODUCER, linger__ms=milliseconds)[1]["linger.ms"] == seconds
     assert of(PRODUCER, **{"queue.buffering.max.ms": milliseconds})[1]["linger.ms"] == seconds
 
 
 @pytest.mark.parametrize("wrong", [-0.5, float("nan"), "abc", "inf", True, [5]])
-def test_an_invalid_linger_is_rejected(wrong: Any) -> None:
+def test_an_invalid_value_of_linger_ms_is_rejected(wrong: Any) -> None:
     with pytest.raises((KafkaException, ConfigurationError)):
         of(PRODUCER, linger__ms=wrong)
 
 
-def test_names_may_be_numbers() -> None:
+def test_group_ids_and_client_ids_may_be_numbers_or_uuids() -> None:
     _, config = of(CONSUMER, group__id=7, client__id=8)
     assert (config["group.id"], config["client.id"]) == ("7", "8")
     found, _ = of(CONSUMER, **{"group.id": UUID(int=1)})

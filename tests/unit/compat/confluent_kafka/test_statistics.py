@@ -21,7 +21,7 @@ from odradek.testing import FakeCluster
 
 LIBRARIES = pytest.mark.parametrize("library", [ours, confluent_kafka], ids=["ours", "theirs"])
 EVERY = 100
-"""Interval in milliseconds."""
+"""Interval of statistics, in milliseconds."""
 Json = dict[str, Any]
 
 
@@ -91,7 +91,7 @@ def _partitions(found: Json) -> list[tuple[str, Json]]:
 
 
 def same_layout(mine: Any, theirs: Any, path: str = "") -> None:
-    """Check that each of odradek's names is one of librdkafka's, with a value of the same type."""
+    """Check that each of odradek's fields exists in librdkafka's, with a value of the same type."""
     if not isinstance(mine, dict):
         assert type(mine) is type(theirs), path
         return
@@ -141,7 +141,9 @@ def test_a_consumers_statistics_have_librdkafkas_layout(cluster: FakeCluster) ->
 
 @pytest.mark.slow
 @LIBRARIES
-def test_statistics_come_in_poll_at_their_interval(library: Any, cluster: FakeCluster) -> None:
+def test_poll_calls_the_statistics_callback_at_its_interval(
+    library: Any, cluster: FakeCluster
+) -> None:
     told: list[Json] = []
     made = time.monotonic()
     producer = library.Producer(settings(cluster, told))
@@ -160,7 +162,7 @@ def test_statistics_come_in_poll_at_their_interval(library: Any, cluster: FakeCl
 
 @LIBRARIES
 @pytest.mark.parametrize("given", [{"statistics.interval.ms": 0}, {"stats_cb": None}])
-def test_without_interval_or_callback_no_statistics_come(
+def test_no_statistics_are_reported_without_an_interval_or_a_callback(
     library: Any, given: Json, cluster: FakeCluster
 ) -> None:
     told: list[Json] = []
@@ -173,7 +175,7 @@ def test_without_interval_or_callback_no_statistics_come(
         producer.close()
 
 
-def test_an_exception_of_the_callback_is_raised_by_poll(cluster: FakeCluster) -> None:
+def test_an_exception_of_the_statistics_callback_is_raised_by_poll(cluster: FakeCluster) -> None:
     def refuse(_: str) -> None:
         raise ZeroDivisionError("mine")
 
@@ -189,7 +191,7 @@ def test_an_exception_of_the_callback_is_raised_by_poll(cluster: FakeCluster) ->
     producer.close()
 
 
-def test_serve_waits_until_the_next_regular_callback() -> None:
+def test_serving_the_callback_queue_waits_until_the_periodic_callback_is_due() -> None:
     queue, told = CallbackQueue(Given({})), list[float]()
     queue.put_every(0.05, lambda: told.append(time.monotonic()))
     assert queue.empty()
@@ -204,7 +206,7 @@ def test_serve_waits_until_the_next_regular_callback() -> None:
     assert queue.serve(0.0) == 1
 
 
-def test_statistics_keep_no_client_alive(cluster: FakeCluster) -> None:
+def test_statistics_are_not_reported_for_a_garbage_collected_client(cluster: FakeCluster) -> None:
     told: list[Json] = []
     producer = ours.Producer(settings(cluster, told))
     queue = producer._queue
@@ -217,7 +219,7 @@ def test_statistics_keep_no_client_alive(cluster: FakeCluster) -> None:
 
 
 @pytest.mark.slow
-def test_asyncio_clients_get_statistics_in_poll(cluster: FakeCluster) -> None:
+def test_poll_of_asyncio_clients_calls_the_statistics_callback(cluster: FakeCluster) -> None:
     asyncio.run(asyncio.wait_for(_polled_in_a_loop(cluster), 60.0))
 
 

@@ -38,7 +38,7 @@ def offsets(books: OffsetBooks) -> dict[odradek.TopicPartition, int]:
     return {place: offset.offset for place, offset in books.to_commit().items()}
 
 
-def test_returned_records_are_committed_once() -> None:
+def test_offsets_of_returned_records_are_committed_once() -> None:
     books = OffsetBooks(store=True)
     assert books.position(HERE).offset == -1001
     books.handed_out(record(6))
@@ -67,7 +67,7 @@ def test_only_offsets_stored_by_the_program_are_committed() -> None:
 
 
 class ConsumerAtEnd:
-    """A consumer of one partition."""
+    """A consumer of one partition, with settable lag and paused partitions."""
 
     lags: int | None = None
     held: tuple[odradek.TopicPartition, ...] = ()
@@ -103,7 +103,7 @@ def test_the_end_of_a_partition_is_reported_once() -> None:
     assert (ends.reached(consumer), ends.waits) == ([], False)
 
 
-def test_callbacks_wait_until_they_are_served() -> None:
+def test_queued_callbacks_run_only_when_they_are_served() -> None:
     queue, made = CallbackQueue(Given({})), list[int]()
     assert queue.serve(0) == 0
     for number in range(3):
@@ -112,7 +112,7 @@ def test_callbacks_wait_until_they_are_served() -> None:
     assert (queue.serve(0), made, queue.serve(0)) == (3, [0, 1, 2], 0)
 
 
-def test_an_exception_of_a_callback_leaves_the_others_waiting() -> None:
+def test_callbacks_after_one_that_raised_run_when_the_queue_is_served_again() -> None:
     queue, made = CallbackQueue(Given({})), list[int]()
 
     def fail() -> None:
@@ -126,14 +126,14 @@ def test_an_exception_of_a_callback_leaves_the_others_waiting() -> None:
     assert (queue.serve(0), made) == (1, [1, 2])
 
 
-def test_a_callback_added_by_a_callback_runs_at_the_next_serve() -> None:
+def test_a_callback_queued_by_a_callback_runs_when_the_queue_is_served_again() -> None:
     queue, made = CallbackQueue(Given({})), list[int]()
     queue.put(lambda: queue.put(lambda: made.append(1)))
     assert (queue.serve(0), made) == (1, [])
     assert (queue.serve(0), made) == (1, [1])
 
 
-def test_errors_are_reported_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_client_errors_are_passed_to_error_cb_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     told: list[KafkaError] = []
     given = Given({}, error_cb=told.append, logger=logging.getLogger("of the program"))
     queue = CallbackQueue(given)
@@ -157,8 +157,8 @@ def test_errors_are_reported_and_logged(caplog: pytest.LogCaptureFixture) -> Non
     assert not CallbackQueue(Given({})).hears
 
 
-def test_a_connection_closed_on_purpose_is_no_error() -> None:
-    """The bootstrap connection is closed once brokers are known; others when they are idle."""
+def test_a_connection_that_the_client_closed_is_not_reported_as_an_error() -> None:
+    """The client closes its bootstrap connection when brokers are known, and idle connections."""
     told: list[KafkaError] = []
     queue = CallbackQueue(Given({}, error_cb=told.append))
     fields = {"address": "h:1", "error": "closed: idle", "in_flight": 0}
@@ -185,14 +185,14 @@ def test_a_topic_that_begins_with_a_caret_is_a_pattern(
     assert not any(re.fullmatch(pattern, name) for name in others)
 
 
-def test_other_topics_are_names() -> None:
+def test_topics_without_a_caret_are_names() -> None:
     assert topics_or_pattern(["b", "a.b"]) == (["b", "a.b"], None)
     for wrong in ("a", ["a", 3], None):
         with pytest.raises(TypeError):
             topics_or_pattern(wrong)
 
 
-def test_rebalance_callbacks_must_be_callable() -> None:
+def test_rebalance_callbacks_that_are_not_callable_are_rejected() -> None:
     assert checked_callbacks(on_assign=None, on_revoke=print) == {
         "on_assign": None,
         "on_revoke": print,
@@ -201,7 +201,7 @@ def test_rebalance_callbacks_must_be_callable() -> None:
         checked_callbacks(on_lost=3)
 
 
-def test_a_running_callback_is_visible_only_inside_of_it() -> None:
+def test_partitions_of_a_rebalance_callback_are_set_only_while_it_runs() -> None:
     running, seen = RunningCallback(), list[Any]()
 
     def callback(consumer: Any, partitions: list[TopicPartition]) -> None:
@@ -214,7 +214,7 @@ def test_a_running_callback_is_visible_only_inside_of_it() -> None:
     assert running.partitions is None
 
 
-def test_arguments_of_produce() -> None:
+def test_arguments_of_produce_are_converted_or_rejected() -> None:
     found = [as_bytes(value) for value in (None, b"x", "ö", bytearray(b"y"))]
     assert found == [None, b"x", "ö".encode(), b"y"]
     assert as_headers(None) == []
@@ -248,7 +248,7 @@ def test_an_exceeded_max_poll_interval_is_reported_once() -> None:
     consumer.close()
 
 
-def test_errors_that_come_late_are_not_raised_by_close() -> None:
+def test_closing_runs_queued_callbacks_but_does_not_report_errors() -> None:
     told: list[object] = []
     queue = CallbackQueue(Given({}, error_cb=told.append))
     queue.put(lambda: told.append("committed"))

@@ -1,4 +1,4 @@
-"""Test the translation of odradek's errors to confluent-kafka's codes, and transaction flags."""
+"""Test that odradek's errors are translated to confluent-kafka's codes and transaction flags."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from odradek.compat.confluent_kafka.translated_errors import code_of, translated
 
 
 @pytest.mark.parametrize("number", sorted(ERRORS))
-def test_a_brokers_error_keeps_its_number(number: int) -> None:
+def test_an_error_of_a_broker_keeps_its_error_number(number: int) -> None:
     error = error_for(number)
     found = translated(error)
     assert found.code() == number
@@ -45,11 +45,13 @@ def test_a_brokers_error_keeps_its_number(number: int) -> None:
         (odradek.KafkaError("x"), KafkaError._FAIL),
     ],
 )
-def test_other_errors_have_their_code(error: odradek.KafkaError, code: int) -> None:
+def test_other_errors_are_translated_to_librdkafkas_codes(
+    error: odradek.KafkaError, code: int
+) -> None:
     assert translated(error) == code
 
 
-def test_an_error_without_a_code_has_that_of_its_cause() -> None:
+def test_an_error_without_a_code_has_the_code_of_its_cause() -> None:
     error = odradek.CommitFailedError("x")
     error.__cause__ = error_for(25)
     assert translated(error) == KafkaError.UNKNOWN_MEMBER_ID
@@ -61,16 +63,16 @@ def test_an_error_that_ends_the_client_is_fatal() -> None:
 
 
 class FencedError(odradek.errors.FatalTransactionError, odradek.ProducerFencedError):
-    """An error class as the producer raises it."""
+    """An error with the base classes of a fenced producer's error."""
 
 
 class StaleMemberError(
     odradek.errors.AbortableTransactionError, odradek.errors.IllegalGenerationError
 ):
-    """An error class as the producer raises it."""
+    """An error with the base classes of the error for an old generation of a group member."""
 
 
-def test_transaction_errors_have_flags_for_the_next_step() -> None:
+def test_transaction_errors_say_whether_to_retry_or_to_abort() -> None:
     fenced, stale = translated(FencedError("x")), translated(StaleMemberError("x"))
     assert (fenced.name(), fenced.fatal(), fenced.retriable()) == ("_FENCED", True, False)
     assert (stale.name(), stale.txn_requires_abort()) == ("ILLEGAL_GENERATION", True)
@@ -88,11 +90,13 @@ def test_transaction_errors_have_flags_for_the_next_step() -> None:
         (error_for(87), "INVALID_RECORD"),
     ],
 )
-def test_undelivered_messages_have_a_reason(error: BaseException, name: str) -> None:
+def test_the_delivery_error_of_a_message_has_a_code_for_the_reason(
+    error: BaseException, name: str
+) -> None:
     assert delivery_error(error).name() == name
 
 
-def test_a_purged_message_that_was_sent_has_its_own_code() -> None:
+def test_a_purged_message_that_was_already_sent_has_the_code_purge_inflight() -> None:
     assert delivery_error(odradek.ClientClosedError("x"), sent=True).name() == "_PURGE_INFLIGHT"
 
 
