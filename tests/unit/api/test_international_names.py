@@ -1,4 +1,4 @@
-"""Test that DNS and TLS use the A-label of an international host name, and errors its own form."""
+"""Test that DNS and TLS use the A-label of an international host name, and errors the name."""
 
 from __future__ import annotations
 

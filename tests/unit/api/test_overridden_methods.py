@@ -128,7 +128,7 @@ def test_poll_and_close_raise_a_callbacks_exception_unchanged(
     close: bool,
     kind: type[BaseException],
 ) -> None:
-    """These exceptions have a special meaning in generators, with which calls are implemented."""
+    """Calls are generators, in which `StopIteration` and `GeneratorExit` have a special meaning."""
     stop, seen = kind("mine"), []
 
     def callback(*_: object) -> None:

@@ -62,10 +62,10 @@ def test_produce_of_confluent_kafka_makes_at_most_five_python_calls_per_record(
         for _ in range(N):
             producer.produce("t", b"-", b"k", on_delivery=on_delivery)
 
-    # produce, a place in the queue, send, the record's offset, the reports of the batch
+    # The calls: produce, a place in the queue, send, the record's offset, the batch's reports.
     assert calls_per_record(produce) <= 5
     producer._producer.flush()
-    # the message of each report; the program's callback isn't counted
+    # One call creates the message of a report; the program's callback isn't counted.
     assert calls_per_record(lambda: producer.poll(1)) <= 1
     assert len(told) == N + 2
 
@@ -79,7 +79,7 @@ def test_poll_of_confluent_kafka_makes_at_most_five_python_calls_per_record(
         for _ in range(N):
             assert consumer.poll(1.0) is not None
 
-    # poll, its fast path, the buffered message, its iterator, the time of the poll for the group
+    # The calls: poll, its fast path, the buffered message, its iterator, the time for the group.
     assert calls_per_record(poll) <= 5 + TWO_LOCKS
     found: list[Any] = []
     calls = count_calls(lambda: found.extend(consumer.consume(3 * N, 1.0)))
@@ -109,7 +109,7 @@ def test_send_of_aiokafka_makes_at_most_three_python_calls_per_record(
             def send() -> None:
                 futures.extend([stepped(producer.send("t", b"-", b"k")) for _ in range(N)])
 
-            # send, the wrapped client's send, the future
+            # The calls: send, the wrapped client's send, the future.
             assert calls_per_record(send) <= 3
             places: list[Any] = await asyncio.gather(*futures)
             assert [place.offset for place in places] == list(range(1, N + 2))
@@ -137,7 +137,7 @@ def test_getone_of_aiokafka_makes_at_most_four_python_calls_per_record(
                 for _ in range(N):
                     stepped(anext(consumer))
 
-            # getone, its fast path, the buffered record, its iterator
+            # The calls: getone, its fast path, the buffered record, its iterator.
             assert calls_per_record(getone) <= 4 + TWO_LOCKS
             assert calls_per_record(loop) <= 4 + TWO_LOCKS
             found: list[Any] = []

@@ -17,7 +17,7 @@ def test_repeated_not_leader_errors_at_one_address_cause_one_rebootstrap() -> No
     assert misled.starts_again(ONE, 1, LONG_AGO)
     misled.led_right(ONE)
     misled.led_right(OTHER)
-    assert misled.starts_again(ONE, 1, LONG_AGO)  # the right broker answered meanwhile
+    assert misled.starts_again(ONE, 1, LONG_AGO)  # the expected broker has answered since
 
 
 def test_a_rebootstrap_for_another_address_waits_for_the_minimum_interval() -> None:

@@ -56,7 +56,7 @@ def test_keys_and_certificates_are_read_from_pem_with_any_line_separators(
     assert len(made.get_ca_certs(binary_form=True)) == 1
     encrypted = [alice.encrypted_key(KEY_PASSWORD), old]
     if name == "nothing":
-        encrypted.pop()  # where its headers end is unknown without separators
+        encrypted.pop()  # the end of its PEM headers can't be found
     for key in encrypted:
         given = {"ssl.key.password": KEY_PASSWORD}
         build(settings(shape(key.read_text()), chain, trust, **given))
