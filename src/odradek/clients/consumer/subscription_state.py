@@ -30,7 +30,7 @@ Selector = Callable[[], Selection]
 EARLIEST, LATEST, NONE = "earliest", "latest", "none"
 COMMITTED = "committed"
 """Reset to the group's committed offset; without one, `auto.offset.reset` decides."""
-COMMITTED_OR_EARLIEST = "committed or earliest"
+COMMITTED_OR_EARLIEST = "committed-or-earliest"
 """Reset to the group's committed offset in a recreated topic; without one, to its beginning."""
 WITHOUT_END: Place = (MAX_OFFSET, -1)
 MOST_NAMED = 5
