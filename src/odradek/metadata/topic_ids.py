@@ -22,6 +22,7 @@ have been restored, or the broker that named the present id was cut off.
 from __future__ import annotations
 
 import logging
+import math
 from collections import Counter
 from collections.abc import Collection, Container, Mapping
 
@@ -44,7 +45,7 @@ ALWAYS: tuple[float, int | None] = (float("-inf"), None)
 class IdHistory:
     """Ids of one topic besides the present one, and the brokers that named them."""
 
-    __slots__ = ("answers", "confirmed", "older", "others", "since", "told")
+    __slots__ = ("answers", "confirmed", "former_named_at", "older", "others", "since", "told")
 
     def __init__(self) -> None:
         self.older: dict[bytes, None] = {}
@@ -57,6 +58,8 @@ class IdHistory:
         self.confirmed: set[int] = set()
         """Brokers that have named the present id since then."""
         self.told = False
+        self.former_named_at = -math.inf
+        """When metadata was last requested that still had the id before the present one."""
 
     def add_older(self, topic_id: bytes) -> None:
         """Remember the id of a deleted topic."""
@@ -119,12 +122,19 @@ class TopicIds:
         """Brokers in the present response and in the one before it."""
         self._peers: set[int] = set()
         """Brokers in these responses and in all since ids differ: a lagging broker may list few."""
+        self._agreed_at = -math.inf
+        """When the last request for all topics was sent whose response changed no topic's id."""
         self._answered: dict[Address, None] = {}
         self._first: frozenset[Address] = frozenset()
 
     def asks_later(self, address: Address) -> bool:
         """Return whether other brokers should be asked before this one."""
         return address in self._answered or bool(self._first and address not in self._first)
+
+    def former_named_at(self, topic: str) -> float:
+        """Return when metadata was last requested that still had the topic's former id."""
+        history = self._histories.get(topic)
+        return -math.inf if history is None else history.former_named_at
 
     def forget(self, topic: str) -> None:
         """Forget a topic that isn't used any more."""
@@ -159,6 +169,7 @@ class TopicIds:
         for name in [name for name in self._histories if name in looked.ready.topics]:
             self._confirm(name, broker, ids, now)
         refused: set[str] = set()
+        accepted = False
         for item in looked.left:
             name = item.name or ""
             present = known_id(epochs, name)
@@ -176,12 +187,15 @@ class TopicIds:
                 name, item.topic_id, broker, ids, now
             ):
                 self._accept(name, item.topic_id, present, broker, now)
+                accepted = True
             else:
                 refused.add(name)
                 self._tell(name, item.topic_id, present, at, now)
         if first:
             self._asked.clear()
             self._since.clear()
+        if sent_at is not None and not accepted and not refused:
+            self._agreed_at = sent_at
         if broker is not None and (first or sent_at is not None):
             self._asked[broker] = now if sent_at is None else sent_at
         if len(self._asked) > FORMER + len(self._recent):  # an endpoint may change its id each time
@@ -225,6 +239,7 @@ class TopicIds:
         history = self._histories.setdefault(name, IdHistory())
         history.older.pop(topic_id, None)
         history.add_older(former)
+        history.former_named_at = self._agreed_at
         history.others = {b: i for b, i in history.others.items() if i != topic_id}
         self._since[name] = now, broker
         self._decide(name, history)

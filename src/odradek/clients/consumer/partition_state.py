@@ -105,8 +105,8 @@ class PartitionState:
         """Epoch of the newest leader whose log is known to contain what was fetched (KIP-320)."""
         self.confirmed = False
         """Whether a leader has accepted a fetch since the last seek or reset."""
-        self.from_group = False
-        """Whether the position is a committed offset that no leader has accepted yet."""
+        self.from_group: float | None = None
+        """When the position was looked up by the topic's name, until a leader accepts it."""
         self.generation = 0
         """Number of seeks and resets, by which outdated responses are recognized."""
         self.moves = 0
@@ -137,7 +137,7 @@ class PartitionState:
     def move_to(self, position: int | None, epoch: int = -1) -> None:
         """Set the position from outside; buffered records and fetches in flight become invalid."""
         self.generation += 1  # before the position, see `stay`
-        self.from_group = False
+        self.from_group = None
         self.ownership.span.moved(self.position, position)
         if position != self.position:
             self.moves += 1
@@ -169,10 +169,9 @@ class PartitionState:
         self.asked = None
         self.max_bytes, self.cut_short = None, False
 
-    def move_to_committed(self, found: OffsetAndMetadata) -> None:
-        """Move the position to the group's committed offset."""
-        self.move_to(found.offset, found.leader_epoch)
-        self.from_group = True
+    def looked_up_by_name(self, now: float) -> None:
+        """Note that the position is the group's committed offset for the topic's name."""
+        self.from_group = now
 
     def seek(self, offset: int, epoch: int) -> None:
         """Move the position to an offset that the caller passed."""
@@ -203,7 +202,7 @@ class PartitionState:
 
     def fetched_well(self) -> None:
         """Note that a leader accepted the position."""
-        self.confirmed, self.from_group = True, False
+        self.confirmed, self.from_group = True, None
         self.backoff.succeeded()
         self.hinted = False
         self.losses = 0
@@ -251,7 +250,7 @@ class PartitionState:
             self.seen_end = log_end
         self.answered = (high_watermark, last_stable, now)
         if confirmed:
-            self.confirmed, self.from_group = True, False
+            self.confirmed, self.from_group = True, None
 
     def missed(self, now: float) -> float:
         """Note that the partition doesn't exist, and return since when."""

@@ -387,26 +387,29 @@ class SubscriptionState:
         if self._policy != NONE:
             self.policy_reset(state, EARLIEST)
 
-    def look_up_again(self, state: PartitionState) -> bool:
+    def look_up_again(self, state: PartitionState, named_at: float) -> bool:
         """Look up the committed offset of a recreated topic again, if no leader has accepted it.
 
-        It was looked up by the topic's name while the metadata had the deleted topic, and may be an
-        offset of the new one, whose records another member has read (R-ID-3). Returns whether it is
-        looked up; otherwise the consumer reads the new topic from its beginning.
+        It was looked up by the topic's name, and no metadata that was requested afterwards
+        (`named_at`: the last such request) had the deleted topic. So it may be an offset of the new
+        topic, whose records another member has read (R-ID-3). Returns whether it is looked up;
+        otherwise the consumer reads the new topic from its beginning.
         """
-        if state.from_group:
-            self.policy_reset(state, COMMITTED_OR_EARLIEST)
-            return True
-        return False
+        since = state.from_group
+        if since is None or named_at >= since or self._policy == NONE:
+            return False
+        self.policy_reset(state, COMMITTED_OR_EARLIEST)
+        return True
 
     def lost_position(self, state: PartitionState, now: float) -> None:
         """Handle a position that the log doesn't contain.
 
-        If a reset has found that position, the next reset has a backoff: otherwise two replicas
-        that disagree would be asked in a loop.
+        A committed offset that was looked up by the name of a recreated topic belongs to the
+        deleted one, so the new one is read from its beginning. If a reset has found that position,
+        the next reset has a backoff: otherwise two replicas that disagree would be asked in a loop.
         """
-        before = state.losses
-        self.policy_reset(state)
+        before, former = state.losses, state.replaced and state.from_group is not None
+        self.policy_reset(state, EARLIEST if former else None)
         state.lost_again()
         if before:
             state.backoff.go_on(before - 1)

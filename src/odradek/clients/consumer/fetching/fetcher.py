@@ -441,7 +441,8 @@ class Fetcher:
             return False
         if self._subscription.identify(state, topic.topic_id):
             return True
-        if not self._subscription.look_up_again(state):
+        named_at = self._metadata.ids.former_named_at(topic.name)
+        if not self._subscription.look_up_again(state, named_at):
             self._truncation.began_anew(state, partition.leader_epoch)
         return False
 

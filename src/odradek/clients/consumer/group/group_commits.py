@@ -485,6 +485,7 @@ class GroupCommits:
             partition: TopicPartition,
             found: OffsetAndMetadata | KafkaError | None,
             topic_id: bytes,
+            by_name: bool,
         ) -> bool:
             nonlocal refused
             if partition not in wanted:
@@ -507,7 +508,10 @@ class GroupCommits:
                 state.backoff.failed(self._engine.now)
             else:
                 subscription.identify(state, topic_id)
-                state.move_to_committed(found)
+                state.move_to(found.offset, found.leader_epoch)
+                if by_name and topic_id != NO_ID:
+                    state.looked_up_by_name(self._engine.now)
+                    self.stored.metadata.request(f"{partition}: its offset was looked up by name")
                 self._hear(state, found.leader_epoch)
                 # The commit's age is unknown: assume half of the time after which it is renewed.
                 state.commit_accepted(found, self._engine.now - RENEW_AFTER / 2)

@@ -40,8 +40,9 @@ STABLE_FROM = 7
 """First version of OffsetFetch that can wait for open transactions (KIP-447)."""
 TOPIC_IDS_FROM = 10
 HANDLED_BY_MEMBERSHIP = (StaleMemberEpochError, UnknownMemberIdError, RebalanceInProgressError)
-OnOffset = Callable[[TopicPartition, OffsetAndMetadata | KafkaError | None, bytes], bool]
-"""Called with a partition, its offset or error, and the topic's id (`NO_ID` if unknown).
+OnOffset = Callable[[TopicPartition, OffsetAndMetadata | KafkaError | None, bytes, bool], bool]
+"""Called with a partition, its offset or error, the topic's id (`NO_ID` if unknown), and whether it
+was requested by the topic's name, so that the id is only that of the metadata.
 
 Returns whether the partition is still needed; otherwise it isn't requested again.
 """
@@ -187,7 +188,7 @@ class OffsetLookup:
                     p.committed_offset, p.metadata or "", p.committed_leader_epoch
                 )
             of = self._ids.get(name, NO_ID) if topic_id == NO_ID else topic_id
-            wanted = self._told is None or self._told(tp, found, of)
+            wanted = self._told is None or self._told(tp, found, of, topic_id == NO_ID)
             if not isinstance(found, KafkaError):
                 self._found[tp] = found
             elif wanted:

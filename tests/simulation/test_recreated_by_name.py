@@ -1,0 +1,99 @@
+"""Committed offsets of recreated topics on brokers that store them by name (R-ID-3, before 4.1).
+
+Kafka's coordinator deletes the offsets of a deleted topic a little later, and keeps them if it
+isn't loaded meanwhile. A member then must not take them for offsets of the new topic.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.simulation.group_scene import MADE
+from tests.simulation.test_offsets_keep_topic_ids import TP, Recreated, values
+
+from odradek.api.consumer import Consumer
+from odradek.clients.consumer.records import (
+    NoOffsetForPartitionError,
+    NoSuchOffsetError,
+    OffsetAndMetadata,
+)
+from odradek.simulation.brokers.broker_faults import release_of_all
+from odradek.simulation.coordinators.committed_offsets import StoredGroupOffsets
+from odradek.simulation.coordinators.group_coordinator import GroupShard
+
+GROUP: dict[str, Any] = {"group_id": "g", "enable_auto_commit": False}
+
+
+class Paused(Recreated):
+    """A member whose partition is paused at the committed offset 50 of topic t."""
+
+    def __init__(self, release: str, reset: str, epoch: int) -> None:
+        super().__init__("classic")
+        release_of_all(self.cluster, release)
+        self.fill(50, "old")
+        with self.consumer(name="b", **GROUP) as other:
+            other.commit({TP: OffsetAndMetadata(50, "", epoch)})
+        config = {**GROUP, "auto_offset_reset": reset, "metadata_max_age_ms": 5000}
+        self.member: Consumer = self.consumer(name="a", **config)
+        MADE.append(self.member)
+        self.member.subscribe(["t"], on_assigned=lambda consumer, p: consumer.pause(p))
+        assert self.poll_for(self.member, 5) == []
+        assert self.member.position(TP) == 50
+
+    def keep_offsets(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Let the coordinator keep the offsets of deleted topics."""
+        monkeypatch.setattr(GroupShard, "forget_topic", lambda *_: None)
+        monkeypatch.setattr(StoredGroupOffsets, "forget_topic", lambda *_: None)
+
+    def delete_offsets_later(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Let the coordinator delete the offsets of a deleted topic after a second."""
+        delete, after = GroupShard.forget_topic, self.world.time.after
+        monkeypatch.setattr(
+            GroupShard,
+            "forget_topic",
+            lambda shard, topic: after(1.0, lambda: delete(shard, topic)),
+        )
+
+
+@pytest.mark.parametrize("release", ["3.5", "3.9", "newest"])
+@pytest.mark.parametrize("reset", ["earliest", "latest", "none"])
+@pytest.mark.parametrize("kept", [True, False], ids=["kept", "deleted later"])
+def test_a_recreated_topic_is_read_from_its_beginning_after_a_pause(
+    release: str, reset: str, kept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Metadata named the old topic after the look-up, so the offset isn't one of the new topic."""
+    scene = Paused(release, reset, 0)
+    scene.poll_for(scene.member, 60)
+    if kept:
+        scene.keep_offsets(monkeypatch)
+    else:
+        scene.delete_offsets_later(monkeypatch)
+    scene.recreate(count=100, noticed=False)
+    scene.member.resume([TP])
+    if reset == "none":
+        with pytest.raises((NoSuchOffsetError, NoOffsetForPartitionError)):
+            scene.poll_for(scene.member, 20)
+    else:
+        records = scene.poll_for(scene.member, 30)
+        assert values(records) == [b"new %d" % n for n in range(100)]
+
+
+@pytest.mark.parametrize("reset", ["earliest", "latest"])
+@pytest.mark.parametrize("epoch", [-1, 0])
+@pytest.mark.parametrize("elections", [0, 2])
+def test_a_kept_offset_beyond_the_end_of_the_new_topic_skips_no_record(
+    reset: str, epoch: int, elections: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The offset 50 is looked up again, and is out of range in a topic of 30 records."""
+    scene = Paused("3.9", reset, epoch)
+    scene.keep_offsets(monkeypatch)
+    scene.cluster.delete_topic("t")
+    scene.cluster.create_topic("t", partitions=1)
+    for _ in range(elections):
+        scene.cluster.move_leader("t", 0)
+    scene.world.advance(1)
+    scene.fill(30, "new")
+    scene.member.resume([TP])
+    records = scene.poll_for(scene.member, 40)
+    assert values(records) == [b"new %d" % n for n in range(30)]
