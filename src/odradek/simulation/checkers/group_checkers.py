@@ -26,6 +26,9 @@ from odradek.simulation.coordinators.group_coordinator import GROUP_TOPIC, Group
 from odradek.simulation.logs.partition_log import PartitionLog
 from odradek.simulation.logs.topics import NO_LEADER, SimulatedTopic
 
+SENT_BEFORE = 10.0
+"""Maximum number of seconds until the coordinator handles a commit, in which its sender may learn
+that the topic was recreated."""
 RENEWED_WITHIN = 120.0
 """Maximum delay in seconds that faults may cause for the renewal of a committed offset."""
 
@@ -54,6 +57,9 @@ class MemberView(Protocol):
 
     def position(self, partition: TopicPartition) -> int | None:
         """Return the client's position; None if it has none."""
+
+    def topic_id(self, topic: str) -> bytes:
+        """Return the topic's id in the client's metadata, or `NO_ID`."""
 
     def former_id(self, partition: TopicPartition) -> bytes:
         """Return the id of the topic's previous incarnation for the client, or `NO_ID`."""
@@ -142,6 +148,8 @@ class GroupLedger:
 
     A client that doesn't know yet that the topic was recreated sends it, and no broker can refuse
     it (before OffsetCommit 10). The group then skips or repeats records, whatever clients do."""
+    knows: dict[tuple[str | None, bytes], float] = field(default_factory=dict)
+    """When the metadata of a member had a topic's present id for the first time."""
     _known_lives: dict[str, str] = field(default_factory=dict)
 
     # Topics that are deleted and recreated
@@ -413,7 +421,7 @@ class GroupLedger:
                 continue
             self._check_expiry(partition)
             place = self.place(partition)
-            if self._is_misnamed(place, committed):
+            if self._is_misnamed(place, committed, member_id):
                 self.misnamed.add(place)
                 self.hits["offset of a deleted topic committed by name"] += 1
             if place in self.misnamed:
@@ -441,10 +449,21 @@ class GroupLedger:
                 self.committers.setdefault(place, {})[member_id] = self.now
             self.owed_from.setdefault(place, committed.offset)
 
-    def _is_misnamed(self, place: TopicPartition, committed: Committed) -> bool:
-        """Return whether an offset can only be of a deleted topic, and was committed by name."""
-        topic = self.lives(place.topic.partition("#")[0]).get(place.topic)
-        if not self.by_name or _number(place.topic) == 1 or topic is None:
+    def _is_misnamed(
+        self, place: TopicPartition, committed: Committed, member_id: str | None
+    ) -> bool:
+        """Return whether an offset of a deleted topic was committed by its name.
+
+        That is a client's fault if it had the new topic's id when it sent the commit.
+        """
+        lives = self.lives(place.topic.partition("#")[0])
+        topic = lives.pop(place.topic, None)
+        if not self.by_name or not lives or topic is None:
+            return False
+        known = self.knows.get((self.process(member_id or ""), topic.id), self.now)
+        logs = [self._log(TopicPartition(life, place.partition)) for life in lives]
+        former = max((log.high_watermark for log in logs if log is not None), default=0)
+        if committed.offset > former or self.now - known > SENT_BEFORE:
             return False
         unread = committed.offset > max(self._read_up_to(place), self.start(place))
         return unread or committed.leader_epoch > topic.partitions[place.partition].leader_epoch
@@ -509,6 +528,11 @@ class GroupLedger:
         if self.violations:
             raise self.violations[0]
         self.note_lives()
+        if self.by_name:
+            for member in self.members.values():
+                for name, topic in self.cluster.topics.items():
+                    if member.topic_id(name) == topic.id:
+                        self.knows.setdefault((member.name, topic.id), self.now)
         shard = self.shard()
         if shard is None:
             return

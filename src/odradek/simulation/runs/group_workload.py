@@ -134,6 +134,12 @@ class MemberDriver(ReadingDriver):
         state = self.engine.subscription.partitions.get(partition)
         return None if state is None else state.position
 
+    def topic_id(self, topic: str) -> bytes:
+        """Return the topic's id in the client's metadata, or `NO_ID`."""
+        snapshot = self.engine.metadata.snapshot
+        known = None if snapshot is None else snapshot.topics.get(topic)
+        return NO_ID if known is None else known.topic_id
+
     def former_id(self, partition: TopicPartition) -> bytes:
         """Return the id of the topic's previous incarnation for the client, or `NO_ID`."""
         state = self.engine.subscription.partitions.get(partition)
