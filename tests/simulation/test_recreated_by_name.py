@@ -35,11 +35,11 @@ class Paused(Recreated):
         with self.consumer(name="b", **GROUP) as other:
             other.commit({TP: OffsetAndMetadata(50, "", epoch)})
         config = {**GROUP, "auto_offset_reset": reset, "metadata_max_age_ms": 5000}
-        self.member: Consumer = self.consumer(name="a", **config)
-        MADE.append(self.member)
-        self.member.subscribe(["t"], on_assigned=lambda consumer, p: consumer.pause(p))
-        assert self.poll_for(self.member, 5) == []
-        assert self.member.position(TP) == 50
+        self.paused: Consumer = self.consumer(name="a", **config)
+        MADE.append(self.paused)
+        self.paused.subscribe(["t"], on_assigned=lambda consumer, p: consumer.pause(p))
+        assert self.poll_for(self.paused, 5) == []
+        assert self.paused.position(TP) == 50
 
     def keep_offsets(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Let the coordinator keep the offsets of deleted topics."""
@@ -64,18 +64,18 @@ def test_a_recreated_topic_is_read_from_its_beginning_after_a_pause(
 ) -> None:
     """Metadata named the old topic after the look-up, so the offset isn't one of the new topic."""
     scene = Paused(release, reset, 0)
-    scene.poll_for(scene.member, 60)
+    scene.poll_for(scene.paused, 60)
     if kept:
         scene.keep_offsets(monkeypatch)
     else:
         scene.delete_offsets_later(monkeypatch)
     scene.recreate(count=100, noticed=False)
-    scene.member.resume([TP])
+    scene.paused.resume([TP])
     if reset == "none":
         with pytest.raises((NoSuchOffsetError, NoOffsetForPartitionError)):
-            scene.poll_for(scene.member, 20)
+            scene.poll_for(scene.paused, 20)
     else:
-        records = scene.poll_for(scene.member, 30)
+        records = scene.poll_for(scene.paused, 30)
         assert values(records) == [b"new %d" % n for n in range(100)]
 
 
@@ -94,6 +94,6 @@ def test_a_kept_offset_beyond_the_end_of_the_new_topic_skips_no_record(
         scene.cluster.move_leader("t", 0)
     scene.world.advance(1)
     scene.fill(30, "new")
-    scene.member.resume([TP])
-    records = scene.poll_for(scene.member, 40)
+    scene.paused.resume([TP])
+    records = scene.poll_for(scene.paused, 40)
     assert values(records) == [b"new %d" % n for n in range(30)]
