@@ -31,7 +31,7 @@ GOVERNING = {
     BLOCK_TIMEOUT: (BLOCK_TIMEOUT, DELIVERY_TIMEOUT, AWAY),
     DELIVERY_TIMEOUT: (BLOCK_TIMEOUT, DELIVERY_TIMEOUT, AWAY),
 }
-"""Options by which a user limits a wait, by the option of the call's timeout."""
+"""For each option that sets a call's timeout: all options with which a user limits the wait."""
 
 
 def seconds_to_reach(config: Config, governed_by: str | None) -> float:

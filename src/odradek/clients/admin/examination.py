@@ -117,7 +117,7 @@ def examine(
     now = yield START
     until = deadline - min(RETURN_BEFORE_S, (deadline - now) / 2)
     yield from _first_contact(engine, until)
-    # Each topic's permissions need a separate request, so they are omitted for all topics.
+    # Permissions need a request for each topic, so they are omitted if all topics are examined.
     looks = describe_reachability(engine, names, until, rights=names is not None)
     reached = engine.start(looks)
     stands = None if group is None else engine.start(_group(engine, group, names or (), until))

@@ -49,7 +49,7 @@ LEAST_ITERATIONS, MOST_ITERATIONS = 4096, 16384
 SALT_BYTES = 20
 EXACTLY, THE_DEFAULT, SPECIFIED = 0, 1, 2
 BY_DEFAULT = -1
-"""As a token's lifetime, the broker's default; as an expiry, at once."""
+"""In a request for a new token: the broker's default lifetime; to expire a token: at once."""
 
 
 # Passwords

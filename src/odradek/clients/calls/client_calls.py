@@ -1,6 +1,6 @@
 """Run the part of a call that all clients share: deadline, replacing the engine, closing.
 
-In: an engine that was just built, and its host. Out: `call`, which runs a flow of the engine to its
+In: a new engine, and its I/O host (thread or event loop). Out: `call`, which runs a flow to its
 end or to the caller's deadline; `close`. Must not: know what a flow does. R-RT-2: no public call
 takes more than 100 ms longer than its timeout.
 """
@@ -57,7 +57,7 @@ EVENTS_TIMEOUT = 1.0
 
 
 class UnclosedWatch(Protocol):
-    """Interface of the object that acts if a client is never closed."""
+    """Interface of the object that warns if a client is never closed."""
 
     engine: ClientEngine
 
@@ -187,7 +187,7 @@ class ClientCalls(Generic[E]):
             raise IllegalStateError(text)
         network = self.engine.network
         if self._push is None:
-            self.engine.metadata.request("the id of this client")  # to open a connection
+            self.engine.metadata.request("the id of this client")  # this opens a connection
         while True:
             push, changed = self._push, [network.changed]
             if push is not None:
@@ -219,7 +219,7 @@ class ClientCalls(Generic[E]):
         what: str,
         option: str = API_TIMEOUT,
     ) -> CallerFlow[T]:
-        """Run `flow(deadline)` to its end, or raise at the deadline with all attempts.
+        """Run `flow(deadline)` to its end; at the deadline, raise an error that lists all attempts.
 
         `what` follows "timed out waiting for" in the error.
         """
@@ -243,7 +243,7 @@ class ClientCalls(Generic[E]):
             host.wake()
             # `tuple.__new__` is faster than Wait(…).
             now = yield tuple.__new__(Wait, ((completion,), deadline + GRACE))
-        # For example Ctrl-C, a fork, no file descriptors: no caller needs the result.
+        # After a Ctrl-C, a fork or a lack of file descriptors, no caller needs the result.
         except BaseException:
             engine.cancel(completion, ClientClosedError(f"the call for {what} was interrupted"))
             raise
@@ -261,7 +261,7 @@ class ClientCalls(Generic[E]):
         if completion.error is not None:
             _name_user(completion.error, engine.network.user)
         if ended is not None and completion.error is ended:
-            raise ended.with_traceback(None)  # later calls raise the same object
+            raise ended.with_traceback(None)  # later calls raise it again: don't let it grow
         try:
             return completion.result()
         finally:
@@ -302,7 +302,7 @@ class ClientCalls(Generic[E]):
         """
         old, new = self.engine, self._build(self.host)
         if old.ended is not None and not old.torn:
-            raise old.ended.with_traceback(None)  # ended before the interruption
+            raise old.ended.with_traceback(None)  # the engine had ended before the interruption
         new.events.surfaces_by(self.host.surface)
         new.network.authenticates_by(old.network.mechanism)
         new.network.dials.go_on()
@@ -388,7 +388,7 @@ class ClientCalls(Generic[E]):
             self.host.check()
 
     def noting(self, error: BaseException, close: Callable[[float], object]) -> CallerFlow[None]:
-        """Close after an error; if closing fails, add a note to that error."""
+        """Close the client after `error`; if closing fails as well, add a note to `error`."""
         try:
             yield Do(partial(close, self.close_timeout))
         except KafkaError as another:

@@ -78,7 +78,7 @@ class RecordSending(Generic[F, K_contra, V_contra]):
         self._lane = calls.lane
         self._metadata = calls.engine.metadata
         self._wall_clock = calls.host.wall_clock
-        # With `here=False`, each record takes the path with a lock and a check of its size.
+        # With `here=False`, each record is appended with a lock and a check of its size.
         free = calls.process if calls.lock_free else SimpleNamespace(here=False)
         open_batches = OpenBatches(self._lanes, self._metadata, free, self._wall_clock, future)
         self._put_at_once = open_batches.send

@@ -170,7 +170,7 @@ class TransactionCalls(ClientCalls[ProducerEngine]):
             try:
                 yield Do(client.commit_transaction)
             except KafkaTimeoutError:
-                self._owes_end = False  # the error says to call commit_transaction() again
+                self._owes_end = False  # the error tells users to call commit_transaction() again
                 raise
             self._owes_end = False
             return
