@@ -1,6 +1,6 @@
-"""Combine network and metadata of one client, and the flows that all calls share.
+"""Combine network and metadata of one client, and the steps that calls of all clients share.
 
-In: a host's inputs (passed to the network), calls of the clients. Out: completions. Producer,
+In: the I/O host's inputs (passed to the network), clients' calls. Out: completions. Producer,
 consumer and admin engines add their components to it. Must not: know records.
 """
 
@@ -106,7 +106,7 @@ class ClientEngine(Engine):
         self.traces: Traces | None = None
         """Observer of the callers' calls, if the client is traced."""
         network = self.network = parts.network(self, config, rng, frame_limit=frame_limit)
-        # The host calls these methods of the network without a detour through this class.
+        # The I/O host (thread or event loop) calls these methods of the network directly.
         self.connected, self.disconnected = network.connected, network.disconnected
         self.get_buffer, self.buffer_updated = network.get_buffer, network.buffer_updated
         self.sent, self.received = network.sent, network.received
@@ -148,7 +148,7 @@ class ClientEngine(Engine):
             self, self.metadata, config["client.id"], self.updater.bootstrap, self._topics_there
         )
         if config[AWAY] is not None:
-            # Most clients have no such limit.
+            # Imported here, because most clients don't set this timeout.
             from odradek.clients.unavailable_timeout import UnavailableTimeout
 
             polls_alone = AWAY not in config.given
@@ -187,7 +187,7 @@ class ClientEngine(Engine):
     # Flows that calls share
 
     def snapshot(self, deadline: float) -> Flow[Cluster]:
-        """Wait for a first snapshot."""
+        """Wait for the first metadata snapshot, and return it."""
         now = yield START
         while self.metadata.snapshot is None:
             now = yield from self.pause("metadata of the cluster", deadline, now)
@@ -352,7 +352,7 @@ class ClientEngine(Engine):
     def recent_attempts(self, now: float) -> list[Attempt]:
         """Return the last failure of each failing address, and of the metadata requests.
 
-        It iterates over copies, because the host's thread connects and closes meanwhile.
+        It iterates over copies, because the I/O thread may open and close connections meanwhile.
         """
         found: dict[tuple[Address | None, str], Attempt] = {}
         late = now - UNANSWERED

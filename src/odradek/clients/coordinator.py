@@ -286,7 +286,7 @@ class Coordinator:
 
 
 class _Call(AnyBrokerCall):
-    """A call whose deadline ends it, but not the connection that it waits on."""
+    """A call that ends at its deadline, while its connection remains open."""
 
     timeout: float | None = None
     patience = 0.0
@@ -459,7 +459,7 @@ class _CoordinatorCall(_Call):
             if isinstance(error, COORDINATOR_LOST):
                 self._doubt(error, now)
             elif not error.retriable:
-                # Does nothing if the reader has named another permission.
+                # Has no effect if the response's check has named another permission already.
                 if isinstance(error, AuthorizationError):
                     error.needing(coordinator.right, coordinator.key, coordinator.thing)
                 raise error

@@ -1,7 +1,7 @@
 """Describe a cluster and its topics for users.
 
 In: responses to Metadata and DescribeCluster. Out: frozen dataclasses. Must not: change the
-client's own snapshot: describing is a separate call (R-MD-4).
+client's metadata snapshot: describing is a separate call (R-MD-4).
 """
 
 from __future__ import annotations
@@ -233,9 +233,9 @@ def describe_topics(
 def describe_by_each(
     brokers: Brokers, topics: Collection[str], deadline: float
 ) -> Flow[tuple[int, list[dict[str, TopicDescription | None]]]]:
-    """Return the number of known brokers, and the descriptions of topics by each that answers.
+    """Return the number of known brokers, and each answering broker's description of the topics.
 
-    None for a topic that a broker doesn't know. Brokers may differ: one that was frozen or cut off
+    A topic that the broker doesn't know is None. Brokers may differ: one that was frozen or cut off
     describes an earlier state.
     """
     yield START
@@ -307,7 +307,7 @@ def note_brokers(brokers: Brokers, answer: MetadataResponse) -> None:
 def list_topics(brokers: Brokers, deadline: float, *, internal: bool) -> Flow[list[str]]:
     """Return the names of all topics, sorted.
 
-    Partitions are skipped, and a large response is read in pieces, so that no step takes long.
+    Partitions are skipped, and a large response is decoded in parts, so that no step takes long.
     """
     yield START
     call = AnyBrokerCall(brokers, "the list of topics", deadline)

@@ -55,7 +55,7 @@ def explain_fetch(
 
 
 def of_batch(code: int, said: str, transactional_id: str | None) -> str:
-    """Return the text for Produce: for an old epoch, transactions report its meaning."""
+    """Return the text for Produce; in a transaction it says what an old producer epoch means."""
     if code != InvalidProducerEpochError.code or transactional_id is None:
         return said
     return (

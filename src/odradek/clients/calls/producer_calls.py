@@ -198,7 +198,7 @@ class ProducerCalls(TransactionCalls):
                 size = engine.early.room(owner)
             else:
                 engine.metadata.use(topic, now)
-                target = tuple.__new__(TopicPartition, (topic, partition))  # faster than its class
+                target = tuple.__new__(TopicPartition, (topic, partition))  # saves a Python call
                 append = engine.accumulator.append
                 place = append(target, record, size, now, owner)
                 if place is None and owner is None and self._cannot_wait:
@@ -417,7 +417,7 @@ class ProducerCalls(TransactionCalls):
             of, end, over = find()
             if over:
                 return
-            now = yield tuple.__new__(Wait, ((end,), deadline))  # faster than Wait(…)
+            now = yield tuple.__new__(Wait, ((end,), deadline))  # saves a Python call
             if not end.done:
                 raise self.too_late(of, now)
             if isinstance(of, int) or of.parts is None:

@@ -44,7 +44,7 @@ class Survey(NamedTuple):
 
 def survey(records: memoryview, offset: int) -> Survey:
     """Read the batch headers of a response to a fetch from `offset`."""
-    return tuple.__new__(Survey, survey_batches(records, offset))  # faster than a call
+    return tuple.__new__(Survey, survey_batches(records, offset))  # saves a Python call
 
 
 Aborted = tuple[tuple[int, int], ...]
@@ -117,7 +117,7 @@ class CompletedFetch:
         self.at = 0
         """Number of decoded bytes of the log."""
         self._before = (0, aborted)
-        """Start of the last decoding, to decode its remaining rows with more columns."""
+        """Where the last decoding began: unread rows may be decoded again with more columns."""
         self._wanted: Wanted = (True, True, True)
         self._decoded: DecodedRecords | None = None
         self.row = 0
@@ -159,7 +159,7 @@ class CompletedFetch:
                 return EMPTY
             self.row += columns.count
             position = decoded.next_offset_after(self.row)
-            epochs = self._epochs  # usually one: no call then
+            epochs = self._epochs  # usually one epoch, which needs no call of `_epoch_at`
             state.pass_over(
                 position, epochs[0][1] if len(epochs) == 1 else self._epoch_at(position)
             )
@@ -302,10 +302,9 @@ class CompletedFetch:
     def _epoch_at(self, position: int) -> int:
         """Return the leader epoch to validate a position with (KIP-320).
 
-        It is the epoch of the next record's batch; after all records, of the last batch. The epoch
-        of the record before the position is too old if a newer leader wrote a transaction's marker
-        between, or records that were compacted: it ends before the position, as if records were
-        lost.
+        It is the epoch of the next record's batch; after all records, of the last batch. If a newer
+        leader wrote a transaction's marker or compacted records just before the position, the epoch
+        of the record before them is too old: it ends before the position, as if records were lost.
         """
         epochs = self._epochs
         if len(epochs) < 2:

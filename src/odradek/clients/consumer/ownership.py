@@ -29,7 +29,7 @@ class Ownership:
         self.replaces = False
         """Whether the caller knows an earlier, ended ownership, and may have records of it."""
         self.announced = False
-        """Whether on_assigned, or `poll` without a callback, has announced this to the caller."""
+        """Whether the caller was told of this ownership, by on_assigned or else by `poll`."""
         self.span = ReadSpan()
         """Offsets returned to the caller under this ownership, of the current topic."""
 

@@ -42,7 +42,7 @@ class UndeliveredRecords:
         before = self.taken.get(state)
         if before is None or before.moves != state.moves:
             fields = entry, entry.progress(), state.position, state.position_epoch, state.moves
-            self.taken[state] = tuple.__new__(PartitionBefore, fields)  # faster than a call
+            self.taken[state] = tuple.__new__(PartitionBefore, fields)  # saves a Python call
 
     def forget(self, state: PartitionState) -> None:
         """Forget the state of a partition, so that `take_back` doesn't restore it."""
@@ -63,7 +63,7 @@ class UndeliveredRecords:
         return before.position, before.epoch
 
     def take_back(self, put_back: Callable[[CompletedFetch, DecodingProgress], bool]) -> bool:
-        """Restore everything; return whether records have to be fetched again.
+        """Restore all positions and rows; return whether records have to be fetched again.
 
         `put_back` restores an entry and returns whether it is still buffered; other records are
         fetched again. If `take_back` itself is interrupted, the next one starts again.

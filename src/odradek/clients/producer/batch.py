@@ -319,7 +319,7 @@ class ProducerBatch:
         told = self.told
         if told is None:
             if self.done.error is not None and (error := self.error()) is not None:
-                raise error.with_traceback(None)  # each record raises the same object
+                raise error.with_traceback(None)  # all records raise it: its traceback would grow
             outcome = self.done.result()
             told = (*self.partition, outcome.base_offset, outcome.log_append_time_ms)
             self.told = told

@@ -235,7 +235,7 @@ class Delivery:
     def take_back(self) -> None:
         """Put records back that an interrupted call took: the next call returns them (R-GR-1).
 
-        This runs before each call, too, because the run after the interruption may be interrupted.
+        Each call begins with this, too: another exception may interrupt the first `take_back`.
         """
         subscription = self._subscription
         if subscription.hand_over.taken:
@@ -276,7 +276,7 @@ class Delivery:
             with self._lock:
                 self._subscription.hand_over.forget(state)
                 if not entry.valid:
-                    return  # a seek has made the records useless
+                    return  # after a seek, these records are no longer wanted
                 # As after a seek, brokers list the aborted transactions again in the next response.
                 self._waiting.drop(entry)
                 self._subscription.touch()

@@ -72,7 +72,7 @@ logger = logging.getLogger("odradek.consumer")
 _GONE_ERRORS = (UnknownTopicOrPartitionError, UnknownTopicIdError, InconsistentTopicIdError)
 GONE = frozenset(error.code for error in _GONE_ERRORS)
 RETRIED_ALL_THE_SAME = frozenset((UnknownServerError.code, BrokerNotAvailableError.code))
-"""Errors that aren't retriable in Kafka's table, but after which its consumers continue."""
+"""Errors that aren't retriable in Kafka's table, but after which Java's consumer continues."""
 LARGE_RESPONSE = 64 << 10
 """Minimum size of a response after which the broker probably has more records."""
 HELD_AFTER_S = 0.02
@@ -139,7 +139,7 @@ class Fetcher:
         self._served = 0
         self._halted = False
         self._routes: dict[PartitionState, tuple[Address, Part]] = {}
-        """Broker to ask for each partition, cached as each pass looks most of them up again."""
+        """Broker to ask for each partition; cached, because each check needs most of them."""
         # Reasons to check again which partitions to request, see `advance`.
         self._changes = subscription.changes
         self._connections = -1
@@ -150,7 +150,7 @@ class Fetcher:
         self._due = False
         """Whether partitions must be checked now: after a response, freed memory, a new leader."""
         self._unasked = True
-        """Whether a partition may be in no request; if not, only the same requests are repeated."""
+        """Whether a partition may be in no request; if false, the last requests are repeated."""
         self._reader_first = False
         """Whether a waiting reader gets records before the next fetch is sent."""
 
@@ -173,7 +173,7 @@ class Fetcher:
             # Readers learn of `resume`, `seek` and `assign` only here (R-HO-6).
             self._changes = subscription.changes
             subscription.readable.notify()
-            self._routes.clear()  # drop partitions that aren't assigned any more
+            self._routes.clear()  # some partitions may not be assigned any more
             self._due = self._unasked = True
         if self._reader_first:
             self._reader_first = self._due = False
@@ -281,7 +281,7 @@ class Fetcher:
         return False
 
     def _ask_aside(self, held: FetchRequestState, parts: list[Part], most: int, now: float) -> bool:
-        """Send a second fetch for partitions that the fetch held by the broker lacks."""
+        """Send a second fetch for partitions that aren't in the fetch that the broker holds."""
         network, address = self._network, held.address
         aside, first = self._aside.get(address), network.connection(address)
         parts = [part for part in parts if not part[0].oversized]
@@ -505,7 +505,7 @@ class Fetcher:
         )
         asked.sent(now, leaders_only=leaders_only)
         request = network.send_version(connection, body, version, now, patience=wait)
-        # The callback runs before flows look for records, so that poll(0) returns them.
+        # The callback runs before waiting calls look for records, so poll(0) returns them, too.
         request.reply.when_done(partial(self._answered, asked))
         return False  # a sent request isn't progress, see `advance`
 

@@ -67,9 +67,9 @@ class Question(NamedTuple):
     generation: int
     offset: int
     epoch: int
-    """Epoch of the record before the offset; for an end, of the leader whose log reached it."""
+    """Epoch of the record before the offset; if `ends`, of the leader whose log reached it."""
     ends: bool
-    """Whether the offset is the end of reading, not a position."""
+    """Whether the offset is the one at which reading ends, not the consumer's position."""
 
 
 def to_be_checked(state: PartitionState, partition: Partition) -> bool:

@@ -128,7 +128,7 @@ class Joining:
                 self._again.succeeded()
                 return answer
             again = True
-            if answer.error_code == MemberIdRequiredError.code:  # assigns an id (KIP-394)
+            if answer.error_code == MemberIdRequiredError.code:  # the response has an id (KIP-394)
                 identity.member_id = answer.member_id
                 again, named = named, True
             if again:

@@ -108,12 +108,12 @@ class ClassicMembership(Life):
         self._removal: KafkaError | None = None
         """Error of a commit which means that this member was removed."""
         self._moved_to: list[str] = []
-        """Topics for which this static member left and joined again; that helps only once."""
+        """Topics for which this static member left and joined again; it does so only once."""
         steady = config.backoff("retry.backoff").steady()
         self._removals, self._syncs = Backoff(steady, rng), Backoff(steady, rng)
         """Backoff of removals since the last accepted heartbeat, and of refused syncs in a row.
 
-        The first one has no delay: the member joins again at once (R-RT-1).
+        After the first failure of either kind, the member joins again at once (R-RT-1).
         """
         self._beats = Backoff(steady, rng)
         """Backoff of heartbeats in a row with errors that don't concern this member."""
@@ -619,7 +619,7 @@ class ClassicMembership(Life):
 
 
 def _check_beat(answer: HeartbeatResponse) -> KafkaError | None:
-    """Return the error of a heartbeat; a rebalance isn't one."""
+    """Return the error in a heartbeat's response; None for success or a rebalance."""
     if answer.error_code in (0, RebalanceInProgressError.code):
         return None
     return error_for(answer.error_code)

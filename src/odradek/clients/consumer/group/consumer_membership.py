@@ -118,9 +118,9 @@ class ConsumerMembership(Life):
         self._reconciling: Completion[None] | None = None
         self._asks_names = False
         self._holds = False
-        """Whether the member is about to leave and reconciles no more."""
+        """Whether the member is about to leave, and adopts no further assignment."""
         self._stops = 0
-        """Number of stops. A stopped flow may run once more, and notices that this has changed."""
+        """Number of stops; a stopped flow may run once more, and sees that the number changed."""
 
     @property
     def member_id(self) -> str:
@@ -450,7 +450,7 @@ class ConsumerMembership(Life):
                 yield from self._refuse(error, self._engine.now)
 
     def _come_to(self, wanted: Held, now: float) -> Flow[tuple[float, bool]]:
-        """Revoke unassigned partitions, then add new ones; return time and whether any changed."""
+        """Revoke unassigned partitions, add new ones; return the time and whether any changed."""
         gone = [p for p, topic_id in self._held.items() if wanted.get(p) != topic_id]
         if gone:
             stops, target = self._stops, self._target

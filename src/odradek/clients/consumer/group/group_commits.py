@@ -410,7 +410,7 @@ class GroupCommits:
         return bool(self._open)
 
     def settle(self, deadline: float, now: float) -> Flow[float]:
-        """Wait until no such commit is in progress."""
+        """Wait until no commit is in progress whose caller will be notified, or the deadline."""
         while self._open and now < deadline:
             now = yield Wait((self._settled,), deadline)
         return now
@@ -469,7 +469,7 @@ class GroupCommits:
         refused = False
 
         def still(partition: TopicPartition) -> bool:
-            """Return whether the partition is still assigned and wasn't sought."""
+            """Return whether the partition is still assigned, and no seek has moved it."""
             state, generation = wanted[partition]
             return state.generation == generation and subscription.holds(state)
 

@@ -188,7 +188,7 @@ class Group(Protocol):
         """Note that the membership is stable."""
 
     def failed(self, error: KafkaError) -> None:
-        """Let every `poll()` raise this, because the group refuses this consumer for good."""
+        """Let every `poll()` raise the error: the group refuses this consumer for good."""
 
     def complain(self, error: KafkaError) -> None:
-        """Let the next `poll()` raise this, once; the membership continues."""
+        """Let the next `poll()` raise the error, once; the membership continues."""

@@ -121,7 +121,7 @@ def _match_racks(shares: Sequence[_TopicShares], assignments: Assignments) -> No
     """Assign partitions to members in a replica's rack, in equal topics in the same way."""
     alike: dict[tuple[tuple[str, ...], int], list[_TopicShares]] = {}
     for share in shares:
-        # Topics with unknown racks get the count 0, so that nothing of them is assigned here.
+        # Topics with unknown racks get the count 0, so that none of their partitions is matched.
         known = share.count if share.racks and share.member_racks else 0
         alike.setdefault((tuple(share.members), known), []).append(share)
     for (_, count), group in alike.items():
