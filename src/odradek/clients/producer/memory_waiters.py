@@ -51,7 +51,7 @@ class MemoryWaiters:
         self._released = 0
         self._patient_until = 0.0
         self._hope = accumulator.limit
-        """Memory that was free when the last wait gave up: larger grants aren't expected."""
+        """Bytes that were free when a wait took too long: a caller that wants more gets these."""
 
     def room(self, owner: object, size: int, deadline: float, wanted: int = 0) -> Flow[bool]:
         """Wait until `wanted` bytes are reserved, or at least `size`; return whether they are.
@@ -105,7 +105,7 @@ class MemoryWaiters:
                     break
                 self._hope = accumulator.limit - accumulator.used
                 accumulator.starve(starved=True)
-                moved = True  # so that the sender takes lingering batches
+                moved = True  # the sender then takes lingering batches
                 continue
             self._line.popitem(last=False)[1].turn.complete(None)
             moved = True

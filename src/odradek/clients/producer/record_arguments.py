@@ -1,6 +1,6 @@
 """Check the arguments of `send` and `send_arrow`.
 
-In: a record's parts, names of columns. Out: the same, checked, or an error that names the part.
+In: a record's fields, names of columns. Out: valid values, or an error that names the field.
 `send` only checks values that wouldn't fail by themselves, and explains an error afterwards, so a
 valid record isn't checked twice. Must not: append anything.
 """

@@ -1,11 +1,11 @@
 """Hold records whose topic isn't known yet, so that `send()` needn't wait (R-RT-2).
 
-In: records of the callers' threads, in their order; metadata. Out: the same records in the open
-batches of their partitions, once there is metadata of the topic, in the same order; or an error for
+In: records of the callers' threads, in their order; metadata. Out: these records in the open
+batches of their partitions, in the same order, once the topic's metadata is known; or an error for
 each, after `max.block.ms` at the latest. Their bytes count in `buffer.memory`. Later records can't
-pass them: a topic's lane is created once its records are placed (`topic`, under the accumulator's
-lock). Must not: call a user's partitioner, which runs in the caller's thread; such a `send()` waits
-for the metadata itself.
+overtake them: `send()` fills batches directly only when none of the topic's records waits here.
+Must not: call a user's partitioner, which runs in the caller's thread; a `send()` that needs it
+waits for the metadata itself.
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ class RecordsWithoutMetadata:
         return True
 
     def withdraw(self, record: RecordWithoutMetadata) -> None:
-        """Remove a record, unless it is in a batch: its caller was interrupted, or waits itself."""
+        """Remove a record that isn't in a batch yet, because its caller was interrupted."""
         with self._accumulator.lock:
             if record.done.done:
                 return
@@ -368,7 +368,7 @@ class RecordsWithoutMetadata:
                     self._append(record, place, now)
                 else:
                     waiting.leave_absent(record)
-                waiting.records.popleft()  # now later records of the partition may be added
+                waiting.records.popleft()  # from now on, `send` may add later records itself
         self._went.notify()
         if self._accumulator.flushes != waiting.flushes:  # flush() waits for these records
             self._accumulator.close_all()
@@ -383,7 +383,7 @@ class RecordsWithoutMetadata:
             raise RuntimeError(f"no memory for {record.size} bytes that were reserved")
         record.empty()
         record.replaced([Part(0, 1, place.batch, place.index)])
-        if not place.index:  # only for the first record of a batch
+        if not place.index:  # needed once for each batch
             self._sender.expect(target, now)
 
     def _fail_all(self, error: KafkaError) -> None:

@@ -102,12 +102,12 @@ class Sender:
             and dropping is None
             and (not self.queues or self._cut_off)
         ):
-            return False  # usual during an outage: nothing has changed
+            return False  # nothing has changed, which is usual during an outage
         moved = False
         for batch in self._accumulator.take(now):
             if batch.builder.count:
                 self._partitions.get(batch.partition).waiting.append(batch)
-            else:  # claimed for columns, but without a row
+            else:  # an empty batch, which `send_arrow` claimed but didn't need
                 self._accumulator.release(batch)
                 batch.done.complete(NO_OFFSET)  # a flush may wait for it
                 self.batch_done.notify()
@@ -379,7 +379,7 @@ class Sender:
             if answer.error_code == UnknownTopicIdError.code:
                 self._check.doubt(address, self._engine.now)
             leader, hinted = answer.current_leader, False
-            if answer.error_code and leader.leader_id >= 0:  # names a new leader (KIP-951)
+            if answer.error_code and leader.leader_id >= 0:  # the response names the new leader
                 leads = leader.leader_id, leader.leader_epoch
                 named = response.node_endpoints if isinstance(response, ProduceResponse) else []
                 brokers = [Broker(n.node_id, Address(n.host, n.port), n.rack) for n in named]

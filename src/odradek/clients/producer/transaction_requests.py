@@ -314,7 +314,7 @@ class TransactionRequests:
     def _refuse_others(self, new: Asked) -> None:
         """Raise if other offsets of the same partitions were sent before, without a response.
 
-        If they arrived late, the transaction would commit them instead of these (R-TX-2).
+        If the earlier request arrived late, the transaction would commit its offsets (R-TX-2).
         """
         for old in self._asked:
             if old.group_id != new.group_id or not old.unanswered:
@@ -453,8 +453,8 @@ def worst(
 ) -> KafkaError | None:
     """Return the most serious error of a response: if possible, one that isn't retriable.
 
-    `right` is the operation that each partition's topic has to allow; `words` says more than a
-    code.
+    `right` is the operation that each partition's topic has to allow; `words` returns a text that
+    explains a partition's error code.
     """
     errors = [
         error_for(code, words(partition, code))

@@ -262,7 +262,7 @@ class WorkQueue:
             self.failure.__cause__ = error
 
     def through(self, positions: Callable[[TopicPartition], Place | None]) -> None:
-        """If all records of a partition are finished, advance past offsets without records."""
+        """Where all records of a partition are finished, advance past offsets without records."""
         for tp, work in self._partitions.items():
             if not work.unfinished:
                 position = positions(tp)
@@ -306,7 +306,7 @@ class WorkQueue:
         if not lane:
             del self._lanes[item.lane]
 
-    # Consequences
+    # State of the buffer, and offsets to commit
 
     @property
     def waiting(self) -> int:
