@@ -100,7 +100,7 @@ class AnyBrokerCall:
         deadline: float,
         among: Callable[[Cluster], list[Address]] = Cluster.addresses,
     ) -> None:
-        """Set `among`, which returns the brokers to choose from in a snapshot; by default all."""
+        """Set `among`, which returns the addresses to choose from in a `Cluster`; default: all."""
         self._engine = brokers.engine
         self._network = brokers.network
         self._metadata = brokers.metadata

@@ -24,7 +24,7 @@ S = TypeVar("S")
 DUE = Wait((), 0.0)
 """Lets the client do the work that is due now, without waiting."""
 BREATH = Wait()
-"""Lets the caller's event loop run between two pieces of a long computation."""
+"""Lets the caller's event loop run between two parts of a long computation."""
 
 
 class Do(NamedTuple):

@@ -184,7 +184,7 @@ class ClientEngine(Engine):
         """Trace the callers' calls with `traces` from now on."""
         self.traces = traces
 
-    # Flows that calls share
+    # Generators that calls share
 
     def snapshot(self, deadline: float) -> Flow[Cluster]:
         """Wait for the first metadata snapshot, and return it."""
@@ -217,8 +217,8 @@ class ClientEngine(Engine):
     def pause(self, what: str, deadline: float, now: float, so_far: str = "") -> Flow[float]:
         """Wait for the next change of the metadata; raise at the deadline (R-RT-2).
 
-        `so_far` describes, after `what`, what is known already. It is also used in the caller's own
-        error if a busy machine doesn't let the flow raise in time.
+        `so_far` follows `what` in errors and says what is known. It is also part of the caller's
+        own error if this generator can't raise in time on a busy machine.
         """
         if now >= deadline:
             raise self.timeout(what + so_far, now)
@@ -339,7 +339,7 @@ class ClientEngine(Engine):
         return self.unavailable(what, now, FIRST_CONTACT)
 
     def _end_unreached(self, call: Completion[Any], what: str, until: float) -> Flow[None]:
-        """End a call if no broker was reached by then."""
+        """End a call if no broker is reached until the time `until`."""
         yield START
         now = yield Wait((call,), until)
         if not call.done and not self.reached:
@@ -381,7 +381,7 @@ class ClientEngine(Engine):
         return sorted(found.values(), key=lambda a: a.at)
 
     def shut(self) -> None:
-        """Close the client: the next step ends all open futures and flows."""
+        """Close the client: in the next step, all open futures and calls fail."""
         error: KafkaError = ClientClosedError("the client is closed")
         self.post(lambda now: self.end(error, "closed"))
 
@@ -415,7 +415,7 @@ class ClientEngine(Engine):
         return [(what + so_far, until) for what, (until, so_far) in list(self.waiting.items())]
 
     def overdue(self, what: str, now: float) -> KafkaTimeoutError:
-        """Return the error of a caller that timed out, with the state of the flow it waits for."""
+        """Return the error of a caller that timed out, with the state of what it waits for."""
         return self.timeout(what + self.waiting.get(what, (0.0, ""))[1], now)
 
     def _topics_there(self, deadline: float) -> Flow[list[str]]:

@@ -85,14 +85,14 @@ _NEEDED = {
 
 
 def coordinator_name(kind: CoordinatorKind, key: str) -> str:
-    """Return the coordinator's name in messages."""
+    """Return the text that names a coordinator in messages: "coordinator of group 'g'"."""
     return f"coordinator of {_NEEDED[kind][1]} {key!r}"
 
 
 class Coordinator:
     """The coordinator of one key.
 
-    Any number of flows may call it at once; one of them sends FindCoordinator.
+    Any number of calls may use it at once; one of them sends FindCoordinator.
     """
 
     def __init__(self, brokers: Brokers, kind: CoordinatorKind, key: str) -> None:
@@ -191,9 +191,9 @@ class Coordinator:
     # Calls of `_CoordinatorCall`
 
     def find(self, call: _Call, now: float) -> Flow[float]:
-        """Wait until the broker is known.
+        """Wait until the coordinator's broker is known.
 
-        One of the waiting flows sends FindCoordinator; if it gives up, another one does.
+        One of the waiting calls sends FindCoordinator; if it gives up, another call does.
         """
         while self.broker is None:
             if now >= call.deadline:

@@ -293,9 +293,9 @@ def leaders(
 
 
 def note_brokers(brokers: Brokers, answer: MetadataResponse) -> None:
-    """Update the client's snapshot if the cluster has other brokers now.
+    """Request new metadata if the cluster has other brokers now.
 
-    The next broker to ask is chosen from the snapshot.
+    The next broker to ask is chosen from the client's metadata.
     """
     snapshot = brokers.metadata.snapshot
     known = {i: b.address for i, b in snapshot.brokers.items()} if snapshot is not None else {}

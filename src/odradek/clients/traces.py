@@ -35,9 +35,9 @@ class Traces(Protocol):
     def sent_rows(
         self, topic: str, data: object, headers: str | None, delivery: RowsDelivery
     ) -> Callable[[BaseException], object]:
-        """Note that `send_arrow` or `send_many` was called; its span ends with its delivery.
+        """Note that `send_arrow` or `send_many` was called; `delivery` is completed at the end.
 
-        The returned function is called with an error that ends the call itself. For `send_arrow`,
+        The returned function is called if the call itself raises an error. For `send_arrow`,
         `headers` is the name of the headers' column; for `send_many`, `data` is the list of
         headers, or None.
         """

@@ -166,7 +166,7 @@ def _lacking(engine: ClientEngine) -> dict[str, tuple[str, ...]]:
 
 
 def _first_contact(engine: ClientEngine, deadline: float) -> Flow[None]:
-    """Wait for a first snapshot, unless all bootstrap addresses fail."""
+    """Wait for the first metadata, unless all bootstrap addresses fail."""
     now = yield START
     states = engine.network.states
     while engine.metadata.snapshot is None:

@@ -1,7 +1,7 @@
 """Change users' SCRAM passwords (KIP-554), quotas (KIP-546) and delegation tokens (KIP-48).
 
-In: arguments of a call. Out: `AdminCall`s. A password only leaves this process salted and hashed,
-and neither it nor a token's HMAC is ever shown. Must not: use them to log in.
+In: arguments of a call. Out: `AdminCall`s. A password only leaves this process salted and hashed;
+neither passwords nor the HMACs of tokens are ever shown. Must not: log in with them.
 """
 
 from __future__ import annotations

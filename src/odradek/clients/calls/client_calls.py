@@ -1,7 +1,7 @@
 """Run the part of a call that all clients share: deadline, replacing the engine, closing.
 
 In: a new engine, and its I/O host (thread or event loop). Out: `call`, which runs a flow to its
-end or to the caller's deadline; `close`. Must not: know what a flow does. R-RT-2: no public call
+end or the caller's deadline; `close`. A flow is a generator of the engine. R-RT-2: no public call
 takes more than 100 ms longer than its timeout.
 """
 
@@ -47,7 +47,7 @@ T = TypeVar("T")
 
 CLOSE_TIMEOUT = 5.0
 GRACE = 0.02
-"""Seconds after the deadline in which a flow may still raise a more specific error."""
+"""Seconds after the deadline in which the engine may still raise a more specific error."""
 LAST_PUSH_TIMEOUT = 0.5
 """Maximum number of seconds for the last push of metrics at `close`."""
 TAKES_METRICS = 71
@@ -297,7 +297,7 @@ class ClientCalls(Generic[E]):
         """Replace the engine after an exception (a signal handler's, Ctrl-C) interrupted its step.
 
         The new engine takes over the user's settings: listeners, an assignment, positions. The old
-        engine isn't changed before its flows are closed at the end (R-HO-1), so the next call can
+        engine's calls are only ended as the last step (R-HO-1), so the next call can
         repeat this method if it is interrupted.
         """
         old, new = self.engine, self._build(self.host)
@@ -355,7 +355,7 @@ class ClientCalls(Generic[E]):
                     yield from self.call(self._push.last, seconds, "the last push of metrics")
 
     def _shut_down(self, until: list[float]) -> CallerFlow[None]:
-        """Mark the client as closed, and then end the host, even after a Ctrl-C in between."""
+        """Mark the client as closed, then end its I/O thread, even after a Ctrl-C in between."""
         first, self.closed = not self.closed, True
         # Local variables, because another thread may close the client, too.
         deadline, begun = until[0], False
@@ -405,7 +405,7 @@ class ClientCalls(Generic[E]):
 
 
 def _name_user(failure: BaseException | None, user: str | None) -> None:
-    """Add the user's name to authorization errors, also to those of a call's items."""
+    """Add the user's name to authorization errors, also to those in `errors` of a call's error."""
     if isinstance(failure, KafkaError):
         for error in (failure, *failure.errors.values()):
             if isinstance(error, AuthorizationError):

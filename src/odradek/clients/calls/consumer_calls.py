@@ -78,7 +78,7 @@ within this time gets buffered records before the next fetch is created.
 
 
 class Reader(Protocol):
-    """Interface of the caller that reads records; each kind of host implements it."""
+    """Interface of the object through which another thread or task wakes a waiting read."""
 
     woken: bool
     """Whether the current or the next call must return without records."""

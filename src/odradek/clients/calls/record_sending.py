@@ -1,8 +1,8 @@
 """Append records to open batches without a lock, a wait or a thread switch: `send`.
 
-In: records one by one. Out: futures of the facade's class. If a record has to wait, `ProducerCalls`
-returns a flow and the facade runs it. Must not: cost more Python calls per record than necessary;
-therefore `send` is the one method that a facade inherits unchanged.
+In: records one by one. Out: futures, sync or asyncio. If a record has to wait, `ProducerCalls`
+returns a generator, and the producer runs it. Must not: cost more Python calls per record than
+necessary; therefore all producer classes inherit this `send` unchanged.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Hold the records of one partition from one Fetch response, until they are returned.
 
-In: a view of the response's frame. Out: columns, decoded piece by piece in the caller's thread, and
+In: a view of the response's bytes. Out: columns, decoded part by part in the caller's thread, and
 the position after them. `survey` reads batch headers alone, so that the next fetch can be sent
 before anything is decoded. Must not: move a position before its rows were returned (R-GR-1).
 """
@@ -121,9 +121,9 @@ class CompletedFetch:
         self._wanted: Wanted = (True, True, True)
         self._decoded: DecodedRecords | None = None
         self.row = 0
-        """Number of returned rows of the decoded piece."""
+        """Number of rows that were returned since the last decoding."""
         self.handed = 0
-        """Number of returned rows of earlier pieces."""
+        """Number of rows that were returned before the last decoding."""
         self.exhausted = False
         """Whether all rows were returned."""
 
@@ -277,7 +277,7 @@ class CompletedFetch:
                 limits=self._limits,
             )
 
-        begun = self._clock()  # measured per piece of a response, not per row
+        begun = self._clock()  # measured for each decoding, not for each row
         try:
             decoded = decoded_until(self.state.until)
         except RecordLimitError as error:

@@ -2,7 +2,7 @@
 
 In: assignments and calls of the consumer. Out: offsets, descriptions, and by `delivery` records or
 columns. The caller's thread may change the assignment and positions while another thread steps:
-both hold the host's lock. Must not: block; the caller waits for the flows here.
+both hold the engine's lock. Must not: block; callers wait for the generators of this class.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ BUFFER_SLACK = 32 << 20
 
 
 class ConsumerEngine(ClientEngine):
-    """The engine of one consumer: its parts, and the flows of its calls."""
+    """The engine of one consumer: its components, and generators that carry out its calls."""
 
     right = "READ"
 

@@ -254,7 +254,7 @@ class BatchCompletion:
                 self._acknowledge(queue, batch, NO_OFFSET)
                 return
         elif self._identity.transactional_id is not None:
-            # Fail: after an abort, the transaction gets a new epoch (KIP-360).
+            # The batch fails: after an abort, the transaction gets a new epoch (KIP-360).
             self._give_up(queue, batch, failure, type(failure).__name__)
             return
         if batch.attempts > self._retries:

@@ -20,7 +20,7 @@ from odradek.common.errors import ClientClosedError, KafkaError
 from odradek.network.flow import START, Completion, Flow, Wait
 
 NO_RELEASE_S = 1.0
-"""Seconds without released memory after which the first waiter gets what is free.
+"""Seconds without released memory after which the first waiter gets all free memory.
 
 That must be enough for its record, and batches stop lingering then. Batches of a dead leader may
 hold the rest for minutes; a leader that is only slow releases some memory sooner.
@@ -83,7 +83,7 @@ class MemoryWaiters:
     def leave(self, owner: object) -> Flow[None]:
         """Stop a caller's wait, and release its reserved bytes.
 
-        This is a flow so that it runs after a flow of `room` that was started in the same step.
+        A generator, so that it runs after a `room` generator that was started in the same step.
         """
         yield START
         waiting = self._line.pop(owner, None)
@@ -120,8 +120,8 @@ class MemoryWaiters:
         return self._hope < first.wanted and grant(first.owner, max(first.size, self._hope))
 
     def next_deadline(self, now: float) -> float | None:
-        """Return when the first waiter gets what is free (`NO_RELEASE_S`)."""
+        """Return when the first waiter gets all memory that is free (`NO_RELEASE_S`)."""
         return self._patient_until if self._line and now < self._patient_until else None
 
     def abort(self, error: KafkaError, now: float) -> None:
-        """Do nothing at the client's end, because the engine closes the flows of `room`."""
+        """Do nothing at the client's end, because the engine ends the waits in `room` itself."""

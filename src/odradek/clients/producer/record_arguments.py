@@ -66,7 +66,7 @@ def explained(
 
 
 def column_names(**given: Any) -> list[str | None]:
-    """Read the names of columns; None leaves a column out."""
+    """Check the names of columns, and return them; None leaves a column out."""
     for name, column in given.items():
         if column is not None and not isinstance(column, str):
             raise arguments.refusal(name, "the name of a column (str) or None", column)

@@ -242,7 +242,7 @@ class RecordsWithoutMetadata:
                 raise self._timeout(f"earlier records of topic {name}", now)
 
     def advance(self, now: float) -> bool:
-        """Start a flow that waits for metadata, for each topic without one."""
+        """Start a wait for metadata for each topic that has none yet."""
         if now < self._again_at:
             return False
         with self._accumulator.lock:
@@ -272,7 +272,7 @@ class RecordsWithoutMetadata:
         return moved
 
     def _forget(self, name: str, waiting: _Waiting) -> None:
-        """Forget a topic without waiting records, and cancel its flow."""
+        """Forget a topic without waiting records, and cancel its wait for metadata."""
         with self._accumulator.lock:
             if waiting.oldest is not None:  # a caller has just added a record
                 return
@@ -282,7 +282,7 @@ class RecordsWithoutMetadata:
             self._engine.cancel_now(waiting.placing, gone)
 
     def next_deadline(self, now: float) -> float | None:
-        """Return the end of a pause after an error; the flows have their own deadlines."""
+        """Return the end of a pause after an error; waits for metadata have their own deadlines."""
         return self._again_at if self._due else None
 
     def abort(self, error: KafkaError, now: float) -> None:

@@ -85,7 +85,7 @@ An AddPartitionsToTxn that arrives after EndTxn opens a transaction, which the r
 epoch then aborts and fences.
 """
 REFUSALS = (TransactionalIdAuthorizationError, ClusterAuthorizationError)
-"""Errors of a request for a producer id that an administrator can resolve."""
+"""Errors of InitProducerId that an administrator can resolve."""
 
 
 def fenced(transactional_id: str, error: KafkaError, doubt: str = "") -> FatalTransactionError:

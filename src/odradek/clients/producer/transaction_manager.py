@@ -83,7 +83,7 @@ class Pending:
 
 
 class TransactionManager:
-    """The sender's identity with transactions, and the calls of a producer's transactions."""
+    """Transactions of one producer; also the source of ids and epochs for its sender."""
 
     def __init__(
         self,
@@ -340,7 +340,7 @@ class TransactionManager:
             what = f"{pending.left} and is still running: call it again to get its result"
         raise IllegalStateError(f"{name}() can't be called now: {pending.name}() {what}")
 
-    # Flows of the calls
+    # Generators that carry out the calls
 
     def _initialize(self) -> Flow[None]:
         yield START

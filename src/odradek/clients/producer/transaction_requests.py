@@ -126,7 +126,7 @@ class TransactionRequests:
         self.coordinator = Coordinator(brokers, CoordinatorKind.TRANSACTION, transactional_id)
         self._groups: dict[str, Coordinator] = {}
         self._ending: deque[Attempt] = deque(maxlen=ATTEMPTS_KEPT)
-        """Errors of the newest request that were retried here, such as CONCURRENT_TRANSACTIONS."""
+        """Errors of the newest request's attempts that were retried in this class (`quick`)."""
         self.in_doubt = False
         """Whether the newest request may have been executed, whatever its error."""
         self._asked: dict[Asked, None] = {}

@@ -114,7 +114,7 @@ class MetricsPush:
         """The current or latest push."""
 
     def connected(self) -> None:
-        """Start the flow of pushes if a ready connection leads to a broker that accepts metrics."""
+        """Start pushing if a ready connection leads to a broker that accepts metrics."""
         if self._running or self._ending:
             return
         if self._next_at < math.inf and self._connection() is not None:
@@ -158,7 +158,7 @@ class MetricsPush:
                 if self._connection() is None:
                     there = self._there()
                     if not there:
-                        return  # `connected` starts this flow again
+                        return  # `connected` starts pushing again
                     now = yield Wait((), max(now + BUSY, min(c.throttled_until for c in there)))
                     continue
                 if self._wanted is None:

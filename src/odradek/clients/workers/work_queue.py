@@ -162,7 +162,7 @@ class WorkQueue:
         ordering = self._options.ordering
         if ordering == PARTITION:
             return (tp,)
-        # Records without a key may be processed in any order: no lane.
+        # Records without a key belong to no lane, because they may be processed in any order.
         return (tp, record.key) if ordering == KEY and record.key is not None else None
 
     def _enqueue(self, item: WorkItem) -> None:
@@ -213,7 +213,7 @@ class WorkQueue:
             self._fail(item, error, now)
 
     def _release(self, item: WorkItem) -> None:
-        """Let the next record of the same lane start."""
+        """Let the next record of the item's lane (same key and partition) start."""
         if item.lane is None:
             return
         lane = self._lanes[item.lane]
@@ -282,7 +282,7 @@ class WorkQueue:
         heapq.heapify(self._later)
 
     def drop(self, partitions: Iterable[TopicPartition] | None = None) -> None:
-        """Forget these partitions (None: all). Running records continue, and hold their lanes."""
+        """Forget these partitions (None: all). Running records continue, and block their key."""
         chosen = list(self._partitions) if partitions is None else partitions
         gone = [tp for tp in chosen if tp in self._partitions]
         self.hold(gone)

@@ -62,7 +62,7 @@ WorkFlow = Generator[Callable[[], Any], tuple[float, Any], T]
 Outcome = tuple[WorkItem, BaseException | None]
 
 LONGEST_POLL = 1.0
-"""Maximum number of seconds between two rounds of the loop."""
+"""Maximum number of seconds between two iterations of the loop."""
 BUSY_POLL = 0.1
 """Minimum number of seconds between two polls while all workers are busy."""
 RUNNING_CHECK_S = 0.1
@@ -108,7 +108,7 @@ class WorkerPool(Protocol):
     def callback(
         self, flow: Callable[[list[TopicPartition]], WorkFlow[None]]
     ) -> Callable[[Any, list[TopicPartition]], Any]:
-        """Return a rebalance callback that runs a flow."""
+        """Return a rebalance callback that runs the generator `flow(partitions)`."""
 
 
 @dataclass(frozen=True, slots=True)

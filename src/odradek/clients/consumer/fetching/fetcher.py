@@ -478,7 +478,7 @@ class Fetcher:
         if version != asked.version:
             again = bool(asked.parts)
             asked.begin(version)
-            if again:  # the next turn requests the released partitions
+            if again:  # the next `advance` requests the released partitions
                 self._due = True
                 return True
         for state, topic, partition in parts:

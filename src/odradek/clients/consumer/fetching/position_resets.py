@@ -152,7 +152,7 @@ class PositionResets:
             state.looked_up()
             self._subscription.fail(state, result, self._engine.now)
         elif by_duration and state.log_end is None:
-            # The fetcher's next turn looks up the time, for all partitions in one request.
+            # In its next step, the fetcher looks up the time, for all partitions in one request.
             state.looked_up(result.offset)
             return
         elif by_duration and state.log_end is not None and result.offset < 0:

@@ -43,7 +43,7 @@ NOTHING_CONSUMED = Consumed(0, 0, 0.0)
 
 
 class WaitingRecords:
-    """The fetcher's buffer; its callers hold the host's lock."""
+    """The fetcher's buffer; its callers hold the engine's lock."""
 
     def __init__(self, subscription: SubscriptionState, room: Callable[[], None]) -> None:
         """Create the buffer; `room` is called when memory for a leader's records is freed."""
@@ -206,7 +206,7 @@ class WaitingRecords:
         return made
 
     def drop(self, entry: CompletedFetch) -> None:
-        """Drop an entry, which another thread may have paused since it was at the head."""
+        """Drop an entry, even if another thread has meanwhile paused its partition."""
         if self._torn:
             self._mend()
         self._torn = True

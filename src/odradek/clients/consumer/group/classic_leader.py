@@ -161,10 +161,10 @@ class Leader:
             self._gone_since = self._withheld_until = math.inf
 
     def reason(self, now: float) -> str | None:
-        """Return why the group should rebalance, according to the snapshot."""
+        """Return why the group should rebalance, according to the metadata."""
         snapshot = self._metadata.snapshot
         if not self._counts or snapshot is None:
-            self._gone_since = math.inf  # without a snapshot no topic is known to be missing
+            self._gone_since = math.inf  # without metadata, no topic is known to be missing
             self._missing.succeeded()
             return None
         if now >= self._withheld_until:
@@ -242,7 +242,7 @@ class Leader:
         return self._counts or ()
 
     def _cluster(self, topics: Iterable[str]) -> Flow[Cluster]:
-        """Return a snapshot that contains all of these topics that exist."""
+        """Return metadata that contains all of these topics that exist."""
         now = yield START
         metadata = self._metadata
         until = now + TOPICS_TIMEOUT

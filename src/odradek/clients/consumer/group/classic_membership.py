@@ -190,7 +190,7 @@ class ClassicMembership(Life):
         self._identity.forget()
         self._move(MemberEvent.LEFT, None, self._engine.now)
 
-    # Flow
+    # The membership from join to leave
 
     def _run(self) -> Flow[None]:
         yield START
@@ -385,7 +385,7 @@ class ClassicMembership(Life):
         return reason
 
     def _beat_until(self, done: Completion[Any]) -> Flow[None]:
-        """Send heartbeats until another flow ends."""
+        """Send heartbeats until `done` is completed by work that runs meanwhile."""
         now = yield START
         beat: Completion[None] | None = None
         trouble: KafkaError | None = None
@@ -610,7 +610,7 @@ class ClassicMembership(Life):
             logger.debug("leaving group %r: %s", group.group_id, error)
 
     def _stop(self) -> None:
-        """Cancel this membership's flows, wherever they wait."""
+        """Cancel all running generators of this membership, wherever they wait."""
         over = DisconnectedError("the consumer is leaving its group")
         for open_ in (self._revoking, self._running):
             if open_ is not None and not open_.done:

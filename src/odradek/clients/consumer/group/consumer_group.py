@@ -474,8 +474,8 @@ class ConsumerGroup:
     def entered(self, now: float, of: Selection = None) -> bool:
         """Note that the caller asks for more records and has finished its last ones.
 
-        Returns whether to wake the host. `of` contains the requested partitions; other tasks may
-        work on records of the others.
+        Returns whether to wake the I/O thread. `of` has the requested partitions; other tasks may
+        still process records of other partitions.
         """
         self.callbacks.check("poll()")
         with self._lock:

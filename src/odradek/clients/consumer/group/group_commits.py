@@ -139,7 +139,7 @@ class GroupCommits:
         self._under_way: WeakSet[UnawaitedCommit] = WeakSet()
         """All commits in progress, whether or not their callers wait for them.
 
-        A commit that never begins, because its caller was interrupted, is freed with its flow.
+        If a caller is interrupted before its commit begins, the commit is freed with its generator.
         """
         self._given_back: set[TopicPartition] = set()
         """Partitions whose revocation waits for commits in progress."""

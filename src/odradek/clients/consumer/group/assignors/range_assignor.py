@@ -22,7 +22,7 @@ from odradek.common.types import TopicPartition
 
 
 class RangeAssignor:
-    """Kafka's `range`."""
+    """Kafka's assignor `range`."""
 
     name = "range"
     protocol = EAGER

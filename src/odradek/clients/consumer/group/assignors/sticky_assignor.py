@@ -37,7 +37,7 @@ Claim = tuple[Sequence[TopicPartition], int]
 
 
 class StickyAssignor:
-    """Kafka's `sticky`."""
+    """Kafka's assignor `sticky`, which moves as few partitions as possible."""
 
     name = "sticky"
     protocol = EAGER
@@ -62,7 +62,7 @@ class StickyAssignor:
 
 
 class CooperativeStickyAssignor:
-    """Kafka's `cooperative-sticky` (KIP-429)."""
+    """Kafka's assignor `cooperative-sticky` (KIP-429): moved partitions are revoked first."""
 
     name = "cooperative-sticky"
     protocol = COOPERATIVE

@@ -173,8 +173,8 @@ class _Shares:
     def move(self, topic: str, giver: str, taker: str) -> None:
         """Move one partition of the topic between members.
 
-        Preferably one that the giver didn't have before; with racks, one with a replica in the
-        taker's rack.
+        It is preferably one that the giver didn't have before; with racks, one that has a
+        replica in the taker's rack.
         """
         there = self.held[giver][topic]
         racks = self._racks
