@@ -264,7 +264,7 @@ class AnyBrokerCall:
         return self.timed_out(now)
 
     def _connection(self, now: float) -> tuple[Connection | None, float]:
-        """Return the least busy connection to an unasked broker, or when to check again.
+        """Return the least busy connection to an unasked broker, or None and the next check's time.
 
         A connection attempt is started if one is allowed.
         """

@@ -124,7 +124,7 @@ def authorized_operations(bits: int) -> frozenset[str] | None:
 def check_metadata(
     brokers: Brokers,
 ) -> Callable[[MetadataResponse, Connection], KafkaError | None]:
-    """Return the check of a response: one from a different cluster is refused (R-RB-5)."""
+    """Return a function that rejects a response from a different cluster (R-RB-5)."""
 
     def check(response: MetadataResponse, connection: Connection) -> KafkaError | None:
         known = brokers.metadata.cluster_id

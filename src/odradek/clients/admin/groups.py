@@ -319,7 +319,7 @@ def _described(
 
 
 def _led(outcome: ItemResults[str, GroupDescription]) -> ItemResults[str, GroupDescription]:
-    """Return the outcome, and cache the coordinators that described the groups."""
+    """Add to each description the id of the broker that sent it, the group's coordinator."""
     led = {g: replace(d, coordinator=outcome.led[g]) for g, d in outcome.results.items()}
     return ItemResults(led, outcome.errors, outcome.moved, outcome.unsettled, outcome.led)
 

@@ -98,7 +98,7 @@ class ClientCalls(Generic[E]):
         self._hear_of_connections(self.engine)
 
     def publishes_to(self, topic: CredentialsShown) -> None:
-        """Register the topic of the client's events, whose producer needs replaced credentials."""
+        """Register the producer of the client's events, which also needs changed credentials."""
         self.event_topic = topic
 
     def set_unclosed_watch(self, left_open: UnclosedWatch) -> None:

@@ -115,7 +115,7 @@ class ConsumerCalls(GroupCalls):
         new.delivery.take_over(old.delivery)
 
     def work_totals(self) -> WorkTotals:
-        """Return the totals that all workers of this consumer add to, one after another."""
+        """Return the totals to which all `Workers` objects of this consumer add, in succession."""
         with first_use():
             from odradek.clients.workers.work_totals import WorkTotals
 

@@ -263,7 +263,7 @@ class ProducerCalls(TransactionCalls):
 
     def _out_of_line(self, owner: object) -> None:
         who = self._who()
-        if self.in_line.get(who) is owner:  # if it interrupted another wait, keep that one's owner
+        if self.in_line.get(who) is owner:  # keeps the owner of a wait that this call interrupted
             del self.in_line[who]
 
     def _room(

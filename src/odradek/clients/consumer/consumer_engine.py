@@ -69,7 +69,7 @@ class ConsumerEngine(ClientEngine):
         """Create the engine with its clocks.
 
         `wall_clock` returns seconds since the epoch, only for resets by duration; `clock` is the
-        host's own, to measure decoding in the caller: no decision depends on it. With
+        I/O host's, to measure decoding in the caller: no decision depends on it. With
         `readers_first`, callers that wait for records get them before the next fetch is created.
         """
         limit = max(config["fetch.max.bytes"], config["max.partition.fetch.bytes"]) + FRAME_SLACK

@@ -52,7 +52,7 @@ class BrokerHealth:
 
 @dataclass(frozen=True, slots=True)
 class GroupHealth:
-    """A consumer in its group."""
+    """A consumer's state as a member of its group."""
 
     group_id: str
     state: str

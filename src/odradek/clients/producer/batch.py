@@ -56,7 +56,7 @@ class BatchOutcome(NamedTuple):
 
 
 NO_OFFSET = BatchOutcome(-1, -1)
-"""Outcome of a batch without a known offset, without records, or that was split."""
+"""Outcome of a batch that has no known offset or no records, or that was split."""
 
 
 class Part(NamedTuple):

@@ -141,8 +141,8 @@ class RecordsWithoutMetadata:
 
         `topic` waits until a topic is known, `pause` until metadata changes, both until a
         deadline; `track` reports a wait and its deadline to `explain()`; `timeout` creates its
-        error. `unreached_until` returns when a record that was created at a time fails if the
-        client reaches no broker (infinity after it has reached one), `unreached` that error.
+        error. `unreached_until` returns when a record of a given creation time fails if the
+        client reaches no broker (infinity after it has reached one), `unreached` the error for it.
         `note_missing` is called with a missing partition. `unnoticed` returns the object that
         notes whether a record's error is read.
         """

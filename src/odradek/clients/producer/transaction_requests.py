@@ -153,7 +153,7 @@ class TransactionRequests:
     def forget(self) -> None:
         """Forget the requests of a transaction that has ended.
 
-        None of them can arrive late, or else the next transaction has another epoch.
+        If one of them can still arrive late, the next transaction has another epoch.
         """
         self._asked.clear()
 

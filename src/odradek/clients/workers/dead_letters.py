@@ -23,9 +23,9 @@ from odradek.common.types import TopicPartition
 
 PREFIX = "__connect.errors."
 STAGES = {"key": "KEY_CONVERTER", "value": "VALUE_CONVERTER"}
-"""Connect's names for the stage in which a record failed: reading one of its fields …"""
+"""Connect's names for the stages in which a record's key or value is deserialized."""
 WORK_STAGE = "TASK_PUT"
-"""… or processing it."""
+"""Connect's name for the stage in which a record is processed."""
 FAILURE_HEADERS = (
     *("topic", "partition", "offset", "connector.name", "task.id", "stage"),
     *("class.name", "exception.class.name", "exception.message"),

@@ -138,7 +138,7 @@ class WorkProgress:
 
 
 class WorkRun:
-    """The runs of one object of workers, one at a time."""
+    """The runs of one `Workers` or `AsyncWorkers` object, one at a time."""
 
     def __init__(
         self,
@@ -514,7 +514,7 @@ class WorkRun:
     def _unsubscribed(self) -> WorkFlow[None]:
         try:
             yield partial(self._consumer.unsubscribe, END_TIMEOUT)
-        # For example closed by another caller, whose later calls raise this error.
+        # For example another caller has closed the consumer; later calls raise this error.
         except KafkaError as error:
             logger.info("leaving the group failed: %s", error)
 

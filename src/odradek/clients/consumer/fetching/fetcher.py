@@ -3,7 +3,7 @@
 While a broker holds a fetch, partitions that were moved, resumed or assigned since are fetched by a
 second request, which doesn't wait until `fetch.max.wait.ms` is over.
 
-In: positions, the snapshot, fetch responses. Out: `CompletedFetch` objects in the order of their
+In: positions, metadata, fetch responses. Out: `CompletedFetch` objects in the order of their
 arrival, leader hints, requests for metadata, errors for the next poll. It uses sessions (KIP-227),
 and topic ids from version 13 on. Must not: decode records, or move a position.
 

@@ -78,7 +78,7 @@ class WaitingRecords:
         subscription = self._subscription
         if self._torn or self._seen != (subscription.changes, subscription.pauses):
             self._sort()
-        if entry.state.generation != entry.generation:  # inlined `valid`, here and below
+        if entry.state.generation != entry.generation:  # `entry.valid`, inlined here and below
             return
         self._torn = True
         state = entry.state

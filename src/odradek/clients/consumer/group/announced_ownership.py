@@ -187,7 +187,7 @@ class AnnouncedOwnership:
     def member(self, now: GroupIdentity) -> GroupIdentity:
         """Return the member's identity as the caller knows it.
 
-        After a loss that is the former member, which brokers refuse. Without member and generation,
+        After a loss it is that of the former member, which brokers refuse. Without an identity,
         brokers wouldn't check the offsets of a transaction at all (KIP-447).
         """
         return self._member if self.broken or now.generation < 0 else now

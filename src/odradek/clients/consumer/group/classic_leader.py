@@ -1,6 +1,6 @@
 """Lead a classic group: divide the partitions among its members.
 
-In: the subscriptions of all members, the snapshot. Out: each member's assignment as bytes, and
+In: the subscriptions of all members, metadata. Out: each member's assignment as bytes, and
 later the reason for a rebalance, if a topic of the group has another number of partitions, even one
 that only other members subscribe to. Must not: send anything.
 """

@@ -69,7 +69,7 @@ REMOVED = (UnknownMemberIdError, IllegalGenerationError)
 MOST_LOOKS = 16
 """Maximum number of failed DescribeGroups requests of a static member that returned.
 
-After a timeout it sends no more, because they use the connection of the heartbeats.
+After a timeout the member sends no more of them: they delay heartbeats on the same connection.
 """
 
 
@@ -151,7 +151,7 @@ class ClassicMembership(Life):
         self._running = self._engine.start(self._run())
 
     def rejoin(self, reason: str, now: float) -> None:
-        """Join again as soon as possible; a join that starts later also satisfies this."""
+        """Request another join as soon as possible; any join that starts later fulfills this."""
         del now
         self._wish = reason
         self._changed.notify()
@@ -556,8 +556,8 @@ class ClassicMembership(Life):
 
     def _lose_all(self, now: float, *, taken: bool = True) -> Flow[float]:
         self._leader.step_down()
-        # Called even without partitions, to end the ownership of those that were revoked for this
-        # rebalance: other members may have them.
+        # Called even without partitions, to end the ownership of partitions that were revoked for
+        # this rebalance, and that other members may own by now.
         now = yield from self._group.lose(self._group.owned(), taken=taken)
         self._trust()
         return now

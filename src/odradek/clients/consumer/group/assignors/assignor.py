@@ -84,7 +84,7 @@ class Assignor(Protocol):
 
 def java_order(text: str) -> bytes:
     """Return a sort key for strings as Java orders them: by UTF-16 units, not by code points."""
-    return utf_16_be_encode(text, "surrogatepass")[0]  # `str.encode` would import a module
+    return utf_16_be_encode(text, "surrogatepass")[0]  # `str.encode` would import a codec module
 
 
 def in_member_order(members: Mapping[str, MemberSubscription]) -> list[str]:
