@@ -3,7 +3,7 @@
 In: a request and a function that checks the response. Out: the response, or an error that lists the
 attempts. The admin client's calls use this, and requests of consumer and admin for topics (R-MD-4:
 list and describe are separate calls). Each call has its own exponential backoff (R-RT-1); the
-caller's deadline is the only limit (R-RT-2). Must not: change the client's snapshot.
+caller's deadline is the only limit (R-RT-2). Must not: change the client's metadata.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ ATTEMPTS_KEPT = 20
 """Maximum number of attempts that an error lists; the last ones are kept."""
 
 MOST_ASKED = 2
-"""Maximum number of brokers asked at the same time; the second one if the first is silent."""
+"""Maximum number of brokers asked at the same time: a second one if the first is silent."""
 
 
 class Sent(NamedTuple):

@@ -1,7 +1,7 @@
 """Run a call with many items: which brokers to ask, and the result of each item.
 
 In: an `ApiCall` (one API, how items are put into a request and read from a response) and the items.
-Out: an `Outcome`: each item's result or its error, so that a failed item hides no other (R-RT-4).
+Out: `ItemResults`: each item's result or error, so that a failed item hides no other (R-RT-4).
 The request is sent to any broker (a KRaft broker forwards requests for the controller), to one
 broker, to each partition's leader, or to a coordinator; if leaders or coordinators move, the new
 ones are asked (R-RT-5). Retriable errors are retried after a backoff, only for the remaining items
@@ -305,7 +305,7 @@ def call_any(
     among: Callable[[Cluster], list[Address]] = Cluster.addresses,
     of: str = "",
 ) -> Flow[ItemResults[K, V]]:
-    """Send a request to any broker, or to one of `among`, which `of` describes in texts."""
+    """Send a request to any broker, or to one of `among`; `of` names these in error texts."""
     yield START
     taken = _RemainingItems(brokers, question, items)
     others: set[Address] = set()
@@ -367,7 +367,7 @@ def call_brokers(
         outcome.errors.update(outcome.moved)  # these items belong to this broker only
         if snapshot is not None and broker not in snapshot.brokers:
             known = ", ".join(map(str, sorted(snapshot.brokers)))
-            for error in {id(e): e for e in outcome.errors.values()}.values():  # without duplicates
+            for error in {id(e): e for e in outcome.errors.values()}.values():  # each error once
                 error.add_note(f"The cluster has no broker {broker} (its brokers: {known}).")
     return dict(zip(items, found, strict=True))
 

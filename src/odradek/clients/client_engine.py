@@ -247,7 +247,7 @@ class ClientEngine(Engine):
         now = yield START
         connection = yield from self.connect(address, deadline, now)
         now = self.now
-        # The caller's deadline ends the call, not the connection, which others share.
+        # The caller's deadline ends the call, not the connection, which other calls share.
         reply = self.network.send(connection, body, now)
         now = yield Wait((reply,), deadline)
         if not reply.done:
@@ -441,7 +441,7 @@ class ClientEngine(Engine):
         missing = [n for n, e in found.errors.items() if isinstance(e, unknown)]
         there: list[str] = []
         if missing:
-            with suppress(KafkaError):  # without them, the errors have no similar names
+            with suppress(KafkaError):  # without the list, errors name no similar topics
                 there = yield from self._topics_there(min(deadline, self.now + LIST_TIME))
         for name in missing:
             if isinstance(name, str):

@@ -2,8 +2,8 @@
 
 In: requests of memberships, commits and transactions. Out: their responses, or an error that lists
 the attempts. Only the broker's id is kept, never its host and port: every request looks the address
-up in the snapshot, so a coordinator that moved isn't asked at its old address. Anything that makes
-the id doubtful (a lost connection, NOT_COORDINATOR, a broker that the snapshot lacks, a
+up in the metadata, so a coordinator that moved isn't asked at its old address. Anything that makes
+the id doubtful (a lost connection, NOT_COORDINATOR, a broker that the metadata lacks, a
 rebootstrap) clears it, and any broker is asked again (FindCoordinator). Must not: know what a group
 or a transaction is.
 """
@@ -57,7 +57,7 @@ The coordinator may hold a request like JoinGroup for minutes, so its silence do
 stopped.
 """
 SILENT_LOOKUP_WAITS = ExponentialBackoff(1.0, 8.0)
-"""Seconds between these checks while the coordinator is suspect: it may only be slow.
+"""Seconds between checks of a coordinator that doesn't respond: it may only be slow.
 
 If its broker stopped, the metadata shows that earlier, and then its connection is closed.
 """
@@ -129,7 +129,7 @@ class Coordinator:
 
     @property
     def attempts(self) -> Iterable[Attempt]:
-        """Attempts of the latest call, for texts."""
+        """Attempts of the latest call, for error texts."""
         return self._newest.attempts if self._newest is not None else ()
 
     @property

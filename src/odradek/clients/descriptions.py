@@ -166,7 +166,7 @@ def describe_each(
     """Describe topics by name or id, each with its own error; retry retriable errors.
 
     A missing topic fails at once, unless this client has just created it. With `hurried`, topics
-    that can't be described now aren't waited for: they are in the outcome's `moved`.
+    that can't be described now aren't waited for: they are in `moved` of the result.
     """
     yield START
     found: ItemResults[str | UUID, TopicDescription] = ItemResults()

@@ -1,6 +1,6 @@
 """Explain error codes of brokers: a sentence with the cause and the cure for each.
 
-In: the error code and the request. Out: a text after the error's name. Must not: decide how the
+In: the error code and the request. Out: a text to follow the error's name. Must not: decide how the
 error is handled.
 """
 

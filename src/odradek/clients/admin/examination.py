@@ -2,7 +2,7 @@
 
 In: names of topics, a group's id, a deadline. Out: one `Examination`; a part that couldn't be
 examined contains its error, so that the other parts are still shown. Must not: join a group,
-commit, create a topic, or change the client's own snapshot.
+commit, create a topic, or change the client's metadata.
 
 The permission to use a group is tested with a heartbeat of an unknown member: only a missing ACL
 makes a broker answer it with an authorization error, for classic and KIP-848 groups alike.
@@ -151,7 +151,7 @@ def _known(answer: Completion[T | None]) -> T | None:
 
 
 def _lacking(engine: ClientEngine) -> dict[str, tuple[str, ...]]:
-    """Return the missing APIs by broker, as its handshake reported; nothing is sent."""
+    """Return the missing APIs by broker, according to its handshake; nothing is sent."""
     found: dict[str, tuple[str, ...]] = {}
     for connection in engine.network.connections.values():
         texts = []

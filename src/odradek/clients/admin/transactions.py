@@ -116,7 +116,7 @@ class TransactionDescription:
 
 @dataclass(frozen=True, slots=True)
 class TransactionListing:
-    """One transactional id."""
+    """A transactional id, as its coordinator lists it."""
 
     transactional_id: str
     producer_id: int

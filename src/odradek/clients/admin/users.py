@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 MECHANISMS = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
 LEAST_ITERATIONS, MOST_ITERATIONS = 4096, 16384
-"""Iterations that Kafka accepts for SCRAM."""
+"""Minimum and maximum number of SCRAM iterations that Kafka accepts."""
 SALT_BYTES = 20
 EXACTLY, THE_DEFAULT, SPECIFIED = 0, 1, 2
 BY_DEFAULT = -1

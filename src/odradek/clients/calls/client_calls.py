@@ -102,7 +102,7 @@ class ClientCalls(Generic[E]):
         self.event_topic = topic
 
     def set_unclosed_watch(self, left_open: UnclosedWatch) -> None:
-        """Register the watcher that acts if the client is never closed."""
+        """Register the object that warns if the client is never closed."""
         self.left_open = left_open
 
     def use(self, mechanism: Mechanism | None) -> None:
@@ -261,7 +261,7 @@ class ClientCalls(Generic[E]):
         if completion.error is not None:
             _name_user(completion.error, engine.network.user)
         if ended is not None and completion.error is ended:
-            raise ended.with_traceback(None)  # later calls raise it again: don't let it grow
+            raise ended.with_traceback(None)  # raised again by later calls: drop its traceback
         try:
             return completion.result()
         finally:

@@ -1,8 +1,8 @@
 """Run a consumer's calls in its caller: assignments, positions and reads.
 
-In: assignments, positions, timeouts. Out: flows that run in the caller: they wait for records, run
-the callbacks that are due before them, and decode. Must not: return records; the caller that runs a
-flow does so (`handed_over`), as its last action before the user has them.
+In: assignments, positions, timeouts. Out: generators that run in the caller: they wait for records,
+run callbacks that are due, and decode records. Must not: return records; the caller that runs a
+generator does so (`handed_over`), as its last action before the user has them.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ class ConsumerCalls(GroupCalls):
             waits = group.polling
             if group.entered(now, of):
                 self.host.wake()
-            if group.ownership.unannounced:  # `entered` skips this while another task waits
+            if group.ownership.unannounced:  # the caller must know its partitions first
                 with engine.lock:
                     group.ownership.announce_all(group.identity())
         try:
@@ -350,7 +350,7 @@ class ConsumerCalls(GroupCalls):
             if isinstance(error, AuthorizationError):
                 error.of(engine.network.user)
             if group is not None:
-                left = isinstance(error, GeneratorExit)  # an abandoned flow can't ask for the time
+                left = isinstance(error, GeneratorExit)  # a closed generator can't ask for the time
                 group.left(max(now, engine.now) if left else (yield START))
             raise
         if group is not None:

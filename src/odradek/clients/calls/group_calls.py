@@ -1,6 +1,6 @@
 """Run a group consumer's calls in its caller: subscriptions, commits, callbacks, leaving.
 
-In: topics, callbacks, offsets. Out: flows that run in the caller, and callbacks for the caller to
+In: topics, callbacks, offsets. Out: generators that run in the caller, and callbacks for it to
 run. The engine's `ConsumerGroup` decides how the group proceeds. Must not: know threads.
 """
 

@@ -1,7 +1,7 @@
 """Run a producer's calls in its caller: the parts of `send` that wait, `flush`, closing.
 
-In: records, lists of records, Arrow data. Out: flows that run in the caller: they check, choose
-partitions, and wait for memory (`buffer.memory`), in the order of the calls. Must not: leave
+In: records, lists of records, Arrow data. Out: generators that run in the caller: they check data,
+choose partitions, and wait for `buffer.memory`, in the order of the calls. Must not: leave
 memory, or a record without metadata, with a caller that was interrupted (R-HO-1).
 """
 
@@ -159,9 +159,9 @@ class ProducerCalls(TransactionCalls):
         owner: object = None,
         deadline: float | None = None,
     ) -> F | CallerFlow[F]:
-        """Append a record to its partition's open batch, or return a flow that does so later.
+        """Append a record to its partition's open batch, or return a generator that does so later.
 
-        The flow waits for memory, at most `max.block.ms`, or for the metadata that a partitioner
+        The generator waits for memory, at most `max.block.ms`, or for metadata that a partitioner
         function needs. `made` creates the future. A repeated call after a wait for memory passes
         that wait's `owner` and `deadline`.
         """
@@ -394,12 +394,12 @@ class ProducerCalls(TransactionCalls):
     # Results
 
     def flush(self, timeout: float | None) -> CallerFlow[int]:
-        """Wait until all earlier records have a result; return 0, as no record is without one."""
+        """Wait until all earlier records have a result; return 0, the number of other records."""
         what = f"{ACKNOWLEDGEMENT} all records"
         try:
             yield from self.call(self.engine.flush, timeout, what, DELIVERY_TIMEOUT)
         except KafkaTimeoutError as error:
-            if error.remaining is None:  # raised by `by`, not by the flow
+            if error.remaining is None:  # raised by `by`, not by `engine.flush`
                 error.leaving(self.engine.unsettled())
             raise
         except ClientClosedError:

@@ -1,6 +1,6 @@
 """Run a producer's transaction calls in its caller (KIP-98, KIP-447, KIP-890).
 
-In: calls in the same order as in Java's client. Out: flows that run in the caller. Must not: know
+In: calls in the order of Java's client. Out: generators that run in the caller. Must not: know
 the rules of transactions; `clients/producer/transaction_manager` does.
 """
 

@@ -39,7 +39,7 @@ class Survey(NamedTuple):
     odd: bool = False
     """Whether there is an error that only decoding can identify; later offsets are unknown then."""
     epochs: Sequence[tuple[int, int]] = ()
-    """(first offset, leader epoch), one entry for each change."""
+    """(first offset, leader epoch), one entry for each change of the epoch."""
 
 
 def survey(records: memoryview, offset: int) -> Survey:
@@ -293,7 +293,7 @@ class CompletedFetch:
         return decoded
 
     def next_behind(self, error: KafkaError) -> int | None:
-        """Return the offset at which to continue after this error; None if it isn't known."""
+        """Return the offset at which to continue after a corrupt batch; None if it isn't known."""
         if isinstance(error, RecordLimitError) and error.record is not None:
             return error.record + 1
         found = behind(self._records, self.at)

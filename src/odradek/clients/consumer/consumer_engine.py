@@ -217,7 +217,7 @@ class ConsumerEngine(ClientEngine):
     def offsets_at(
         self, partitions: Iterable[TopicPartition], which: int, deadline: float
     ) -> Flow[dict[TopicPartition, int]]:
-        """Return the start or end offsets."""
+        """Return the start or end offsets of these partitions."""
         wanted = dict.fromkeys(partitions, which)
         found = yield from self._listed(wanted, deadline)
         return {p: f.offset for p, f in found.items()}

@@ -66,6 +66,6 @@ class Ownership:
         """Return whether a record before `offset` may have been returned under this ownership.
 
         `position` is the partition's current one. An offset that both this ownership and an earlier
-        one have returned counts as this one's.
+        one have returned counts for this one.
         """
         return not self.replaces or self.span.covers(offset, position)

@@ -118,7 +118,7 @@ class PartitionState:
         self.max_bytes: int | None = None
         """Size of the next request, if the next batch is larger than the usual limit."""
         self.cut_short = False
-        """Whether this batch was cut off although all of it was requested."""
+        """Whether the next batch was cut off although all of it was requested."""
         self.offset_bytes = GUESSED_BYTES
         """Bytes per offset in the last response."""
         self.oversized = False
@@ -134,7 +134,7 @@ class PartitionState:
 
     def move_to(self, position: int | None, epoch: int = -1) -> None:
         """Set the position from outside; buffered records and fetches in flight become invalid."""
-        self.generation += 1  # before the position, see `stay`
+        self.generation += 1  # changed before the position, see `stay`
         self.ownership.span.moved(self.position, position)
         if position != self.position:
             self.moves += 1
@@ -302,7 +302,7 @@ class PartitionState:
     def ask_whole(self, needed: int, *, again: bool) -> None:
         """Request `needed` bytes, because the next batch is larger than the usual limit.
 
-        `again`: that was requested before, but the batch was cut off.
+        `again`: these bytes were requested before, but the batch was cut off.
         """
         self.max_bytes, self.cut_short, self.served = needed, again, 0
         self.oversized = self.oversized or again

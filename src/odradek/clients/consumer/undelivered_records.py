@@ -3,7 +3,7 @@
 In: the state of each partition before the call took records of it. Out: after an exception that
 interrupts the call (a signal handler's, Ctrl-C), the former positions and rows, so that no record
 is skipped or counts as consumed. Positions that a seek or another assignment has moved meanwhile
-aren't changed. Must not: be reset before the caller has its records; its callers hold the host's
+aren't changed. Must not: be reset before the caller has its records; its callers hold the engine's
 lock.
 """
 

@@ -245,7 +245,7 @@ class ProducerBatch:
         self.lingers_from = since
 
     def take_over(self, whole: ProducerBatch, first: int) -> None:
-        """Copy the state of the batch `whole`, whose records this has from index `first` on."""
+        """Copy the state of the batch `whole`, whose records from `first` on are in this batch."""
         self.builder.close()
         self.serial = whole.serial + first
         self.deadline, self.refusals = whole.deadline, whole.refusals

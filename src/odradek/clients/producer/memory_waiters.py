@@ -6,7 +6,7 @@ one waiting. A grant is as large as a batch if that much is freed soon; otherwis
 full buffer would be a separate batch. Must not: leave bytes with a caller that doesn't wait any
 more.
 
-If no memory is released for a second, the first caller takes what is free, and batches stop
+If no memory is released for a second, the first caller takes all free memory, and batches stop
 lingering: most of the memory may belong to the batches of a dead leader. With a tenth of a second
 instead, batches were half as large if a broker took 0.3 s for a response.
 """
@@ -22,8 +22,8 @@ from odradek.network.flow import START, Completion, Flow, Wait
 NO_RELEASE_S = 1.0
 """Seconds without released memory after which the first waiter gets all free memory.
 
-That must be enough for its record, and batches stop lingering then. Batches of a dead leader may
-hold the rest for minutes; a leader that is only slow releases some memory sooner.
+The free memory must be enough for its record, and batches stop lingering then. Batches of a dead
+leader may hold the rest for minutes; a leader that is only slow releases some memory sooner.
 """
 
 

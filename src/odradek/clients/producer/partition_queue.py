@@ -47,8 +47,8 @@ class Numbering:
         self.known_at = NEVER
         """Leader epoch of the last acknowledgement.
 
-        The leader of this epoch knows the producer and refuses a sequence after a gap. Others may
-        not, because they may have lost records.
+        The leader of this epoch knows the producer and refuses a sequence after a gap. Leaders of
+        other epochs may accept it, because they may have lost records.
         """
         self.topic_id = b""
         """Id of the topic, by which a recreated topic is detected."""
@@ -273,7 +273,7 @@ class PartitionQueues:
         self._resting[partition] = self.active.pop(partition).numbering
         if len(self._resting) > self._limit:
             self._forget(identity)
-            self._limit = max(MOST_RESTING, 2 * len(self._resting))  # not at each further call
+            self._limit = max(MOST_RESTING, 2 * len(self._resting))  # searches are rare then
 
     def _forget(self, identity: SenderIdentity) -> None:
         producer_id = identity.current[0]

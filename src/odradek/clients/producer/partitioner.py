@@ -1,6 +1,6 @@
-"""Choose the partition of a record: Java's murmur2 for keys, sticky batches without one.
+"""Choose the partition of a record: Java's murmur2 of the key; without a key, one per batch.
 
-In: a topic in one snapshot, a `Rule` unless Java's is used. Out: a partition number, and the
+In: a topic's metadata, a `Rule` unless Java's is used. Out: a partition number, and the
 topic's open batches. Must not: wait for metadata. By default, a record with a key must be in the
 partition that Java's client would choose, or co-partitioned topics break.
 """

@@ -1,6 +1,6 @@
 """Send ready batches in Produce requests, in order; idempotent unless options say otherwise.
 
-In: batches from the accumulator, the snapshot, responses. Out: requests, requested refreshes;
+In: batches from the accumulator, metadata, responses. Out: requests, requested refreshes;
 responses are passed to `batch_completion`, by batch. Rules: R-PR-1 (a batch keeps its sequence
 over all its retries), R-PR-2, R-RT-1 (exponential backoff per batch, skipped once if there is a
 newer leader epoch). Without idempotence batches have no sequence, and order is kept only with one
@@ -344,7 +344,7 @@ class Sender:
             for batch in batches:
                 self.batch_completion.fail_unsent(batch, error)
             return
-        # With acks=all the response waits for replicas: it isn't a sign of a silent broker.
+        # With acks=all the broker waits for replicas: a late response isn't a sign of a silent one.
         request.held = self._acks == ALL_REPLICAS
         self._requests[connection.id] = self._requests.get(connection.id, 0) + 1
         request.reply.when_done(partial(self._answered, connection, batches, exchange))

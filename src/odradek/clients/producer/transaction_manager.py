@@ -71,7 +71,7 @@ _WHY_NOT = {
 
 
 class Pending:
-    """A call that timed out and continues; the same call again waits for its end."""
+    """A call that timed out and continues; repeating the call waits for its end."""
 
     __slots__ = ("done", "left", "name")
 
@@ -388,7 +388,7 @@ class TransactionManager:
         cause = self.error
         self._move(_E.ABORT)
         self._drop(cause)
-        # KIP-890: under version 2 the abort fences requests in flight. Before it, all requests have
+        # KIP-890: from version 2 on the abort fences requests in flight. Before, all requests have
         # to end first, or they might be executed after the abort.
         self.abandons = self.version_2
         yield from self._settle()
@@ -576,7 +576,7 @@ class TransactionManager:
 
     def _raise(self) -> None:
         if self.error is not None:
-            raise self.error.with_traceback(None)  # every call raises it: don't let it grow
+            raise self.error.with_traceback(None)  # raised by every call: drop its traceback
 
     def _move(self, event: TransactionEvent) -> None:
         self.state = move(self.state, event)

@@ -57,7 +57,7 @@ USUAL_INTERVAL = 300.0
 LEAST_INTERVAL = 0.1
 """Minimum interval in seconds; brokers accept no smaller `interval.ms` for a subscription."""
 SOONEST, LATEST = 0.5, 1.5
-"""Bounds of the first push in intervals, at random.
+"""Random bounds, in intervals, of the time until the first push.
 
 Clients that start together shouldn't push together.
 """

@@ -61,7 +61,7 @@ class WorkFailedError(KafkaError):
     """
 
     def __init__(self, partition: TopicPartition, offset: int, attempts: int, why: str) -> None:
-        super().__init__(partition, offset, attempts, why)  # copies and pickles pass these again
+        super().__init__(partition, offset, attempts, why)  # passed again by copies and pickles
         self.partition, self.offset, self.attempts, self.why = partition, offset, attempts, why
 
     def __str__(self) -> str:

@@ -250,7 +250,7 @@ class Fetcher:
         self._subscription.readable.notify()
 
     def halt(self) -> list[FetchRequestState]:
-        """Stop fetching; return the states with a session at their broker."""
+        """Stop fetching; return the request states of brokers that keep a fetch session."""
         self._halted = True
         return [asked for asked in list(self._asked.values()) if asked.session.id]
 
@@ -505,7 +505,7 @@ class Fetcher:
         )
         asked.sent(now, leaders_only=leaders_only)
         request = network.send_version(connection, body, version, now, patience=wait)
-        # The callback runs before waiting calls look for records, so poll(0) returns them, too.
+        # The callback runs before waiting calls look for records, so poll(0) finds these records.
         request.reply.when_done(partial(self._answered, asked))
         return False  # a sent request isn't progress, see `advance`
 

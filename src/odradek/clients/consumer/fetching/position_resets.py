@@ -135,8 +135,8 @@ class PositionResets:
     def _reset_timestamp(self, state: PartitionState) -> int:
         """Return the timestamp for ListOffsets.
 
-        A reset by duration looks up the log's end first, and then the time. If no record is young
-        enough, the reset uses the end.
+        A reset by duration looks up the log's end first, then the offset of the time. If no record
+        is young enough, the reset uses the end.
         """
         if state.reset == EARLIEST:
             return BEGINNING

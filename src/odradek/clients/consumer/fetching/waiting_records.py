@@ -8,7 +8,7 @@ be asked for more. Must not: decode, send, or know the network.
 
 Memory: every leader has an equal share of `fetch.max.bytes`, half of it for the request in flight
 and half for buffered records; so no leader is starved and the sum is kept. While records of paused
-partitions are buffered, each share has three thirds, one of them for these records: pausing drops
+partitions are buffered, each share has three equal parts, one for these records: pausing drops
 nothing (KAFKA-7548) until another partition of the same leader needs that memory.
 
 Ctrl-C or a signal handler's exception may interrupt a change of the buffer: the next call detects

@@ -141,7 +141,7 @@ class Leader:
         self._withheld_until = self._engine.now + self._withheld_pause
 
     def watch(self, members: Sequence[JoinGroupResponseMember]) -> Flow[None]:
-        """Watch the topics as a returned static leader, which keeps the assignment (KIP-814)."""
+        """Watch the topics as a static leader that returned and keeps the assignment (KIP-814)."""
         yield START
         subscriptions = [
             decode_subscription(m.metadata, m.group_instance_id, m.member_id) for m in members

@@ -1,10 +1,10 @@
-"""Run a consumer's membership of a classic group: one flow from `subscribe` to `close`.
+"""Run a consumer's membership of a classic group: one generator from `subscribe` to `close`.
 
-The flow rebalances (revoke, join, compute or receive the assignment, apply it), then keeps the
+The generator rebalances (revoke, join, compute or receive the assignment, apply it), and keeps the
 membership by heartbeats until something causes the next rebalance. Eager members revoke everything
 before they join; cooperative ones keep their partitions, revoke those that the new assignment
-lacks, and join once more (KIP-429). In: the coordinator's responses, requests of the group's
-engine. Out: calls of `Group`. Must not: know positions, offsets or callbacks.
+lacks, and join once more (KIP-429). In: the coordinator's responses, calls of the consumer's group.
+Out: calls of `Group`. Must not: know positions, offsets or callbacks.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ MEMBERS = 3
 LEAVE_TIMEOUT = 5.0
 """Seconds for leaving if the caller didn't request it.
 
-Leaving is a courtesy to the other members: the session timeout has the same effect, only later.
+Without it, the other members only have to wait longer: until the session times out.
 `close()` may take as long as its caller allows.
 """
 
@@ -497,7 +497,7 @@ class ClassicMembership(Life):
         logger.warning("removed from group %r: %s", self._group.group_id, error)
         self._move(MemberEvent.REMOVED, f"{type(error).__name__}: {error}", now)
         # An illegal generation leaves the member id valid. The next join uses it, so that the
-        # others needn't wait until the session of an abandoned id times out.
+        # group needn't wait until the session of an abandoned id times out.
         self._identity.forget(member_id=isinstance(error, UnknownMemberIdError))
         now = yield from self._lose_all(now)
         yield from self._back_off(self._removals)

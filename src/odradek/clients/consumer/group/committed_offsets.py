@@ -119,7 +119,7 @@ class CommittedOffsets:
         """Response times of commits in seconds."""
         self._queue = CommitQueue()
         self._unknown: dict[str, tuple[float, float]] = {}
-        """Times when the coordinator first and last didn't know a topic."""
+        """Times when the coordinator first and last didn't know a topic, by topic."""
         self._missing: dict[str, float] = {}
         """Time when a commit was last refused because new metadata lacks its topic, by topic."""
 

@@ -114,7 +114,7 @@ class Heartbeats:
         )
 
     def answered(self, answer: ConsumerGroupHeartbeatResponse) -> None:
-        """Use the epoch, and the id if an old coordinator has chosen one."""
+        """Take the epoch from a response, and the id if an old coordinator has chosen one."""
         self.member_id = answer.member_id or self.member_id
         self.epoch = answer.member_epoch
 

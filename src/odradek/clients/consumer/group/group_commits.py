@@ -333,7 +333,7 @@ class GroupCommits:
         return lost_membership(group_id, f"the member's state is {worded(state)}")
 
     def _rejoin(self, why: BaseException | None, now: float) -> None:
-        """Join again: at once the first time, after a backoff until a commit succeeds again.
+        """Join again: the first time at once, then after a backoff, until a commit succeeds again.
 
         Otherwise a coordinator that accepts each join and refuses each commit would receive
         requests without end, and the records since the last commit would be returned each time.
@@ -371,9 +371,9 @@ class GroupCommits:
     def commit_and_tell(
         self, asked: AskedCommit, deadline: float, callback: CommitCallback | None
     ) -> Flow[None]:
-        """Return a flow that commits; the next `poll()` runs the callback, or an error is logged.
+        """Return a generator that commits, after which the next `poll()` runs the callback.
 
-        The callback runs even if the client ends before the flow starts.
+        It runs even if the client ends before the commit starts. Without one, errors are logged.
         """
         if self._closed:
             raise ClientClosedError("the consumer is being closed and no longer commits offsets")

@@ -54,7 +54,7 @@ class OffsetFetchByName(OffsetFetchRequest):
 
 
 class GroupIdentity(NamedTuple):
-    """Identity of the member that sends the request now."""
+    """Identity of the member that sends a request."""
 
     member_id: str = ""
     generation: int = -1

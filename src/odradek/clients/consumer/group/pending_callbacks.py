@@ -2,7 +2,7 @@
 
 In: callbacks that rebalances and commits have queued. Out: calls of the user's functions in the
 queue's order. No lock is held during a call, so a function may use the consumer; after the call,
-the rebalance or commit continues. No records are returned before. Must not: start a rebalance.
+the rebalance or commit continues. While a callback is due, no records are returned.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 In: topic ids; metadata. Out: names. An id that the metadata lacks is requested from any broker:
 with a pattern the member doesn't know the names, and a recreated topic has another id. Must not:
-change the snapshot.
+change the metadata.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ def java_order(text: str) -> bytes:
 def in_member_order(members: Mapping[str, MemberSubscription]) -> list[str]:
     """Return member ids in the order in which assignors serve them.
 
-    Static members come first, by their instance id: that survives a restart, a member id doesn't
+    Static members come first, by instance id, which survives a restart; a member id doesn't
     (KIP-345).
     """
 

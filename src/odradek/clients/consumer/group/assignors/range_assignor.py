@@ -1,4 +1,4 @@
-"""Implement `range`: divide each topic into one run of partitions for each subscriber.
+"""Implement `range`: divide each topic into ranges of partitions, one for each subscriber.
 
 In: members and partition counts, racks if there are any. Out: for topics with equal counts and
 equal subscribers the same partition numbers for each member, so that the topics can be joined; with

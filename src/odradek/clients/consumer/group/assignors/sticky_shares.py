@@ -98,7 +98,7 @@ def _deal(
     far: Mapping[TopicPartition, str],
     racks: Nearness | None,
 ) -> Assignments:
-    """Balance, starting with `kept`; partitions in `far` go to a nearer member if there is one."""
+    """Balance all partitions, starting from `kept`; those in `far` go to nearer members first."""
     shares = _Shares(members, subscribed, racks)
     for member, partitions in kept.items():
         for partition in partitions:
