@@ -523,8 +523,8 @@ class _CoordinatorCall(_Call):
     def _behind_others(self, now: float) -> Flow[float]:
         """Wait for the response to an earlier request whose caller gave up.
 
-        On another connection, this request could overtake it. A former coordinator won't execute
-        it.
+        On another connection, this request could overtake the earlier one. A former coordinator
+        isn't waited for, because it won't execute the earlier request.
         """
         coordinator = self._coordinator
         last = coordinator.unanswered

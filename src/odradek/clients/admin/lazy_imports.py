@@ -1,7 +1,7 @@
 """Import the modules of admin calls on first use.
 
-In: an attribute of a proxy for a module (`topics`, `configs` …). Out: this attribute of the
-module. Each one imports up to ten modules of messages, and most programs use one or two. Must not:
+In: an attribute of a module's proxy (`topics`, `configs` …). Out: the module's attribute of this
+name. Each module imports up to ten modules of messages, and most programs use one or two. Must not:
 import a module before its first use.
 """
 

@@ -235,7 +235,7 @@ class ClientCalls(Generic[E]):
         what: str,
         unreached_until: float = math.inf,
     ) -> CallerFlow[T]:
-        """Run a flow until its end or the deadline; the client is known to be open."""
+        """Run a generator in the engine until its end or the deadline; the client must be open."""
         engine, host = self.engine, self.host
         completion = engine.start(flow(deadline))
         engine.track(completion, what, deadline, unreached_until)

@@ -38,7 +38,7 @@ class _Waiting:
 
 
 class MemoryWaiters:
-    """A component of a producer's engine; it advances after all components that free memory."""
+    """The engine component with the queue; it advances after all components that free memory."""
 
     def __init__(self, accumulator: RecordAccumulator) -> None:
         self.resting = True

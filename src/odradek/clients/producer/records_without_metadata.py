@@ -87,7 +87,7 @@ def _frozen(data: bytes | None) -> bytes | None:
 
 
 class _Waiting:
-    """The records of one topic."""
+    """The waiting records of one topic."""
 
     __slots__ = ("absent", "flushes", "least", "placing", "records")
 
@@ -117,7 +117,7 @@ class _Waiting:
 
 
 class RecordsWithoutMetadata:
-    """A component of a producer's engine."""
+    """The engine component that holds records until their topics' metadata is known."""
 
     def __init__(
         self,

@@ -47,7 +47,7 @@ ABSENT_FOR = 5.0
 
 
 class Sender:
-    """A component of the producer's engine."""
+    """The engine component that sends one producer's batches."""
 
     resting = False
 

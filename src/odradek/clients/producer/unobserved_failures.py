@@ -30,7 +30,7 @@ MOST_KEPT = 10_000
 
 
 class UnobservedFailures:
-    """A component of a producer's engine; other threads may call `watch` and `report`."""
+    """The engine component that logs these failures; any thread may call `watch` and `report`."""
 
     def __init__(self, engine: Engine, client_id: str) -> None:
         self.resting = True

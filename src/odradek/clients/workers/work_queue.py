@@ -139,7 +139,7 @@ class WorkQueue:
             tp = record.topic_partition
             work = came.get(tp) or self._partitions.get(tp)
             if work is not None and record.offset < work.end[0]:
-                self.drop([tp])  # a truncated log or a recreated topic
+                self.drop([tp])  # the log was truncated, or the topic recreated
                 work = None
             if work is None:
                 new = True

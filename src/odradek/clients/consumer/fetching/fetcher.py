@@ -150,7 +150,7 @@ class Fetcher:
         self._due = False
         """Whether partitions must be checked now: after a response, freed memory, a new leader."""
         self._unasked = True
-        """Whether a partition may be in no request; if false, the last requests are repeated."""
+        """Whether some partition may not be requested yet; if false, requests are only repeated."""
         self._reader_first = False
         """Whether a waiting reader gets records before the next fetch is sent."""
 

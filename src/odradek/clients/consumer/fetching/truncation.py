@@ -59,7 +59,7 @@ EARLIER_TOPIC_OR_ELECTION = (
 
 
 class Question(NamedTuple):
-    """A request to a leader about a partition."""
+    """A request to a partition's leader for the offset at which an epoch ends in its log."""
 
     address: Address
     leader_epoch: int

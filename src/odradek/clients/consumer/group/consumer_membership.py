@@ -302,7 +302,7 @@ class ConsumerMembership(Life):
             yield from self._refuse(GroupIdNotFoundError(text), now)
         elif is_refusal(error):
             yield from self._refuse(error, now)
-        else:  # not about this member: retry, although Java's member fails for good
+        else:  # the error isn't about this member: retry (Java's member fails for good)
             self._group.complain(error)
             self._not_before = self._failures.failed(now)
 
