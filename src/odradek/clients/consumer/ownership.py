@@ -29,7 +29,7 @@ class Ownership:
         self.replaces = False
         """Whether the caller knows an earlier, ended ownership, and may have records of it."""
         self.announced = False
-        """Whether the caller was told of this ownership, by on_assigned or else by `poll`."""
+        """Whether the caller was notified of this ownership, by on_assigned or else by `poll`."""
         self.span = ReadSpan()
         """Offsets returned to the caller under this ownership, of the current topic."""
 

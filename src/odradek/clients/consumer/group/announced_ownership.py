@@ -55,7 +55,7 @@ class AskedCommit(NamedTuple):
 
 
 class AnnouncedOwnership:
-    """The ownerships of a subscription's partitions, as far as the caller was told of them."""
+    """The ownerships of a subscription's partitions that the caller was last notified of."""
 
     def __init__(self, subscription: SubscriptionState) -> None:
         self._subscription = subscription
