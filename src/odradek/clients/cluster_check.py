@@ -52,7 +52,7 @@ class ClusterCheck:
         return connection.broker_id is not None or self.passed(connection, now)
 
     def prompt(self, address: Address, now: float) -> Connection | None:
-        """Return the network client's `prompt` connection if it leads to the client's cluster."""
+        """Return a connection without a held fetch, if it leads to the client's cluster."""
         found = self._network.prompt(address, now)
         return None if found is None or not self.agreed(found, now) else found
 

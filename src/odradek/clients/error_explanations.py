@@ -130,7 +130,7 @@ CURES: dict[type[BrokerError], str] = {
 
 
 def with_cure(error: KafkaError, config: Config) -> KafkaError:
-    """Return the error of a group for its members, with the cause and the cure if they are known.
+    """Return a group's error for its members, with the cause and the cure if they are known.
 
     Errors that this client raises itself (without a broker's code in the text) contain both
     already.

@@ -245,7 +245,7 @@ class ProducerCalls(TransactionCalls):
             raise
 
     def _give_back(self, owner: object) -> None:
-        """Withdraw the interrupted call's record or wait; its new batch lingers as usual."""
+        """Undo an interrupted call: withdraw its record, or its wait and its reserved memory."""
         if owner is not None:
             self._out_of_line(owner)
         if isinstance(
@@ -404,7 +404,7 @@ class ProducerCalls(TransactionCalls):
             raise
         except ClientClosedError:
             if self.closed or self.engine.incomplete():
-                raise  # no error if the interpreter exits and all records were sent
+                raise  # else the interpreter exits, and all records were sent
         finally:
             self.engine.report_failures()
         return 0

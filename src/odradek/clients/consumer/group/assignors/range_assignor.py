@@ -134,7 +134,7 @@ def _match_racks(shares: Sequence[_TopicShares], assignments: Assignments) -> No
 
 
 def _match_racks_alike(count: int, group: Sequence[_TopicShares], assignments: Assignments) -> None:
-    """Assign each partition number to the first member near it in all of these topics."""
+    """Assign each partition number to the first member near it in all topics of `group`."""
     remaining = list(group[0].members)
     for number in range(count):
         for member in remaining:
