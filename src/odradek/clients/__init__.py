@@ -1,5 +1,5 @@
-"""The engines of producer, consumer and admin client.
+"""The engines of producer, consumer and admin client: their protocol logic, without I/O.
 
-In: calls of the facades; responses and connections from `network`, snapshots from `metadata`. Out:
-requests, results of calls, events. Must not: do I/O, or read a clock.
+In: public calls of the sync and asyncio clients; responses and connections from `network`; cluster
+snapshots from `metadata`. Out: requests, results of calls, events. Must not: read a clock.
 """

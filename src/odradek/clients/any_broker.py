@@ -1,9 +1,9 @@
-"""Send a request to any broker, and retry until one answers or the deadline passes.
+"""Send a request to any broker, and retry until a broker answers or the deadline passes.
 
 In: a request and a function that checks the response. Out: the response, or an error that lists the
 attempts. The admin client's calls use this, and requests of consumer and admin for topics (R-MD-4:
 list and describe are separate calls). Each call has its own exponential backoff (R-RT-1); the
-caller's deadline is the only limit (R-RT-2). Must not: change the client's snapshot.
+caller's deadline is the only limit (R-RT-2). Must not: change the client's metadata.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ ATTEMPTS_KEPT = 20
 """Maximum number of attempts that an error lists; the last ones are kept."""
 
 MOST_ASKED = 2
-"""Maximum number of brokers asked at the same time; the second one if the first is silent."""
+"""Maximum number of brokers asked at the same time: a second one if the first is silent."""
 
 
 class Sent(NamedTuple):
@@ -100,7 +100,7 @@ class AnyBrokerCall:
         deadline: float,
         among: Callable[[Cluster], list[Address]] = Cluster.addresses,
     ) -> None:
-        """Set `among`, which returns the brokers to choose from in a snapshot; by default all."""
+        """Set `among`, which returns the addresses to choose from in a `Cluster`; default: all."""
         self._engine = brokers.engine
         self._network = brokers.network
         self._metadata = brokers.metadata
@@ -134,9 +134,9 @@ class AnyBrokerCall:
 
         `body` is called with the remaining seconds. While the first broker is silent, a second one
         is asked, and the first response counts, however late it is (R-RB-9). A request that isn't
-        `idempotent` is sent to no second broker. It is only sent to brokers that are known to
-        belong to this cluster (R-RB-5), as is a request with `ours`. `read` reads the next piece of
-        a large response before it is checked, and returns whether that was the last.
+        `idempotent` is sent to no second broker. Such a request, and one with `ours`, is only sent
+        to brokers that are known to belong to this cluster (R-RB-5). `read` decodes the next part
+        of a large response before the response is checked, and returns whether that was the last.
         """
         now = yield START
         self._ours = ours or not idempotent
@@ -197,7 +197,7 @@ class AnyBrokerCall:
     def _one_answer(
         self, body: Callable[[float], AnyRequest], idempotent: bool, now: float
     ) -> Flow[tuple[M, Connection, float]]:
-        """Return the next response; raise if a request fails instead."""
+        """Return the response that arrives first; raise if a request fails before."""
         out = self._out
         while True:
             for sent in out:
@@ -210,7 +210,7 @@ class AnyBrokerCall:
                 connection, until = self._connection(now)
                 # A request with `ours` needs a check that the broker belongs to this cluster.
                 if connection and self._ours and not self._whose.agreed(connection, now):
-                    connection, until = None, self.deadline  # the check notifies `changed`
+                    connection, until = None, self.deadline  # `changed` is notified after the check
                 if connection is not None:
                     self._address = connection.address
                     reply = self._send(connection, body, idempotent, now)
@@ -224,7 +224,7 @@ class AnyBrokerCall:
     def _whole(
         self, answer: M, read: Callable[[M], bool], connection: Connection, now: float
     ) -> Flow[float]:
-        """Read a response piece by piece; a response that can't be read is a failed attempt."""
+        """Decode a response part by part; a response that can't be decoded is a failed attempt."""
         try:
             while not read(answer):
                 now = yield Wait((), math.nextafter(max(now, self._engine.now), math.inf))
@@ -240,7 +240,7 @@ class AnyBrokerCall:
         idempotent: bool,
         now: float,
     ) -> Completion[Message]:
-        """Send a request; the caller's deadline ends the call, but not the shared connection."""
+        """Send a request; at the caller's deadline the call ends, but the connection is kept."""
         network = self._network
         left, limit = self.deadline - now, network.request_timeout
         # A broker may legitimately work on a change for as long as the request allows.
@@ -264,7 +264,7 @@ class AnyBrokerCall:
         return self.timed_out(now)
 
     def _connection(self, now: float) -> tuple[Connection | None, float]:
-        """Return the least busy connection to an unasked broker, or when to check again.
+        """Return the least busy connection to an unasked broker, or None and the next check's time.
 
         A connection attempt is started if one is allowed.
         """

@@ -1,7 +1,7 @@
 """Run a call with many items: which brokers to ask, and the result of each item.
 
 In: an `ApiCall` (one API, how items are put into a request and read from a response) and the items.
-Out: an `Outcome`: each item's result or its error, so that a failed item hides no other (R-RT-4).
+Out: `ItemResults`: each item's result or error, so that a failed item hides no other (R-RT-4).
 The request is sent to any broker (a KRaft broker forwards requests for the controller), to one
 broker, to each partition's leader, or to a coordinator; if leaders or coordinators move, the new
 ones are asked (R-RT-5). Retriable errors are retried after a backoff, only for the remaining items
@@ -76,9 +76,9 @@ NOT_RESPONSIBLE = (errors.NotLeaderOrFollowerError, errors.NotCoordinatorError)
 LEADER_CHECK_AFTER_S = 2.0
 """Seconds without a response after which the leaders are looked up again."""
 MAX_CONCURRENT_FLOWS = 64
-"""Maximum number of flows that start together."""
+"""Maximum number of concurrent calls that are younger than `SLOW_FLOW_S` (see `gather`)."""
 SLOW_FLOW_S = 1.0
-"""Seconds after which a running flow doesn't keep the next one from starting."""
+"""Seconds after which a running call no longer delays the start of the next one."""
 
 
 class ApiCall(NamedTuple, Generic[K, M, V]):
@@ -111,7 +111,7 @@ class ApiCall(NamedTuple, Generic[K, M, V]):
     whole: bool = True
     """Whether to check the error code of the response itself; otherwise `read` does."""
     unsettled: Callable[[V], KafkaError | None] | None = None
-    """Returns an error if a result isn't final, and is requested again until the deadline."""
+    """Returns an error for a result that isn't final; it is requested again until the deadline."""
     check: Callable[[M, Connection], KafkaError | None] | None = None
     """Checks a response as a whole, before it is read.
 
@@ -140,7 +140,7 @@ class ItemResults(Generic[K, V]):
         self.unsettled: dict[K, V] = {} if unsettled is None else unsettled
         """Results of items in `moved` that aren't final."""
         self.led: dict[K, int] = {} if led is None else led
-        """Broker id by item, where a leader or coordinator was asked."""
+        """Id of the leader or coordinator that was asked, by item; empty if any broker was."""
 
     def settled(self) -> dict[K, V]:
         """Return all results, or raise the first error, whose `errors` contain the others.
@@ -305,7 +305,7 @@ def call_any(
     among: Callable[[Cluster], list[Address]] = Cluster.addresses,
     of: str = "",
 ) -> Flow[ItemResults[K, V]]:
-    """Send a request to any broker, or to one of `among`, which `of` describes in texts."""
+    """Send a request to any broker, or to one of `among`; `of` names these in error texts."""
     yield START
     taken = _RemainingItems(brokers, question, items)
     others: set[Address] = set()
@@ -367,7 +367,7 @@ def call_brokers(
         outcome.errors.update(outcome.moved)  # these items belong to this broker only
         if snapshot is not None and broker not in snapshot.brokers:
             known = ", ".join(map(str, sorted(snapshot.brokers)))
-            for error in {id(e): e for e in outcome.errors.values()}.values():  # without duplicates
+            for error in {id(e): e for e in outcome.errors.values()}.values():  # each error once
                 error.add_note(f"The cluster has no broker {broker} (its brokers: {known}).")
     return dict(zip(items, found, strict=True))
 
@@ -399,10 +399,10 @@ def call_coordinator(
 def gather(
     engine: Engine, flows: Iterable[Flow[T]], most: int = MAX_CONCURRENT_FLOWS
 ) -> Flow[list[T]]:
-    """Run flows concurrently and wait for all of them; raise a flow's error at the end.
+    """Run flows (generators) concurrently and wait for all; raise a flow's error at the end.
 
-    At most `most` of them are younger than `SLOW_FLOW_S`. If the caller gives up, all are
-    cancelled.
+    At most `most` of the running flows are younger than `SLOW_FLOW_S`, so slow flows delay no
+    others. If the caller gives up, all are cancelled.
     """
     yield START
     waiting = list(flows)
@@ -433,7 +433,7 @@ def _leave(engine: Engine, begun: Iterable[Completion[Any]]) -> None:
 
 
 Leaders = Callable[[Brokers, Collection[K], float], Flow[ItemResults[K, int]]]
-"""Returns leaders by broker id (-1: none now); `moved` has items that aren't known yet."""
+"""Returns the broker id of each item's leader (-1: none now); `moved` contains unknown items."""
 AskedOf = Callable[[int, list[K]], Flow[ItemResults[K, V]]]
 """Sends a broker the items that it leads."""
 
@@ -445,7 +445,7 @@ def call_leaders(
     deadline: float,
     leaders: Leaders[TopicPartition],
 ) -> Flow[ItemResults[TopicPartition, V]]:
-    """Send each partition's leader one request; if leaders move, ask the new ones."""
+    """Send one request to each leader of these partitions; if leaders move, ask the new ones."""
 
     def asked(leader: int, those: list[TopicPartition]) -> Flow[ItemResults[TopicPartition, V]]:
         return call_leader(brokers, question, those, deadline, leader)

@@ -5,7 +5,7 @@ a client that has reached a broker: its own, longer timeouts save records in an 
 
 A broker is reached once a connection to a server that knows Metadata is set up, with TLS, SASL and
 ApiVersions. If a metadata response were required, a slow broker would count as a wrong address; if
-TCP were enough, a load balancer or a stopped process would count as a broker. A snapshot from
+TCP were enough, a load balancer or a stopped process would count as a broker. Metadata from
 another client (`bootstrap_hint`) counts as well. `metadata.unavailable.timeout.ms` can't replace
 this option: it applies to every outage and ends `poll()`, so it has no default. Spark's source and
 sink, `odradek copy` and the modules with other clients' names keep longer timeouts.
@@ -31,7 +31,7 @@ GOVERNING = {
     BLOCK_TIMEOUT: (BLOCK_TIMEOUT, DELIVERY_TIMEOUT, AWAY),
     DELIVERY_TIMEOUT: (BLOCK_TIMEOUT, DELIVERY_TIMEOUT, AWAY),
 }
-"""Options by which a user limits a wait, by the option of the call's timeout."""
+"""For each option that sets a call's timeout: all options with which a user limits the wait."""
 
 
 def seconds_to_reach(config: Config, governed_by: str | None) -> float:

@@ -1,10 +1,10 @@
-"""Run flows in the caller, instead of the engine's step.
+"""Define the generators (flows) that run public calls in the caller, not in the client's engine.
 
 In: a flow that yields what its caller has to do, and is sent the time: a `Wait` for one completion,
 at most until a deadline; `START`, for the time alone; `DUE`, for work that can be done now;
-`BREATH`; or a `Do`. Out: the flow's result. Errors meanwhile are thrown into the flow. The caller
-closes the flow at the end, whatever happens: an abandoned flow gets `GeneratorExit` at its current
-point, and may then clean up, but not wait. An error that leaves a public call is `shorten`ed: users
+`BREATH`; or a `Do`. Out: the flow's result. If the yielded work fails, its error is thrown into the
+flow. The caller always closes the flow at the end: an unfinished flow gets `GeneratorExit` where it
+waits, and may then clean up, but not wait. An error that leaves a public call is `shorten`ed: users
 see no frames of Odradek below that call, except those of their own callbacks.
 """
 
@@ -22,13 +22,13 @@ Y = TypeVar("Y")
 S = TypeVar("S")
 
 DUE = Wait((), 0.0)
-"""Lets the client do what is due now, without waiting."""
+"""Lets the client do the work that is due now, without waiting."""
 BREATH = Wait()
-"""Lets the caller's event loop run between two pieces of a long computation."""
+"""Lets the caller's event loop run between two parts of a long computation."""
 
 
 class Do(NamedTuple):
-    """Work that may take time: a user's callback, an overridden method, or closing the host.
+    """Work that may take time: a user's callback, an overridden method, closing the client's I/O.
 
     If the result is awaitable and the caller can await, it is awaited.
     """
@@ -41,8 +41,8 @@ class Do(NamedTuple):
 class RaisedGeneratorExitError(BaseException):
     """Replaces a `GeneratorExit` that a callback has raised.
 
-    If it were thrown into a flow as it is, the flow would stop as if it were abandoned, without
-    ending what it has begun (R-HO-5).
+    A flow is a generator: it would take a thrown `GeneratorExit` for the end of its caller, and
+    stop without finishing the call's work, such as leaving the group (R-HO-5).
     """
 
     def __init__(self, raised: GeneratorExit) -> None:

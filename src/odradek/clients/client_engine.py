@@ -1,6 +1,6 @@
-"""Combine network and metadata of one client, and the flows that all calls share.
+"""Combine network and metadata of one client, and the steps that calls of all clients share.
 
-In: a host's inputs (passed to the network), calls of the clients. Out: completions. Producer,
+In: the I/O host's inputs (passed to the network), clients' calls. Out: completions. Producer,
 consumer and admin engines add their components to it. Must not: know records.
 """
 
@@ -106,7 +106,7 @@ class ClientEngine(Engine):
         self.traces: Traces | None = None
         """Observer of the callers' calls, if the client is traced."""
         network = self.network = parts.network(self, config, rng, frame_limit=frame_limit)
-        # The host calls these methods of the network without a detour through this class.
+        # The I/O host (thread or event loop) calls these methods of the network directly.
         self.connected, self.disconnected = network.connected, network.disconnected
         self.get_buffer, self.buffer_updated = network.get_buffer, network.buffer_updated
         self.sent, self.received = network.sent, network.received
@@ -148,7 +148,7 @@ class ClientEngine(Engine):
             self, self.metadata, config["client.id"], self.updater.bootstrap, self._topics_there
         )
         if config[AWAY] is not None:
-            # Most clients have no such limit.
+            # Imported here, because most clients don't set this timeout.
             from odradek.clients.unavailable_timeout import UnavailableTimeout
 
             polls_alone = AWAY not in config.given
@@ -184,10 +184,10 @@ class ClientEngine(Engine):
         """Trace the callers' calls with `traces` from now on."""
         self.traces = traces
 
-    # Flows that calls share
+    # Generators that calls share
 
     def snapshot(self, deadline: float) -> Flow[Cluster]:
-        """Wait for a first snapshot."""
+        """Wait for the first metadata snapshot, and return it."""
         now = yield START
         while self.metadata.snapshot is None:
             now = yield from self.pause("metadata of the cluster", deadline, now)
@@ -217,8 +217,8 @@ class ClientEngine(Engine):
     def pause(self, what: str, deadline: float, now: float, so_far: str = "") -> Flow[float]:
         """Wait for the next change of the metadata; raise at the deadline (R-RT-2).
 
-        `so_far` describes, after `what`, what is known already. It is also used in the caller's own
-        error if a busy machine doesn't let the flow raise in time.
+        `so_far` follows `what` in errors and says what is known. It is also part of the caller's
+        own error if this generator can't raise in time on a busy machine.
         """
         if now >= deadline:
             raise self.timeout(what + so_far, now)
@@ -247,7 +247,7 @@ class ClientEngine(Engine):
         now = yield START
         connection = yield from self.connect(address, deadline, now)
         now = self.now
-        # The caller's deadline ends the call, not the connection, which others share.
+        # The caller's deadline ends the call, not the connection, which other calls share.
         reply = self.network.send(connection, body, now)
         now = yield Wait((reply,), deadline)
         if not reply.done:
@@ -339,7 +339,7 @@ class ClientEngine(Engine):
         return self.unavailable(what, now, FIRST_CONTACT)
 
     def _end_unreached(self, call: Completion[Any], what: str, until: float) -> Flow[None]:
-        """End a call if no broker was reached by then."""
+        """End a call if no broker is reached until the time `until`."""
         yield START
         now = yield Wait((call,), until)
         if not call.done and not self.reached:
@@ -352,7 +352,7 @@ class ClientEngine(Engine):
     def recent_attempts(self, now: float) -> list[Attempt]:
         """Return the last failure of each failing address, and of the metadata requests.
 
-        It iterates over copies, because the host's thread connects and closes meanwhile.
+        It iterates over copies, because the I/O thread may open and close connections meanwhile.
         """
         found: dict[tuple[Address | None, str], Attempt] = {}
         late = now - UNANSWERED
@@ -381,7 +381,7 @@ class ClientEngine(Engine):
         return sorted(found.values(), key=lambda a: a.at)
 
     def shut(self) -> None:
-        """Close the client: the next step ends all open futures and flows."""
+        """Close the client: in the next step, all open futures and calls fail."""
         error: KafkaError = ClientClosedError("the client is closed")
         self.post(lambda now: self.end(error, "closed"))
 
@@ -415,7 +415,7 @@ class ClientEngine(Engine):
         return [(what + so_far, until) for what, (until, so_far) in list(self.waiting.items())]
 
     def overdue(self, what: str, now: float) -> KafkaTimeoutError:
-        """Return the error of a caller that timed out, with the state of the flow it waits for."""
+        """Return the error of a caller that timed out, with the state of what it waits for."""
         return self.timeout(what + self.waiting.get(what, (0.0, ""))[1], now)
 
     def _topics_there(self, deadline: float) -> Flow[list[str]]:
@@ -441,7 +441,7 @@ class ClientEngine(Engine):
         missing = [n for n, e in found.errors.items() if isinstance(e, unknown)]
         there: list[str] = []
         if missing:
-            with suppress(KafkaError):  # without them, the errors have no similar names
+            with suppress(KafkaError):  # without the list, errors name no similar topics
                 there = yield from self._topics_there(min(deadline, self.now + LIST_TIME))
         for name in missing:
             if isinstance(name, str):

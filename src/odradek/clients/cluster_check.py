@@ -6,8 +6,8 @@ offsets.
 In: a connection that is ready. Out: whether it can be trusted. An address may be reassigned to
 another cluster (R-RB-5); from Produce 13 and Fetch 13 on, brokers of another cluster reject unknown
 topic ids, but older brokers would write records to another cluster's topic of the same name. The
-snapshot that named the address may be minutes old, so each connection is checked once, unless it
-has returned a snapshot itself. A connection on which a topic's id isn't known is checked again.
+metadata that named the address may be minutes old, so each connection is checked once, unless it
+has returned metadata itself. If its broker doesn't know a topic's id, it is checked again.
 Must not: take part in refreshes (R-MD-4 allows one).
 
 Requests to coordinators and OffsetForLeaderEpoch are checked, too. Otherwise, with brokers before
@@ -52,7 +52,7 @@ class ClusterCheck:
         return connection.broker_id is not None or self.passed(connection, now)
 
     def prompt(self, address: Address, now: float) -> Connection | None:
-        """Return the network client's `prompt` connection if it leads to the client's cluster."""
+        """Return a connection without a held fetch, if it leads to the client's cluster."""
         found = self._network.prompt(address, now)
         return None if found is None or not self.agreed(found, now) else found
 

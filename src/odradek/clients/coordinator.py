@@ -2,8 +2,8 @@
 
 In: requests of memberships, commits and transactions. Out: their responses, or an error that lists
 the attempts. Only the broker's id is kept, never its host and port: every request looks the address
-up in the snapshot, so a coordinator that moved isn't asked at its old address. Anything that makes
-the id doubtful (a lost connection, NOT_COORDINATOR, a broker that the snapshot lacks, a
+up in the metadata, so a coordinator that moved isn't asked at its old address. Anything that makes
+the id doubtful (a lost connection, NOT_COORDINATOR, a broker that the metadata lacks, a
 rebootstrap) clears it, and any broker is asked again (FindCoordinator). Must not: know what a group
 or a transaction is.
 """
@@ -57,7 +57,7 @@ The coordinator may hold a request like JoinGroup for minutes, so its silence do
 stopped.
 """
 SILENT_LOOKUP_WAITS = ExponentialBackoff(1.0, 8.0)
-"""Seconds between these checks while the coordinator is suspect: it may only be slow.
+"""Seconds between checks of a coordinator that doesn't respond: it may only be slow.
 
 If its broker stopped, the metadata shows that earlier, and then its connection is closed.
 """
@@ -85,14 +85,14 @@ _NEEDED = {
 
 
 def coordinator_name(kind: CoordinatorKind, key: str) -> str:
-    """Return the coordinator's name in messages."""
+    """Return the text that names a coordinator in messages: "coordinator of group 'g'"."""
     return f"coordinator of {_NEEDED[kind][1]} {key!r}"
 
 
 class Coordinator:
     """The coordinator of one key.
 
-    Any number of flows may call it at once; one of them sends FindCoordinator.
+    Any number of calls may use it at once; one of them sends FindCoordinator.
     """
 
     def __init__(self, brokers: Brokers, kind: CoordinatorKind, key: str) -> None:
@@ -129,7 +129,7 @@ class Coordinator:
 
     @property
     def attempts(self) -> Iterable[Attempt]:
-        """Attempts of the latest call, for texts."""
+        """Attempts of the latest call, for error texts."""
         return self._newest.attempts if self._newest is not None else ()
 
     @property
@@ -191,9 +191,9 @@ class Coordinator:
     # Calls of `_CoordinatorCall`
 
     def find(self, call: _Call, now: float) -> Flow[float]:
-        """Wait until the broker is known.
+        """Wait until the coordinator's broker is known.
 
-        One of the waiting flows sends FindCoordinator; if it gives up, another one does.
+        One of the waiting calls sends FindCoordinator; if it gives up, another call does.
         """
         while self.broker is None:
             if now >= call.deadline:
@@ -286,7 +286,7 @@ class Coordinator:
 
 
 class _Call(AnyBrokerCall):
-    """A call whose deadline ends it, but not the connection that it waits on."""
+    """A call that ends at its deadline, while its connection remains open."""
 
     timeout: float | None = None
     patience = 0.0
@@ -459,7 +459,7 @@ class _CoordinatorCall(_Call):
             if isinstance(error, COORDINATOR_LOST):
                 self._doubt(error, now)
             elif not error.retriable:
-                # Does nothing if the reader has named another permission.
+                # Has no effect if the response's check has named another permission already.
                 if isinstance(error, AuthorizationError):
                     error.needing(coordinator.right, coordinator.key, coordinator.thing)
                 raise error
@@ -523,8 +523,8 @@ class _CoordinatorCall(_Call):
     def _behind_others(self, now: float) -> Flow[float]:
         """Wait for the response to an earlier request whose caller gave up.
 
-        On another connection, this request could overtake it. A former coordinator won't execute
-        it.
+        On another connection, this request could overtake the earlier one. A former coordinator
+        isn't waited for, because it won't execute the earlier request.
         """
         coordinator = self._coordinator
         last = coordinator.unanswered

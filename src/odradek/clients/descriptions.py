@@ -1,7 +1,7 @@
 """Describe a cluster and its topics for users.
 
 In: responses to Metadata and DescribeCluster. Out: frozen dataclasses. Must not: change the
-client's own snapshot: describing is a separate call (R-MD-4).
+client's metadata snapshot: describing is a separate call (R-MD-4).
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def authorized_operations(bits: int) -> frozenset[str] | None:
 def check_metadata(
     brokers: Brokers,
 ) -> Callable[[MetadataResponse, Connection], KafkaError | None]:
-    """Return the check of a response: one from a different cluster is refused (R-RB-5)."""
+    """Return a function that rejects a response from a different cluster (R-RB-5)."""
 
     def check(response: MetadataResponse, connection: Connection) -> KafkaError | None:
         known = brokers.metadata.cluster_id
@@ -166,7 +166,7 @@ def describe_each(
     """Describe topics by name or id, each with its own error; retry retriable errors.
 
     A missing topic fails at once, unless this client has just created it. With `hurried`, topics
-    that can't be described now aren't waited for: they are in the outcome's `moved`.
+    that can't be described now aren't waited for: they are in `moved` of the result.
     """
     yield START
     found: ItemResults[str | UUID, TopicDescription] = ItemResults()
@@ -233,9 +233,9 @@ def describe_topics(
 def describe_by_each(
     brokers: Brokers, topics: Collection[str], deadline: float
 ) -> Flow[tuple[int, list[dict[str, TopicDescription | None]]]]:
-    """Return the number of known brokers, and the descriptions of topics by each that answers.
+    """Return the number of known brokers, and each answering broker's description of the topics.
 
-    None for a topic that a broker doesn't know. Brokers may differ: one that was frozen or cut off
+    A topic that the broker doesn't know is None. Brokers may differ: one that was frozen or cut off
     describes an earlier state.
     """
     yield START
@@ -293,9 +293,9 @@ def leaders(
 
 
 def note_brokers(brokers: Brokers, answer: MetadataResponse) -> None:
-    """Update the client's snapshot if the cluster has other brokers now.
+    """Request new metadata if the cluster has other brokers now.
 
-    The next broker to ask is chosen from the snapshot.
+    The next broker to ask is chosen from the client's metadata.
     """
     snapshot = brokers.metadata.snapshot
     known = {i: b.address for i, b in snapshot.brokers.items()} if snapshot is not None else {}
@@ -307,7 +307,7 @@ def note_brokers(brokers: Brokers, answer: MetadataResponse) -> None:
 def list_topics(brokers: Brokers, deadline: float, *, internal: bool) -> Flow[list[str]]:
     """Return the names of all topics, sorted.
 
-    Partitions are skipped, and a large response is read in pieces, so that no step takes long.
+    Partitions are skipped, and a large response is decoded in parts, so that no step takes long.
     """
     yield START
     call = AnyBrokerCall(brokers, "the list of topics", deadline)

@@ -1,6 +1,6 @@
 """Explain error codes of brokers: a sentence with the cause and the cure for each.
 
-In: the error code and the request. Out: a text after the error's name. Must not: decide how the
+In: the error code and the request. Out: a text to follow the error's name. Must not: decide how the
 error is handled.
 """
 
@@ -55,7 +55,7 @@ def explain_fetch(
 
 
 def of_batch(code: int, said: str, transactional_id: str | None) -> str:
-    """Return the text for Produce: for an old epoch, transactions report its meaning."""
+    """Return the text for Produce; in a transaction it says what an old producer epoch means."""
     if code != InvalidProducerEpochError.code or transactional_id is None:
         return said
     return (
@@ -130,7 +130,7 @@ CURES: dict[type[BrokerError], str] = {
 
 
 def with_cure(error: KafkaError, config: Config) -> KafkaError:
-    """Return the error of a group for its members, with the cause and the cure if they are known.
+    """Return a group's error for its members, with the cause and the cure if they are known.
 
     Errors that this client raises itself (without a broker's code in the text) contain both
     already.

@@ -26,7 +26,7 @@ WARN_AFTER_S = 4.0
 WAITS = 2.0
 """Maximum number of seconds between requests of a waiting call (`retry.backoff.max.ms`)."""
 FORGET_AFTER = 60.0
-"""Seconds after which a topic without new requests isn't missed any more."""
+"""Seconds after which a topic that no call requests again isn't reported as missing."""
 LIST_TIME = 10.0
 """Seconds for listing the topics, once per missing topic."""
 ALIKE = 3
@@ -51,7 +51,7 @@ class Missing:
         """Similar names of existing topics."""
 
     def due(self, now: float) -> bool:
-        """Return whether it has been missing for long enough, and a call still waits for it."""
+        """Return whether the topic has been missing for long enough, and a call still needs it."""
         return not self.told and now >= self.since + WARN_AFTER_S and self.asked >= now - WAITS
 
 

@@ -25,7 +25,7 @@ Runs = list[tuple[TopicPartition, RecordColumns]]
 
 
 class Traces(Protocol):
-    """Observer of one client's work; a flow that it wraps ends as the flow itself does."""
+    """Observer of one client's work; wrapped calls return and raise the same as before."""
 
     def sending(
         self, send: Callable[..., Any], report: Callable[[Any, Any], object]
@@ -35,11 +35,11 @@ class Traces(Protocol):
     def sent_rows(
         self, topic: str, data: object, headers: str | None, delivery: RowsDelivery
     ) -> Callable[[BaseException], object]:
-        """Note the start of a `send_arrow` or `send_many` in its caller; its delivery is the end.
+        """Note that `send_arrow` or `send_many` was called; `delivery` is completed at the end.
 
-        The returned function is called with an error that ends the call itself. For `send_arrow`,
-        `headers` is the name of their column; for `send_many`, `data` is the list of headers, or
-        None.
+        The returned function is called if the call itself raises an error. For `send_arrow`,
+        `headers` is the name of the headers' column; for `send_many`, `data` is the list of
+        headers, or None.
         """
 
     def received(
@@ -58,7 +58,7 @@ class Traces(Protocol):
     ) -> Generator[Y, float, T]:
         """Wrap a commit to a group: in the call that `asked` for it, or in the engine's step.
 
-        A flow that returns a dict of offsets has committed those.
+        If the wrapped call returns a dict of offsets, it has committed these instead of `offsets`.
         """
 
     def working(self, record: ConsumerRecord) -> AbstractContextManager[object]:

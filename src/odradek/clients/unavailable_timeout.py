@@ -22,7 +22,7 @@ POLL_WAIT = "records"
 
 
 class UnavailableTimeout:
-    """A component of an engine with this option."""
+    """The engine component that applies `metadata.unavailable.timeout.ms`."""
 
     resting = False
 

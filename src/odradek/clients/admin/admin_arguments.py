@@ -61,7 +61,7 @@ class NewPartitions:
 
 
 def new_topics(given: Any) -> list[NewTopic]:
-    """Read the argument of `create_topics`."""
+    """Check the argument of `create_topics`, and return the topics as a list."""
     if isinstance(given, NewTopic):
         raise refusal("topics", "a list of NewTopic", given, "put it into a list")
     found = [
@@ -75,7 +75,7 @@ def new_topics(given: Any) -> list[NewTopic]:
 
 
 def topic_names(name: str, given: Any) -> list[str]:
-    """Read topic names; a str is one name."""
+    """Check topic names, and return them as a list; a str is one name."""
     found = names(name, given)
     for topic in found:
         check_sendable(topic)
@@ -83,7 +83,7 @@ def topic_names(name: str, given: Any) -> list[str]:
 
 
 def topics_by_name_or_id(name: str, given: Any) -> list[str | UUID]:
-    """Read topic names or ids; a str is one name, a `uuid.UUID` one id."""
+    """Check topic names or ids, and return them; a str is one name, a `uuid.UUID` one id."""
     if isinstance(given, UUID):
         return [given]
     if isinstance(given, str):
@@ -98,7 +98,7 @@ def topics_by_name_or_id(name: str, given: Any) -> list[str | UUID]:
 
 
 def new_partitions(given: Any) -> dict[str, NewPartitions]:
-    """Read the argument of `create_partitions`."""
+    """Check the argument of `create_partitions`, and return it by topic."""
     wanted = mapping("topics", given, "a dict of numbers of partitions by topic")
     found = {}
     for name, more in wanted.items():
@@ -114,13 +114,13 @@ def new_partitions(given: Any) -> dict[str, NewPartitions]:
 
 
 def brokers(of: str, given: Any) -> list[int]:
-    """Read broker ids."""
+    """Check broker ids, and return them as a list."""
     found = iterable(f"brokers of {of}", given, "a list of broker ids")
     return [whole_number(f"a broker of {of}", b, 0, INT32_MAX) for b in found]
 
 
 def offsets_by_partition(name: str, given: Any, low: int = 0) -> dict[TopicPartition, int]:
-    """Read a dict of offsets by partition."""
+    """Check offsets by partition, and return them as a dict."""
     return {
         (p := one_partition(tp)): whole_number(f"the offset of {p}", offset, low)
         for tp, offset in mapping(name, given, "a dict of offsets by TopicPartition").items()
@@ -128,13 +128,13 @@ def offsets_by_partition(name: str, given: Any, low: int = 0) -> dict[TopicParti
 
 
 def keys(name: str, given: Any, what: str) -> list[str]:
-    """Read a list of names without duplicates; a str is one name."""
+    """Check names, and return them without duplicates; a str is one name."""
     found = dict.fromkeys(names(name, given, what))
     return [text(f"{name}[{i}]", item) for i, item in enumerate(found)]
 
 
 def some_of(name: str, given: Any, kind: type[T] | tuple[type[T], ...], cure: str) -> list[T]:
-    """Read a list of objects of these types, without duplicates."""
+    """Check that all objects have one of these types; return them without duplicates."""
     kinds = kind if isinstance(kind, tuple) else (kind,)
     one = " or ".join(k.__name__ for k in kinds)
     wanted = f"a list of {one}"

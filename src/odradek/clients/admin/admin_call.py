@@ -1,7 +1,7 @@
-"""Define a call of an admin client: a text, and a flow that sends its requests.
+"""Define a call of an admin client: its description, and the generator that sends its requests.
 
-In: an `ApiCall` and its items. Out: an `AdminCall`, which the sync and the asyncio facade run with
-an engine and a timeout. Must not: read arguments, or know an API.
+In: an `ApiCall` and its items. Out: an `AdminCall`, which the sync and the asyncio client run with
+their engine and a timeout. Must not: check users' arguments, or contain rules of a single API.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ U = TypeVar("U")
 
 
 class AdminCall(NamedTuple, Generic[T]):
-    """One call. Errors contain "timed out waiting for `what`"; `flow` takes engine and deadline."""
+    """A call to be sent: `what` names it in errors, `flow(engine, deadline)` sends its requests."""
 
     what: str
     flow: Callable[[AdminEngine, float], Flow[T]]
@@ -78,7 +78,7 @@ def by_leaders(
         wanted.setdefault(apart(partition), []).append(partition)
 
     def flow(engine: AdminEngine, deadline: float) -> Flow[dict[TopicPartition, V]]:
-        with first_use():  # not needed to create an Admin
+        with first_use():  # imported late, because creating an Admin doesn't need it
             from odradek.clients.descriptions import leaders
 
         brokers = engine.brokers
@@ -91,7 +91,7 @@ def by_leaders(
 def by_brokers(
     question: Callable[[int], ApiCall[K, M, V]], items: Mapping[int, Collection[K]], what: str
 ) -> AdminCall[dict[K, V]]:
-    """Send each of these brokers a request for its own items."""
+    """Send each broker id of `items` a request for the broker's items."""
 
     def flow(engine: AdminEngine, deadline: float) -> Flow[dict[K, V]]:
         return merged((yield from call_brokers(engine.brokers, question, items, deadline)).values())
@@ -130,7 +130,7 @@ def by_coordinator_of_each(
 
 
 def merged(outcomes: Iterable[ItemResults[K, V]]) -> dict[K, V]:
-    """Merge several outcomes; raise the first error, whose `errors` include the others."""
+    """Merge the results of several requests; raise the first error, with the others in `errors`."""
     whole: ItemResults[K, V] = ItemResults()
     for outcome in outcomes:
         whole.add(outcome)

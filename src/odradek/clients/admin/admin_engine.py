@@ -1,8 +1,8 @@
-"""Hold the engine of one admin client, which its calls share.
+"""Define the engine of an admin client, which all of its calls share.
 
-In: calls, each with its own flow (`AdminCall`). Out: their results. Each call has its own backoff
-(KIP-580), and its deadline is the only limit (R-RT-2). A KRaft broker forwards changes to the
-controller, so no broker has to be chosen for them. Must not: change the client's own snapshot.
+In: calls (`AdminCall`). Out: their results. Each call has its own backoff (KIP-580), and is retried
+until its deadline (R-RT-2). A KRaft broker forwards changes to the controller, so they can be sent
+to any broker. Must not: change the client's metadata snapshot.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Describe and change the cluster as a whole: brokers, features, the controllers' quorum.
 
-In: arguments of a call. Out: `AdminCall`s. Must not: change the client's own snapshot (R-MD-4).
+In: arguments of a call. Out: `AdminCall`s. Must not: change the client's metadata (R-MD-4).
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ def describe(authorized: bool, include_fenced_brokers: bool) -> AdminCall[Cluste
         )
 
     def before_2_8(answer: MetadataResponse) -> ClusterDescription:
-        """Describe the cluster by Metadata, for brokers without DescribeCluster."""
+        """Describe the cluster with a Metadata request, for brokers without DescribeCluster."""
         brokers = {b.node_id: b for b in answer.brokers}
         return ClusterDescription(
             answer.cluster_id or "",

@@ -36,7 +36,7 @@ class ClusterClock:
 
 
 def cluster_clock(engine: AdminEngine, deadline: float) -> Flow[ClusterClock | None]:
-    """Estimate the controller's clock: its last caught-up time is the present (KIP-836)."""
+    """Estimate the controller's clock, which it reports as its own caught-up time (KIP-836)."""
     asked = yield START
     try:
         found = yield from quorum().flow(engine, deadline)

@@ -1,10 +1,10 @@
 """Find and cache the coordinators of groups and transactional ids for one admin client.
 
 In: keys (group ids, transactional ids). Out: broker ids, cached or requested (many keys in one
-request, KIP-699); outcomes of calls that a coordinator executes for many keys at once. Only ids are
-cached: each request looks the address up in the snapshot. An id is removed when its broker isn't
-the coordinator any more, has left, is silent, or belongs to another cluster. Must not: know what an
-API is for.
+request, KIP-699); results of calls that a coordinator executes for many keys at once. Only ids are
+cached: each request looks the address up in the metadata. An id is removed when its broker isn't
+the coordinator any more, has left, is silent, or belongs to another cluster. Must not: contain
+rules of a single API.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class KnownCoordinators:
         self._ids.pop((kind, key), None)
 
     def _one_cluster(self) -> None:
-        """Empty the cache if the cluster changed, because other brokers may have the same ids."""
+        """Empty the cache if the client is connected to another cluster, which may reuse ids."""
         if self._cluster != (now := self._metadata.cluster_id):
             self._ids.clear()
             self._cluster = now
@@ -93,7 +93,7 @@ class KnownCoordinators:
     ) -> Flow[dict[str, ItemResults[K, V]]]:
         """Send the coordinator of each key a separate request for the items of this key.
 
-        Changes need this: each request records whether its response may have been lost.
+        Used for changes, because each request records whether its response may have been lost.
         """
         yield START
 
@@ -113,7 +113,7 @@ class KnownCoordinators:
 
         def those(keys: list[str], *, find: bool) -> Flow[dict[str, ItemResults[K, V]]]:
             yield START
-            if find and len(keys) > 1:  # `one` looks up keys that this doesn't find
+            if find and len(keys) > 1:  # keys that aren't found here are looked up in `one`
                 yield from self._find(kind, keys, FindCall(self._brokers, kind, deadline))
             found = yield from gather(self._engine, [one(key, items[key]) for key in keys])
             return dict(zip(keys, found, strict=True))
@@ -165,7 +165,7 @@ class KnownCoordinators:
     def _find(
         self, kind: CoordinatorKind, keys: Collection[str], finder: FindCall
     ) -> Flow[ItemResults[str, int]]:
-        """Return the cached coordinators of keys; if none is cached, look up all."""
+        """Return the cached coordinators of keys; if no key has one, look up all keys."""
         yield START
         found: ItemResults[str, int] = ItemResults()
         for key in keys:

@@ -2,7 +2,7 @@
 
 In: names of topics, a group's id, a deadline. Out: one `Examination`; a part that couldn't be
 examined contains its error, so that the other parts are still shown. Must not: join a group,
-commit, create a topic, or change the client's own snapshot.
+commit, create a topic, or change the client's metadata.
 
 The permission to use a group is tested with a heartbeat of an unknown member: only a missing ACL
 makes a broker answer it with an authorization error, for classic and KIP-848 groups alike.
@@ -117,7 +117,7 @@ def examine(
     now = yield START
     until = deadline - min(RETURN_BEFORE_S, (deadline - now) / 2)
     yield from _first_contact(engine, until)
-    # Each topic's permissions need a separate request, so they are omitted for all topics.
+    # Permissions need a request for each topic, so they are omitted if all topics are examined.
     looks = describe_reachability(engine, names, until, rights=names is not None)
     reached = engine.start(looks)
     stands = None if group is None else engine.start(_group(engine, group, names or (), until))
@@ -151,7 +151,7 @@ def _known(answer: Completion[T | None]) -> T | None:
 
 
 def _lacking(engine: ClientEngine) -> dict[str, tuple[str, ...]]:
-    """Return the missing APIs by broker, as its handshake reported; nothing is sent."""
+    """Return the missing APIs by broker, according to its handshake; nothing is sent."""
     found: dict[str, tuple[str, ...]] = {}
     for connection in engine.network.connections.values():
         texts = []
@@ -166,7 +166,7 @@ def _lacking(engine: ClientEngine) -> dict[str, tuple[str, ...]]:
 
 
 def _first_contact(engine: ClientEngine, deadline: float) -> Flow[None]:
-    """Wait for a first snapshot, unless all bootstrap addresses fail."""
+    """Wait for the first metadata, unless all bootstrap addresses fail."""
     now = yield START
     states = engine.network.states
     while engine.metadata.snapshot is None:

@@ -51,7 +51,7 @@ Committed = dict[TopicPartition, OffsetAndMetadata]
 class ShareGroupOffset:
     """The start offset of a share group in a partition.
 
-    `lag`: records from there to the end; None if the broker doesn't report it (before 4.2).
+    `lag`: number of records after the offset; None if the broker doesn't report it (before 4.2).
     `error`: why the offset is unavailable (it is -1 then); other partitions aren't affected.
     Retriable errors are retried until the call times out.
     """

@@ -159,7 +159,7 @@ def listing(
 def of_coordinators(
     kind: CoordinatorKind, question: ApiCall[None, Any, list[T]], key: Callable[[T], str]
 ) -> AdminCall[list[T]]:
-    """List what every broker coordinates, by key and without duplicates.
+    """List the items that each broker coordinates, by key and without duplicates.
 
     Two brokers may list a key whose coordinator changes at this moment. The next call for a key
     goes to the broker that listed it.
@@ -179,14 +179,14 @@ def of_coordinators(
 def of_all_brokers(
     question: ApiCall[None, Any, Any], brokers: Iterable[int] | None = None
 ) -> AdminCall[dict[int, Any]]:
-    """Send every broker (or these) a request for its own items; return the results by broker."""
+    """Send the request to `brokers`, or to all brokers; return the results by broker id."""
     return outcome_of_brokers(question, brokers).then(lambda outcome: outcome.settled())
 
 
 def outcome_of_brokers(
     question: ApiCall[None, Any, Any], brokers: Iterable[int] | None = None
 ) -> AdminCall[ItemResults[int, Any]]:
-    """Send every broker (or these) a request; return errors instead of raising them."""
+    """Send the request to `brokers`, or to all brokers; return errors instead of raising them."""
 
     def flow(engine: AdminEngine, deadline: float) -> Flow[ItemResults[int, Any]]:
         ids = brokers
@@ -319,7 +319,7 @@ def _described(
 
 
 def _led(outcome: ItemResults[str, GroupDescription]) -> ItemResults[str, GroupDescription]:
-    """Return the outcome, and cache the coordinators that described the groups."""
+    """Add to each description the id of the broker that sent it, the group's coordinator."""
     led = {g: replace(d, coordinator=outcome.led[g]) for g, d in outcome.results.items()}
     return ItemResults(led, outcome.errors, outcome.moved, outcome.unsettled, outcome.led)
 

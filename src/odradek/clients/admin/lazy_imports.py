@@ -1,6 +1,6 @@
 """Import the modules of admin calls on first use.
 
-In: an attribute of a proxy (`topics`, `configs` …). Out: the attribute of the module with this
+In: an attribute of a module's proxy (`topics`, `configs` …). Out: the module's attribute of this
 name. Each module imports up to ten modules of messages, and most programs use one or two. Must not:
 import a module before its first use.
 """

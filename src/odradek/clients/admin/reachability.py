@@ -3,7 +3,7 @@
 In: a deadline, names of topics. Out: one `AddressReach` for each bootstrap address and each address
 that a broker advertises, one `TopicReach` for each topic with a problem. Each address is connected
 and asked separately; an address that doesn't answer delays no other. Must not: wait for an address
-that keeps failing while all others have answered, or change the client's own snapshot.
+that keeps failing while all others have answered, or change the client's metadata.
 """
 
 from __future__ import annotations

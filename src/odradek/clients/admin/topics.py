@@ -110,7 +110,7 @@ def _await_leaders(
         why = KafkaError(f"{number(left, 'partition')} without a leader")
         try:
             yield from call.retry(None, why, engine.now)
-        except KafkaError as late:  # timed out: only topics without leaders fail
+        except KafkaError as late:  # at the deadline, only topics without leaders fail
             waiting = [name for name, topic in found.results.items() if topic.leaderless]
             for name in waiting:
                 del found.results[name]

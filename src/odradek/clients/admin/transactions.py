@@ -116,7 +116,7 @@ class TransactionDescription:
 
 @dataclass(frozen=True, slots=True)
 class TransactionListing:
-    """One transactional id."""
+    """A transactional id, as its coordinator lists it."""
 
     transactional_id: str
     producer_id: int
@@ -293,7 +293,7 @@ def abort(spec: Any) -> AdminCall[None]:
     partition = one_partition(spec.partition)
     producer_id = whole_number("producer_id", spec.producer_id, 0, INT64_MAX)
     epoch = whole_number("producer_epoch", spec.producer_epoch, 0, INT16_MAX)
-    # A transaction without a marker so far has no coordinator epoch; then any number is valid.
+    # Before the first marker of a producer, the leader knows no coordinator epoch and accepts any.
     coordinator = max(0, whole_number("coordinator_epoch", spec.coordinator_epoch, -1, INT32_MAX))
 
     def read(answer: w.WriteTxnMarkersResponse) -> Iterator[ItemResult[TopicPartition, None]]:

@@ -1,7 +1,7 @@
 """Change users' SCRAM passwords (KIP-554), quotas (KIP-546) and delegation tokens (KIP-48).
 
-In: arguments of a call. Out: `AdminCall`s. A password only leaves this process salted and hashed,
-and neither it nor a token's HMAC is ever shown. Must not: use them to log in.
+In: arguments of a call. Out: `AdminCall`s. A password only leaves this process salted and hashed;
+neither passwords nor the HMACs of tokens are ever shown. Must not: log in with them.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ if TYPE_CHECKING:
 
 MECHANISMS = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
 LEAST_ITERATIONS, MOST_ITERATIONS = 4096, 16384
-"""Iterations that Kafka accepts for SCRAM."""
+"""Minimum and maximum number of SCRAM iterations that Kafka accepts."""
 SALT_BYTES = 20
 EXACTLY, THE_DEFAULT, SPECIFIED = 0, 1, 2
 BY_DEFAULT = -1
-"""As a token's lifetime, the broker's default; as an expiry, at once."""
+"""In a request for a new token: the broker's default lifetime; to expire a token: at once."""
 
 
 # Passwords

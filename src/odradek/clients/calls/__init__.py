@@ -1,6 +1,6 @@
-"""The part of the clients' calls that runs in the caller, outside of the engine's steps.
+"""The part of public calls that runs in the user's thread or task, not in the client's engine.
 
-In: a user's arguments, an engine, a host. Out: flows that run in the caller (`caller_flow`). A
-sync, an asyncio and a simulated caller run the same flows, and differ in how they wait. Must not:
-know threads, take a lock, read a clock, or block.
+In: a user's arguments, an engine, its I/O host (thread or event loop). Out: generators (flows, see
+`caller_flow`). Sync, asyncio and simulated callers run the same flows, and differ in how they wait.
+Must not: know threads, take a lock, read a clock, or block.
 """

@@ -1,7 +1,7 @@
 """Run the part of a call that all clients share: deadline, replacing the engine, closing.
 
-In: an engine that was just built, and its host. Out: `call`, which runs a flow of the engine to its
-end or to the caller's deadline; `close`. Must not: know what a flow does. R-RT-2: no public call
+In: a new engine, and its I/O host (thread or event loop). Out: `call`, which runs a flow to its
+end or the caller's deadline; `close`. A flow is a generator of the engine. R-RT-2: no public call
 takes more than 100 ms longer than its timeout.
 """
 
@@ -47,7 +47,7 @@ T = TypeVar("T")
 
 CLOSE_TIMEOUT = 5.0
 GRACE = 0.02
-"""Seconds after the deadline in which a flow may still raise a more specific error."""
+"""Seconds after the deadline in which the engine may still raise a more specific error."""
 LAST_PUSH_TIMEOUT = 0.5
 """Maximum number of seconds for the last push of metrics at `close`."""
 TAKES_METRICS = 71
@@ -57,7 +57,7 @@ EVENTS_TIMEOUT = 1.0
 
 
 class UnclosedWatch(Protocol):
-    """Interface of the object that acts if a client is never closed."""
+    """Interface of the object that warns if a client is never closed."""
 
     engine: ClientEngine
 
@@ -98,11 +98,11 @@ class ClientCalls(Generic[E]):
         self._hear_of_connections(self.engine)
 
     def publishes_to(self, topic: CredentialsShown) -> None:
-        """Register the topic of the client's events, whose producer needs replaced credentials."""
+        """Register the producer of the client's events, which also needs changed credentials."""
         self.event_topic = topic
 
     def set_unclosed_watch(self, left_open: UnclosedWatch) -> None:
-        """Register the watcher that acts if the client is never closed."""
+        """Register the object that warns if the client is never closed."""
         self.left_open = left_open
 
     def use(self, mechanism: Mechanism | None) -> None:
@@ -187,7 +187,7 @@ class ClientCalls(Generic[E]):
             raise IllegalStateError(text)
         network = self.engine.network
         if self._push is None:
-            self.engine.metadata.request("the id of this client")  # to open a connection
+            self.engine.metadata.request("the id of this client")  # this opens a connection
         while True:
             push, changed = self._push, [network.changed]
             if push is not None:
@@ -219,7 +219,7 @@ class ClientCalls(Generic[E]):
         what: str,
         option: str = API_TIMEOUT,
     ) -> CallerFlow[T]:
-        """Run `flow(deadline)` to its end, or raise at the deadline with all attempts.
+        """Run `flow(deadline)` to its end; at the deadline, raise an error that lists all attempts.
 
         `what` follows "timed out waiting for" in the error.
         """
@@ -235,7 +235,7 @@ class ClientCalls(Generic[E]):
         what: str,
         unreached_until: float = math.inf,
     ) -> CallerFlow[T]:
-        """Run a flow until its end or the deadline; the client is known to be open."""
+        """Run a generator in the engine until its end or the deadline; the client must be open."""
         engine, host = self.engine, self.host
         completion = engine.start(flow(deadline))
         engine.track(completion, what, deadline, unreached_until)
@@ -243,7 +243,7 @@ class ClientCalls(Generic[E]):
             host.wake()
             # `tuple.__new__` is faster than Wait(…).
             now = yield tuple.__new__(Wait, ((completion,), deadline + GRACE))
-        # For example Ctrl-C, a fork, no file descriptors: no caller needs the result.
+        # After a Ctrl-C, a fork or a lack of file descriptors, no caller needs the result.
         except BaseException:
             engine.cancel(completion, ClientClosedError(f"the call for {what} was interrupted"))
             raise
@@ -261,7 +261,7 @@ class ClientCalls(Generic[E]):
         if completion.error is not None:
             _name_user(completion.error, engine.network.user)
         if ended is not None and completion.error is ended:
-            raise ended.with_traceback(None)  # later calls raise the same object
+            raise ended.with_traceback(None)  # raised again by later calls: drop its traceback
         try:
             return completion.result()
         finally:
@@ -297,12 +297,12 @@ class ClientCalls(Generic[E]):
         """Replace the engine after an exception (a signal handler's, Ctrl-C) interrupted its step.
 
         The new engine takes over the user's settings: listeners, an assignment, positions. The old
-        engine isn't changed before its flows are closed at the end (R-HO-1), so the next call can
+        engine's calls are only ended as the last step (R-HO-1), so the next call can
         repeat this method if it is interrupted.
         """
         old, new = self.engine, self._build(self.host)
         if old.ended is not None and not old.torn:
-            raise old.ended.with_traceback(None)  # ended before the interruption
+            raise old.ended.with_traceback(None)  # the engine had ended before the interruption
         new.events.surfaces_by(self.host.surface)
         new.network.authenticates_by(old.network.mechanism)
         new.network.dials.go_on()
@@ -355,7 +355,7 @@ class ClientCalls(Generic[E]):
                     yield from self.call(self._push.last, seconds, "the last push of metrics")
 
     def _shut_down(self, until: list[float]) -> CallerFlow[None]:
-        """Mark the client as closed, and then end the host, even after a Ctrl-C in between."""
+        """Mark the client as closed, then end its I/O thread, even after a Ctrl-C in between."""
         first, self.closed = not self.closed, True
         # Local variables, because another thread may close the client, too.
         deadline, begun = until[0], False
@@ -388,7 +388,7 @@ class ClientCalls(Generic[E]):
             self.host.check()
 
     def noting(self, error: BaseException, close: Callable[[float], object]) -> CallerFlow[None]:
-        """Close after an error; if closing fails, add a note to that error."""
+        """Close the client after `error`; if closing fails as well, add a note to `error`."""
         try:
             yield Do(partial(close, self.close_timeout))
         except KafkaError as another:
@@ -405,7 +405,7 @@ class ClientCalls(Generic[E]):
 
 
 def _name_user(failure: BaseException | None, user: str | None) -> None:
-    """Add the user's name to authorization errors, also to those of a call's items."""
+    """Add the user's name to authorization errors, also to those in `errors` of a call's error."""
     if isinstance(failure, KafkaError):
         for error in (failure, *failure.errors.values()):
             if isinstance(error, AuthorizationError):

@@ -1,8 +1,8 @@
 """Run a consumer's calls in its caller: assignments, positions and reads.
 
-In: assignments, positions, timeouts. Out: flows that run in the caller: they wait for records, run
-the callbacks that are due before them, and decode. Must not: return records; the caller that runs a
-flow does so (`handed_over`), as its last action before the user has them.
+In: assignments, positions, timeouts. Out: generators that run in the caller: they wait for records,
+run callbacks that are due, and decode records. Must not: return records; the caller that runs a
+generator does so (`handed_over`), as its last action before the user has them.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ within this time gets buffered records before the next fetch is created.
 
 
 class Reader(Protocol):
-    """Interface of the caller that reads records; each kind of host implements it."""
+    """Interface of the object through which another thread or task wakes a waiting read."""
 
     woken: bool
     """Whether the current or the next call must return without records."""
@@ -115,7 +115,7 @@ class ConsumerCalls(GroupCalls):
         new.delivery.take_over(old.delivery)
 
     def work_totals(self) -> WorkTotals:
-        """Return the totals that all workers of this consumer add to, one after another."""
+        """Return the totals to which all `Workers` objects of this consumer add, in succession."""
         with first_use():
             from odradek.clients.workers.work_totals import WorkTotals
 
@@ -131,10 +131,10 @@ class ConsumerCalls(GroupCalls):
     def poll(
         self, timeout: float, max_records: int | None = None, timeout_ms: float | None = None
     ) -> CallerFlow[list[ConsumerRecord[Any, Any]] | None]:
-        """Return the next records, at most `most`; none after `timeout` seconds."""
+        """Return at most `max_records` next records; return none after `timeout` seconds."""
         if timeout_ms is not None:
             timeout = deprecated_milliseconds(timeout_ms)
-        elif type(timeout) is int:  # perhaps meant as milliseconds
+        elif type(timeout) is int:  # the caller may have meant milliseconds
             self._note_seconds(timeout)
         most: int = self.config["max.poll.records"]
         if max_records is not None:
@@ -171,20 +171,20 @@ class ConsumerCalls(GroupCalls):
     def iterated_as(
         self, timeout: float | None, made: Callable[[list[ConsumerRecord]], list[T]]
     ) -> CallerFlow[Iterator[T] | None]:
-        """Return the next records of a loop, which `made` converts in bulk to a facade's class."""
+        """Return the next records of a loop, which `made` converts in bulk to another class."""
         seconds = math.inf if timeout is None else timeout
         return self._read(seconds, lambda now: self.engine.delivery.iterated(now, made))
 
     def there(self, timeout: float, of: Selector) -> CallerFlow[bool | None]:
-        """Wait until these partitions have records or errors, without taking them."""
+        """Wait until these partitions have records or errors, which remain buffered."""
         return self._read(timeout, lambda _: True, of)
 
     def taken(self, take: Take[T], now: float, of: Selection) -> T | None:
         """Return the result of `take` for buffered records.
 
         `of` names the partitions that the caller reads, whose earlier records it has processed.
-        Returns None while a callback of the group is pending or running, which a call that waits
-        has to run first: another task may wait in `there`.
+        Returns None while a callback of the group is pending or running: a call that waits,
+        perhaps another task's call of `there`, has to run it first.
         """
         self.check_open()
         engine, group = self.engine, self.engine.group
@@ -195,7 +195,7 @@ class ConsumerCalls(GroupCalls):
             waits = group.polling
             if group.entered(now, of):
                 self.host.wake()
-            if group.ownership.unannounced:  # `entered` skips this while another task waits
+            if group.ownership.unannounced:  # the caller must know its partitions first
                 with engine.lock:
                     group.ownership.announce_all(group.identity())
         try:
@@ -235,7 +235,7 @@ class ConsumerCalls(GroupCalls):
         """Check the arguments; return a function for the next Arrow batch."""
         kept = self._whole_rows
         if kept and columns is None and include_headers is kept[0] and layout is kept[1]:
-            return kept[2]  # usual in a loop over poll_arrow()
+            return kept[2]  # usual if poll_arrow() is called in a loop
         chosen = None if columns is None else names("columns", columns, "columns' names")
         with_headers = flag("include_headers", include_headers)
         kind: Layout = text("layout", layout)  # type: ignore[assignment]  # looked at below
@@ -278,7 +278,7 @@ class ConsumerCalls(GroupCalls):
         return not group.needs_poll
 
     def _check_wait(self, error: KafkaError, now: float) -> None:
-        """Raise the error of a wait for records, unless only the host was late."""
+        """Raise the error of a wait for records; ignore a timeout while a broker is reachable."""
         if isinstance(error, KafkaTimeoutError):
             if self.engine.unavailable_until() <= now:
                 raise error
@@ -290,12 +290,12 @@ class ConsumerCalls(GroupCalls):
     def _reading(
         self, seconds: float, take: Take[T], of: Selector | None, more: bool
     ) -> CallerFlow[T | None]:
-        """Wait for records; also after a fetch without any (only markers, aborted transactions)."""
+        """Wait for records; a fetch of only markers or aborted transactions isn't enough."""
         engine, host, reader = self.engine, self.host, self._reader
         delivery, group = engine.delivery, engine.group
         now = yield START
         deadline = now + seconds
-        if not host.on_its_own:  # expect a fast caller to be fast again
+        if not host.on_its_own:  # a caller that came back fast will probably do so again
             engine.fetcher.readers_first = now - self._left_at < IDLE_AFTER_STEP_S
         try:
             delivery.take_back()
@@ -335,7 +335,7 @@ class ConsumerCalls(GroupCalls):
                     if group is not None and group.calls:
                         continue
                 if group is not None and group.ownership.unannounced:
-                    group.announce_all()  # must precede the first record of a new assignment
+                    group.announce_all()  # before the first record of a new assignment is returned
                 found = take(now)
                 if group is not None:
                     now = yield START
@@ -350,7 +350,7 @@ class ConsumerCalls(GroupCalls):
             if isinstance(error, AuthorizationError):
                 error.of(engine.network.user)
             if group is not None:
-                left = isinstance(error, GeneratorExit)  # an abandoned flow can't ask for the time
+                left = isinstance(error, GeneratorExit)  # a closed generator can't ask for the time
                 group.left(max(now, engine.now) if left else (yield START))
             raise
         if group is not None:
@@ -381,7 +381,7 @@ class ConsumerCalls(GroupCalls):
         self.engine.hear({chosen: where})
 
     def reset(self, partitions: Collection[TopicPartition] | None, to: str, what: str) -> None:
-        """Look positions up: the beginning or the end."""
+        """Move positions to the start or the end of the log; the offset is looked up later."""
         self.check_free(what)
         chosen = some_or_all(partitions)
         self._change(lambda subscription: subscription.request_reset(chosen, to))
@@ -411,7 +411,7 @@ class ConsumerCalls(GroupCalls):
     def hold(self, states: list[PartitionState], *, paused: bool) -> None:
         """Pause or resume partitions for the client itself, even before they are announced."""
         engine = self.engine
-        if self.host.interrupted:  # a signal handler mustn't change state inside a change
+        if self.host.interrupted:  # a signal handler mustn't change a state that is being changed
             engine.post(lambda _: engine.subscription.hold(states, paused=paused))
             self.host.wake()
             return

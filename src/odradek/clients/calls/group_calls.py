@@ -1,6 +1,6 @@
 """Run a group consumer's calls in its caller: subscriptions, commits, callbacks, leaving.
 
-In: topics, callbacks, offsets. Out: flows that run in the caller, and callbacks for the caller to
+In: topics, callbacks, offsets. Out: generators that run in the caller, and callbacks for it to
 run. The engine's `ConsumerGroup` decides how the group proceeds. Must not: know threads.
 """
 
@@ -139,7 +139,7 @@ class GroupCalls(ClientCalls[ConsumerEngine]):
         return run_always(commit, group.tell_of_commits(self.host.wake))
 
     def commit_async(self, offsets: Any, callback: CommitCallback | None) -> CallerFlow[None]:
-        """Commit without waiting for it."""
+        """Start a commit without waiting for its result."""
         self.check_free("commit_async()")
         group, engine = self.group("commit_async()"), self.engine
         callback = some_function("callback", callback)
@@ -211,9 +211,9 @@ class GroupCalls(ClientCalls[ConsumerEngine]):
     def _run_callbacks(
         self, group: ConsumerGroup, end: Completion[None], deadline: float
     ) -> CallerFlow[str]:
-        """Run callbacks until a completion ends; then raise their first error.
+        """Run callbacks until `end` is completed; then raise their first error.
 
-        Returns a text on why the wait has ended.
+        Returns a text that says why the wait has ended.
         """
         until = deadline + LEAVING_GRACE
         failure: Exception | None = None

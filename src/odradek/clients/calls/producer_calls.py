@@ -1,7 +1,7 @@
 """Run a producer's calls in its caller: the parts of `send` that wait, `flush`, closing.
 
-In: records, lists of records, Arrow data. Out: flows that run in the caller: they check, choose
-partitions, and wait for memory (`buffer.memory`), in the order of the calls. Must not: leave
+In: records, lists of records, Arrow data. Out: generators that run in the caller: they check data,
+choose partitions, and wait for `buffer.memory`, in the order of the calls. Must not: leave
 memory, or a record without metadata, with a caller that was interrupted (R-HO-1).
 """
 
@@ -87,7 +87,7 @@ class ProducerCalls(TransactionCalls):
         self.process = process
         self.lanes: dict[str, TopicLane] = {}
         self.in_line: dict[object, object] = {}
-        """Owners of waits for memory, by caller: a call that interrupts such a wait can't wait."""
+        """Owners of waits for memory by thread or task; a call inside such a wait can't wait."""
         self.lock_free = BatchBuilder.ATOMIC and config["max.request.size"] >= config["batch.size"]
         """Whether records may be added to an open batch without a lock or a check of size."""
         self._most: int = config["max.request.size"]
@@ -103,7 +103,7 @@ class ProducerCalls(TransactionCalls):
 
     @property
     def close_timeout(self) -> float:
-        """Seconds for delivering records at close."""
+        """Maximum number of seconds in which `close` delivers the remaining records."""
         seconds: float = self.config["close.timeout.ms"]
         return seconds
 
@@ -133,7 +133,7 @@ class ProducerCalls(TransactionCalls):
         return self.call(partial(warm, self.engine, wanted), timeout, what, BLOCK_TIMEOUT)
 
     def lane(self, name: str) -> TopicLane | None:
-        """Return what `send` needs to know of a topic in the newest snapshot, None if unknown."""
+        """Return a topic's data that `send` uses, from the newest metadata; None if unknown."""
         name = topic_name("topic", name)
         self.check_open()
         engine = self.engine
@@ -159,9 +159,9 @@ class ProducerCalls(TransactionCalls):
         owner: object = None,
         deadline: float | None = None,
     ) -> F | CallerFlow[F]:
-        """Append a record to its partition's open batch, or return a flow that does so later.
+        """Append a record to its partition's open batch, or return a generator that does so later.
 
-        The flow waits for memory, at most `max.block.ms`, or for the metadata that a partitioner
+        The generator waits for memory, at most `max.block.ms`, or for metadata that a partitioner
         function needs. `made` creates the future. A repeated call after a wait for memory passes
         that wait's `owner` and `deadline`.
         """
@@ -198,7 +198,7 @@ class ProducerCalls(TransactionCalls):
                 size = engine.early.room(owner)
             else:
                 engine.metadata.use(topic, now)
-                target = tuple.__new__(TopicPartition, (topic, partition))  # faster than a call
+                target = tuple.__new__(TopicPartition, (topic, partition))  # saves a Python call
                 append = engine.accumulator.append
                 place = append(target, record, size, now, owner)
                 if place is None and owner is None and self._cannot_wait:
@@ -219,7 +219,7 @@ class ProducerCalls(TransactionCalls):
         return self._later(self._room(owner, size, deadline), owner, again)
 
     def _measured(self, record: SentRecord) -> tuple[SentRecord, int]:
-        """Check a record; return it with an upper bound of its size in bytes."""
+        """Check a record; return it with an upper bound of its size in a batch, in bytes."""
         key, value, headers, at = record
         headers = checked_record(value, key, headers, at)
         size = estimate_record_size(key, value, headers)
@@ -245,7 +245,7 @@ class ProducerCalls(TransactionCalls):
             raise
 
     def _give_back(self, owner: object) -> None:
-        """Withdraw the interrupted call's record or wait; its new batch lingers as usual."""
+        """Undo an interrupted call: withdraw its record, or its wait and its reserved memory."""
         if owner is not None:
             self._out_of_line(owner)
         if isinstance(
@@ -263,7 +263,7 @@ class ProducerCalls(TransactionCalls):
 
     def _out_of_line(self, owner: object) -> None:
         who = self._who()
-        if self.in_line.get(who) is owner:  # keep the owner of an interrupted wait
+        if self.in_line.get(who) is owner:  # keeps the owner of a wait that this call interrupted
             del self.in_line[who]
 
     def _room(
@@ -304,7 +304,7 @@ class ProducerCalls(TransactionCalls):
     # Arrow data and lists
 
     def send_arrow(self, topic: str, data: Any, **columns: str | None) -> CallerFlow[RowsDelivery]:
-        """Send the rows of Arrow data, piece by piece, as memory is free."""
+        """Send the rows of Arrow data chunk by chunk, as `buffer.memory` allows."""
         require_extra("pyarrow")
         with first_use():
             from odradek.record.arrow_send import ColumnNames, columns_from_arrow
@@ -315,7 +315,7 @@ class ProducerCalls(TransactionCalls):
         return (yield from self._rows(name, pieces, data, columns.get("headers")))
 
     def send_many(self, topic: str, **lists: Any) -> CallerFlow[RowsDelivery]:
-        """Send the records of lists, piece by piece, as memory is free."""
+        """Send the records of lists chunk by chunk, as `buffer.memory` allows."""
         with first_use():
             from odradek.record.list_send import RecordLists
 
@@ -328,7 +328,7 @@ class ProducerCalls(TransactionCalls):
     def _rows(
         self, name: str, pieces: Iterable[SentColumns], data: object, headers: str | None
     ) -> CallerFlow[RowsDelivery]:
-        """Write pieces of rows; a trace looks for its context in `data` and `headers`."""
+        """Append chunks of rows to batches; a trace looks for its context in `data`, `headers`."""
         engine = self.engine
         delivery, traces = RowsDelivery(self.host.lock, engine.unnoticed), engine.traces
         failed = None if traces is None else traces.sent_rows(name, data, headers, delivery)
@@ -351,7 +351,7 @@ class ProducerCalls(TransactionCalls):
         return delivery
 
     def _write(self, name: str, columns: SentColumns, delivery: RowsDelivery) -> CallerFlow[None]:
-        """Write one piece of rows, waiting for memory as often as necessary."""
+        """Append one chunk of rows to batches, waiting for memory as often as necessary."""
         engine, host = self.engine, self.host
         self.check_open()
         if engine.ended is not None:
@@ -394,17 +394,17 @@ class ProducerCalls(TransactionCalls):
     # Results
 
     def flush(self, timeout: float | None) -> CallerFlow[int]:
-        """Wait until all earlier records have a result; return 0, the number without a result."""
+        """Wait until all earlier records have a result; return 0, the number of other records."""
         what = f"{ACKNOWLEDGEMENT} all records"
         try:
             yield from self.call(self.engine.flush, timeout, what, DELIVERY_TIMEOUT)
         except KafkaTimeoutError as error:
-            if error.remaining is None:  # raised by `by`, not by the flow
+            if error.remaining is None:  # raised by `by`, not by `engine.flush`
                 error.leaving(self.engine.unsettled())
             raise
         except ClientClosedError:
             if self.closed or self.engine.incomplete():
-                raise  # not at interpreter exit, after all records were sent
+                raise  # else the interpreter exits, and all records were sent
         finally:
             self.engine.report_failures()
         return 0
@@ -417,7 +417,7 @@ class ProducerCalls(TransactionCalls):
             of, end, over = find()
             if over:
                 return
-            now = yield tuple.__new__(Wait, ((end,), deadline))  # faster than a call
+            now = yield tuple.__new__(Wait, ((end,), deadline))  # saves a Python call
             if not end.done:
                 raise self.too_late(of, now)
             if isinstance(of, int) or of.parts is None:
@@ -436,12 +436,12 @@ class ProducerCalls(TransactionCalls):
         def run(_: float = 0.0) -> None:
             try:
                 do = left.popleft()
-            except IndexError:  # it has run already
+            except IndexError:  # the action has run already
                 return
             do()
 
-        self.engine.post(run)  # before the flows of later calls
-        self.host.defer(run)  # also if the engine takes no further step
+        self.engine.post(run)  # runs before later calls' work
+        self.host.defer(run)  # runs even if the engine takes no further step
 
     def watched(self) -> float:
         """Return the default timeout in seconds, for a caller that waits with its own means."""

@@ -1,8 +1,8 @@
 """Append records to open batches without a lock, a wait or a thread switch: `send`.
 
-In: records one by one. Out: futures of the facade's class. If a record has to wait, `ProducerCalls`
-returns a flow and the facade runs it. Must not: cost more Python calls per record than necessary;
-therefore `send` is the one method that a facade inherits unchanged.
+In: records one by one. Out: futures, sync or asyncio. If a record has to wait, `ProducerCalls`
+returns a generator, and the producer runs it. Must not: cost more Python calls per record than
+necessary; therefore all producer classes inherit this `send` unchanged.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class RecordSending(Generic[F, K_contra, V_contra]):
         self._lane = calls.lane
         self._metadata = calls.engine.metadata
         self._wall_clock = calls.host.wall_clock
-        # With `here=False`, each record takes the path with a lock and a check of its size.
+        # With `here=False`, each record is appended with a lock and a check of its size.
         free = calls.process if calls.lock_free else SimpleNamespace(here=False)
         open_batches = OpenBatches(self._lanes, self._metadata, free, self._wall_clock, future)
         self._put_at_once = open_batches.send

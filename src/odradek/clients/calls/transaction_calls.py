@@ -1,6 +1,6 @@
 """Run a producer's transaction calls in its caller (KIP-98, KIP-447, KIP-890).
 
-In: calls in the same order as in Java's client. Out: flows that run in the caller. Must not: know
+In: calls in the order of Java's client. Out: generators that run in the caller. Must not: know
 the rules of transactions; `clients/producer/transaction_manager` does.
 """
 
@@ -170,7 +170,7 @@ class TransactionCalls(ClientCalls[ProducerEngine]):
             try:
                 yield Do(client.commit_transaction)
             except KafkaTimeoutError:
-                self._owes_end = False  # the error says to call commit_transaction() again
+                self._owes_end = False  # the error tells users to call commit_transaction() again
                 raise
             self._owes_end = False
             return

@@ -1,6 +1,6 @@
 """Hold the records of one partition from one Fetch response, until they are returned.
 
-In: a view of the response's frame. Out: columns, decoded piece by piece in the caller's thread, and
+In: a view of the response's bytes. Out: columns, decoded part by part in the caller's thread, and
 the position after them. `survey` reads batch headers alone, so that the next fetch can be sent
 before anything is decoded. Must not: move a position before its rows were returned (R-GR-1).
 """
@@ -39,12 +39,12 @@ class Survey(NamedTuple):
     odd: bool = False
     """Whether there is an error that only decoding can identify; later offsets are unknown then."""
     epochs: Sequence[tuple[int, int]] = ()
-    """(first offset, leader epoch), one entry for each change."""
+    """(first offset, leader epoch), one entry for each change of the epoch."""
 
 
 def survey(records: memoryview, offset: int) -> Survey:
     """Read the batch headers of a response to a fetch from `offset`."""
-    return tuple.__new__(Survey, survey_batches(records, offset))  # faster than a call
+    return tuple.__new__(Survey, survey_batches(records, offset))  # saves a Python call
 
 
 Aborted = tuple[tuple[int, int], ...]
@@ -117,13 +117,13 @@ class CompletedFetch:
         self.at = 0
         """Number of decoded bytes of the log."""
         self._before = (0, aborted)
-        """Start of the last decoding, to decode its remaining rows with more columns."""
+        """Where the last decoding began: unread rows may be decoded again with more columns."""
         self._wanted: Wanted = (True, True, True)
         self._decoded: DecodedRecords | None = None
         self.row = 0
-        """Number of returned rows of the decoded piece."""
+        """Number of rows that were returned since the last decoding."""
         self.handed = 0
-        """Number of returned rows of earlier pieces."""
+        """Number of rows that were returned before the last decoding."""
         self.exhausted = False
         """Whether all rows were returned."""
 
@@ -159,7 +159,7 @@ class CompletedFetch:
                 return EMPTY
             self.row += columns.count
             position = decoded.next_offset_after(self.row)
-            epochs = self._epochs  # usually one: no call then
+            epochs = self._epochs  # usually one epoch, which needs no call of `_epoch_at`
             state.pass_over(
                 position, epochs[0][1] if len(epochs) == 1 else self._epoch_at(position)
             )
@@ -277,7 +277,7 @@ class CompletedFetch:
                 limits=self._limits,
             )
 
-        begun = self._clock()  # measured per piece of a response, not per row
+        begun = self._clock()  # measured for each decoding, not for each row
         try:
             decoded = decoded_until(self.state.until)
         except RecordLimitError as error:
@@ -293,7 +293,7 @@ class CompletedFetch:
         return decoded
 
     def next_behind(self, error: KafkaError) -> int | None:
-        """Return the offset at which to continue after this error; None if it isn't known."""
+        """Return the offset at which to continue after a corrupt batch; None if it isn't known."""
         if isinstance(error, RecordLimitError) and error.record is not None:
             return error.record + 1
         found = behind(self._records, self.at)
@@ -302,10 +302,9 @@ class CompletedFetch:
     def _epoch_at(self, position: int) -> int:
         """Return the leader epoch to validate a position with (KIP-320).
 
-        It is the epoch of the next record's batch; after all records, of the last batch. The epoch
-        of the record before the position is too old if a newer leader wrote a transaction's marker
-        between, or records that were compacted: it ends before the position, as if records were
-        lost.
+        It is the epoch of the next record's batch; after all records, of the last batch. If a newer
+        leader wrote a transaction's marker or compacted records just before the position, the epoch
+        of the record before them is too old: it ends before the position, as if records were lost.
         """
         epochs = self._epochs
         if len(epochs) < 2:

@@ -2,7 +2,7 @@
 
 In: assignments and calls of the consumer. Out: offsets, descriptions, and by `delivery` records or
 columns. The caller's thread may change the assignment and positions while another thread steps:
-both hold the host's lock. Must not: block; the caller waits for the flows here.
+both hold the engine's lock. Must not: block; callers wait for the generators of this class.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ BUFFER_SLACK = 32 << 20
 
 
 class ConsumerEngine(ClientEngine):
-    """The engine of one consumer: its parts, and the flows of its calls."""
+    """The engine of one consumer: its components, and generators that carry out its calls."""
 
     right = "READ"
 
@@ -69,7 +69,7 @@ class ConsumerEngine(ClientEngine):
         """Create the engine with its clocks.
 
         `wall_clock` returns seconds since the epoch, only for resets by duration; `clock` is the
-        host's own, to measure decoding in the caller: no decision depends on it. With
+        I/O host's, to measure decoding in the caller: no decision depends on it. With
         `readers_first`, callers that wait for records get them before the next fetch is created.
         """
         limit = max(config["fetch.max.bytes"], config["max.partition.fetch.bytes"]) + FRAME_SLACK
@@ -217,7 +217,7 @@ class ConsumerEngine(ClientEngine):
     def offsets_at(
         self, partitions: Iterable[TopicPartition], which: int, deadline: float
     ) -> Flow[dict[TopicPartition, int]]:
-        """Return the start or end offsets."""
+        """Return the start or end offsets of these partitions."""
         wanted = dict.fromkeys(partitions, which)
         found = yield from self._listed(wanted, deadline)
         return {p: f.offset for p, f in found.items()}

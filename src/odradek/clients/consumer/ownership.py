@@ -29,7 +29,7 @@ class Ownership:
         self.replaces = False
         """Whether the caller knows an earlier, ended ownership, and may have records of it."""
         self.announced = False
-        """Whether on_assigned, or `poll` without a callback, has announced this to the caller."""
+        """Whether the caller was notified of this ownership, by on_assigned or else by `poll`."""
         self.span = ReadSpan()
         """Offsets returned to the caller under this ownership, of the current topic."""
 
@@ -66,6 +66,6 @@ class Ownership:
         """Return whether a record before `offset` may have been returned under this ownership.
 
         `position` is the partition's current one. An offset that both this ownership and an earlier
-        one have returned counts as this one's.
+        one have returned counts for this one.
         """
         return not self.replaces or self.span.covers(offset, position)

@@ -1,4 +1,4 @@
-"""Read arguments that are partitions.
+"""Check arguments that are partitions, offsets or times.
 
 In: a TopicPartition, or a pair of topic and number, such as the TopicPartition of another client.
 Out: a TopicPartition. Must not: know assignments, or whether the partition exists.
@@ -22,7 +22,7 @@ _ENDS = "for the ends of the log, use seek_to_beginning() or seek_to_end()"
 
 
 def one_partition(given: Any) -> TopicPartition:
-    """Read a partition."""
+    """Check an argument that is a partition, and return it as a TopicPartition."""
     pair = isinstance(given, tuple | list) and len(given) == 2
     try:
         if not pair or not isinstance(given[0], str) or isinstance(given[1], bool):
@@ -39,7 +39,7 @@ def one_partition(given: Any) -> TopicPartition:
 
 
 def some_partitions(given: Any) -> list[TopicPartition]:
-    """Read several partitions."""
+    """Check an argument with several partitions, and return them as a list."""
     single = isinstance(given, TopicPartition)
     if single or isinstance(given, Mapping) or not is_list(given):
         cure = "; put it into a list" if single else ""
@@ -52,7 +52,7 @@ def some_partitions(given: Any) -> list[TopicPartition]:
 
 
 def these_partitions(given: tuple[Any, ...]) -> list[TopicPartition]:
-    """Read partitions from several arguments, or from one list."""
+    """Check partitions that are separate arguments or one list, and return them as a list."""
     found: list[TopicPartition] = []
     for item in given:
         pair = isinstance(item, tuple | list) and len(item) == 2 and isinstance(item[0], str)
@@ -61,17 +61,17 @@ def these_partitions(given: tuple[Any, ...]) -> list[TopicPartition]:
 
 
 def some_or_all(given: Any) -> list[TopicPartition] | None:
-    """Read several partitions; None means all assigned ones."""
+    """Check an argument with several partitions; None means all assigned partitions."""
     return None if given is None else some_partitions(given)
 
 
 def offset_number(name: str, given: Any) -> int:
-    """Read an offset: that of a record, or the end of a log."""
+    """Check an offset, of a record or of a log's end, and return it."""
     return whole_number(name, given, 0, MAX_OFFSET - 1, cure=_ENDS, beyond=_ENDS)
 
 
 def place(name: str, given: Any) -> Place:
-    """Read a position: an offset, or a value of `offsets_for_times` or `committed`."""
+    """Check a position: an offset, or a result of `offsets_for_times` or `committed`."""
     if isinstance(given, OffsetAndMetadata | OffsetAndTimestamp):
         epoch = whole_number(f"leader_epoch at {name}", given.leader_epoch, -1, INT32_MAX)
         return offset_number(name, given.offset), epoch
@@ -83,12 +83,12 @@ def place(name: str, given: Any) -> Place:
 
 
 def places(given: Mapping[Any, Any]) -> dict[TopicPartition, Place]:
-    """Read positions by partition."""
+    """Check a mapping of partitions to positions, and return it as a dict."""
     return {(p := one_partition(tp)): place(f"the offset of {p}", v) for tp, v in given.items()}
 
 
 def ends(given: Any) -> dict[TopicPartition, Place] | None:
-    """Read `until` of `assign`: offsets by partition, maybe with a leader epoch."""
+    """Check `until` of `assign`: offsets by partition, maybe with a leader epoch."""
     if given is None:
         return None
     found: dict[TopicPartition, Place] = {}
@@ -102,7 +102,7 @@ def ends(given: Any) -> dict[TopicPartition, Place] | None:
 
 
 def some_times(given: Any) -> dict[TopicPartition, int]:
-    """Read the times of `offsets_for_times`: milliseconds since the epoch by partition."""
+    """Check the times of `offsets_for_times`: milliseconds since the epoch by partition."""
     return {
         (p := one_partition(tp)): timestamp(f"the time for {p}", time_ms)
         for tp, time_ms in _by_partition("times", given, "milliseconds").items()

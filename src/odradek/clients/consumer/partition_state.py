@@ -80,8 +80,8 @@ class PartitionState:
         self.committed_since = math.inf
         """Time when `committed` was committed; inf if the group may have another offset."""
         self._said: list[tuple[OffsetAndMetadata, int | None]] = []
-        """The caller's own commits. If the offset isn't between the last processed record
-        and the position, it is stored with the position at that time, otherwise with None."""
+        """The caller's own commits. If an offset isn't between the last processed record and the
+        position, it is stored with the position at the time of its commit, otherwise with None."""
         self.taken: int | None = None
         """Offset found by a reset, to be committed if the group has no offset yet (R-GR-6)."""
         self.revoked = False
@@ -96,7 +96,7 @@ class PartitionState:
         """The offset at which reading ends, and the epoch of a leader whose log reached it."""
         self.paused = False
         self.unread = False
-        """Whether callers only wait for other partitions; then at most one response is buffered."""
+        """Whether callers only wait for other partitions; at most one response is buffered then."""
         self.fetch_offset: int | None = None
         """Offset to fetch next; None until the buffered records are returned."""
         self.fetch_epoch = -1
@@ -120,7 +120,7 @@ class PartitionState:
         self.max_bytes: int | None = None
         """Size of the next request, if the next batch is larger than the usual limit."""
         self.cut_short = False
-        """Whether this batch was cut off although all of it was requested."""
+        """Whether the next batch was cut off although all of it was requested."""
         self.offset_bytes = GUESSED_BYTES
         """Bytes per offset in the last response."""
         self.oversized = False
@@ -136,7 +136,7 @@ class PartitionState:
 
     def move_to(self, position: int | None, epoch: int = -1) -> None:
         """Set the position from outside; buffered records and fetches in flight become invalid."""
-        self.generation += 1  # before the position, see `stay`
+        self.generation += 1  # changed before the position, see `stay`
         self.from_group = None
         self.ownership.span.moved(self.position, position)
         if position != self.position:
@@ -309,7 +309,7 @@ class PartitionState:
     def ask_whole(self, needed: int, *, again: bool) -> None:
         """Request `needed` bytes, because the next batch is larger than the usual limit.
 
-        `again`: that was requested before, but the batch was cut off.
+        `again`: these bytes were requested before, but the batch was cut off.
         """
         self.max_bytes, self.cut_short, self.served = needed, again, 0
         self.oversized = self.oversized or again
@@ -438,8 +438,8 @@ class PartitionState:
     def forget_reported_commit(self, offset: OffsetAndMetadata, *, refused: bool) -> None:
         """Forget a failed commit of the caller, whose error was reported.
 
-        If the group may have stored it nevertheless (not `refused`), it is kept if it is ahead of
-        the processed records, so that auto-commit doesn't replace it by an older offset.
+        An offset that the group may have stored nevertheless (not `refused`) is kept if it is ahead
+        of the processed records, so that auto-commit doesn't replace it by an older offset.
         """
         at = self._said_at(offset)
         if at is None:

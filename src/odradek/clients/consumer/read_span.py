@@ -9,13 +9,13 @@ from __future__ import annotations
 
 
 class ReadSpan:
-    """From the lowest start to the highest position, under one ownership of one topic."""
+    """Range from the lowest start to the highest position, during one ownership of a partition."""
 
     __slots__ = ("high", "low")
 
     def __init__(self) -> None:
         self.low: int | None = None
-        """Lowest offset at which reading started; None before the first."""
+        """Lowest offset at which reading started; None before it has started."""
         self.high = -1
         """Highest position from which a seek or a reset moved away."""
 

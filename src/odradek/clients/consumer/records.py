@@ -1,7 +1,7 @@
 """Define the values that a consumer returns.
 
-In: rows of decoded columns, responses to ListOffsets. Out: plain values. Must not: refer to the
-buffers that they were read from.
+In: rows of decoded columns, responses to ListOffsets. Out: plain values. Must not: keep the
+network buffers alive from which the values were decoded.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ add_migration_hints(ConsumerRecord)
 class UnreadRecord(ConsumerRecord):
     """A record with very many headers, which remain bytes and are decoded at each access.
 
-    Ten thousand of them are 20 KB, and half a megabyte as objects. Its copies and pickles are
-    `ConsumerRecord`s, to which it is equal.
+    Ten thousand headers take 20 KB as bytes, and half a megabyte as objects. Copies and pickles of
+    an `UnreadRecord` are `ConsumerRecord`s, which are equal to it.
     """
 
     __slots__ = ()
@@ -79,7 +79,7 @@ class UnreadRecord(ConsumerRecord):
 
     def __getitem__(self, index: Any) -> Any:
         found = super().__getitem__(index)
-        if isinstance(found, tuple):  # a slice may contain the headers
+        if isinstance(found, tuple):  # `index` is a slice, which may include the encoded headers
             return tuple(self)[index]
         return tuple(found) if isinstance(found, RawHeaders) else found
 
@@ -88,7 +88,7 @@ class UnreadRecord(ConsumerRecord):
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """The first record at or after a time."""
+    """Offset and timestamp of the first record at or after the requested time."""
 
     offset: int
     timestamp_ms: int
@@ -96,7 +96,7 @@ class OffsetAndTimestamp(NamedTuple):
 
 
 class OffsetAndMetadata(NamedTuple):
-    """A committed offset: that of the next record to read, not of the last one."""
+    """A committed offset, which is the offset of the next record to read."""
 
     offset: int
     metadata: str = ""
@@ -133,7 +133,7 @@ class HeldGroupMetadata(ConsumerGroupMetadata):
         group: ConsumerGroupMetadata,
         asked: Callable[..., Any],
     ) -> HeldGroupMetadata:
-        """Return the group's metadata with the consumer's knowledge."""
+        """Return the group's metadata with a weak reference to the consumer's method `asked`."""
         made = cls(*group)
         made.asked = WeakMethod(asked)
         return made

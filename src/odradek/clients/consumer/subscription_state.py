@@ -109,7 +109,7 @@ class SubscriptionState:
             state.read_until(*until.get(partition, WITHOUT_END))
             self.partitions[partition] = state
         for gone in old.values():
-            gone.move_to(None)  # holders of this state see its new generation
+            gone.move_to(None)  # makes buffered records and fetches of this state invalid
 
     def _new(self, partition: TopicPartition) -> PartitionState:
         made = PartitionState(partition, self._first, Backoff(self._retry, self._rng))
@@ -258,7 +258,7 @@ class SubscriptionState:
         return state.confirmed and self._lag(state) == 0
 
     def committed_lags(self) -> dict[TopicPartition, int]:
-        """Return the lags of the committed offsets, where both ends are known."""
+        """Return the lags of committed offsets, for partitions whose log end is known, too."""
         ends = {s.partition: (s.committed, s.seen_end) for s in list(self.partitions.values())}
         return {
             partition: max(0, end - committed.offset)

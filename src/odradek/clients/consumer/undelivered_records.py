@@ -3,7 +3,7 @@
 In: the state of each partition before the call took records of it. Out: after an exception that
 interrupts the call (a signal handler's, Ctrl-C), the former positions and rows, so that no record
 is skipped or counts as consumed. Positions that a seek or another assignment has moved meanwhile
-aren't changed. Must not: be reset before the caller has its records; its callers hold the host's
+aren't changed. Must not: be reset before the caller has its records; its callers hold the engine's
 lock.
 """
 
@@ -42,7 +42,7 @@ class UndeliveredRecords:
         before = self.taken.get(state)
         if before is None or before.moves != state.moves:
             fields = entry, entry.progress(), state.position, state.position_epoch, state.moves
-            self.taken[state] = tuple.__new__(PartitionBefore, fields)  # faster than a call
+            self.taken[state] = tuple.__new__(PartitionBefore, fields)  # saves a Python call
 
     def forget(self, state: PartitionState) -> None:
         """Forget the state of a partition, so that `take_back` doesn't restore it."""
@@ -63,7 +63,7 @@ class UndeliveredRecords:
         return before.position, before.epoch
 
     def take_back(self, put_back: Callable[[CompletedFetch, DecodingProgress], bool]) -> bool:
-        """Restore everything; return whether records have to be fetched again.
+        """Restore all positions and rows; return whether records have to be fetched again.
 
         `put_back` restores an entry and returns whether it is still buffered; other records are
         fetched again. If `take_back` itself is interrupted, the next one starts again.

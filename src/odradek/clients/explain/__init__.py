@@ -1,4 +1,4 @@
-"""`explain()`, `health()`: the state of a client's engine as text and data, for every facade.
+"""`explain()` and `health()` of all clients, sync and asyncio: a client's state as text and data.
 
-In: an engine, read from any thread. Out: frozen dataclasses that print as text.
+In: a client's engine, read from any thread. Out: frozen dataclasses that print as text.
 """

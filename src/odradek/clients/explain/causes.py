@@ -1,4 +1,4 @@
-"""Find the usual cause of an address's error, its kind, and its cure.
+"""Find the usual cause of an address's error, the stage in which it occurs, and the cure.
 
 In: the last error of an address, or the state of its pending connection attempt. Out: one `Cause`,
 whose texts `explain()`, `health()` and `odradek doctor` share. Must not: read an engine, or claim
@@ -85,7 +85,7 @@ HALF_DEAD = Cause(
 )
 
 SAYS_NOTHING = frozenset((MUTE.meaning, CLOSES.meaning))
-"""Meanings for addresses that never sent a byte of Kafka's protocol."""
+"""Causes of errors at addresses that never sent a byte of Kafka's protocol."""
 
 # Ordered: the first class that matches is used.
 CAUSES: tuple[tuple[type[BaseException], Cause], ...] = (

@@ -319,7 +319,7 @@ def _mib(size: int) -> str:
 
 
 def explain(engine: ClientEngine, client: str, now: float) -> Explanation:
-    """Return the explanation; texts of peers are cleaned for display (R-IN-3)."""
+    """Return the explanation; control characters in brokers' texts are replaced (R-IN-3)."""
     for _ in range(TAKES):
         try:
             return cleaned(_picture(engine, client, now))

@@ -52,7 +52,7 @@ class BrokerHealth:
 
 @dataclass(frozen=True, slots=True)
 class GroupHealth:
-    """A consumer in its group."""
+    """A consumer's state as a member of its group."""
 
     group_id: str
     state: str
@@ -98,7 +98,7 @@ class _Finding(NamedTuple):
 
 
 def health(calls: ClientCalls[Any]) -> Health:
-    """Return the client's health; texts of peers are cleaned for display (R-IN-3)."""
+    """Return the client's health; control characters in brokers' texts are replaced (R-IN-3)."""
     for _ in range(TAKES):
         try:
             return _picture(calls)
@@ -261,7 +261,7 @@ def _of_topics(engine: ClientEngine, now: float) -> _Finding | None:
 
 
 def _of_pattern(engine: ClientEngine) -> _Finding | None:
-    """Return a finding for a pattern without topics; `ok` is true, as topics may be created."""
+    """Return a finding for a pattern that no topic matches; `ok`, as topics may be created."""
     group: ConsumerGroup | None = getattr(engine, "group", None)
     if group is None or group.unmatched is None:
         return None

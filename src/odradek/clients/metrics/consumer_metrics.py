@@ -1,7 +1,7 @@
 """Read the metrics that only a consumer has.
 
 In: its engine, read from any thread. Out: values for its snapshot. Must not: change anything, take
-the host's lock, or wait.
+the consumer's lock, or wait.
 """
 
 from __future__ import annotations

@@ -141,7 +141,7 @@ class Metrics(Mapping[MetricName, float]):
         return fitting[0].value
 
     def _lacking(self, name: str) -> str:
-        """Return a text on why no metric matches: the name, or only the group or the tags."""
+        """Return why no metric matches: its name is unknown, or only the group or the tags are."""
         others = self.find(name)
         if others:
             return f"no metric {name} with this group and these tags, only {others[0]}"

@@ -1,7 +1,7 @@
 """`client.metrics()`: a snapshot of the counters and measurements of one client.
 
-In: a client's engine and host, read from any thread. Out: `Metrics`. No request is sent for it, no
-lock is taken. Must not: change anything, or wait.
+In: a client's engine and its I/O host, read from any thread. Out: `Metrics`. No request is sent for
+the snapshot, and no lock is taken. Must not: change anything, or wait.
 """
 
 from __future__ import annotations

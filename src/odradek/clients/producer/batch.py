@@ -56,7 +56,7 @@ class BatchOutcome(NamedTuple):
 
 
 NO_OFFSET = BatchOutcome(-1, -1)
-"""Outcome of a batch without a known offset, without records, or that was split."""
+"""Outcome of a batch that has no known offset or no records, or that was split."""
 
 
 class Part(NamedTuple):
@@ -245,7 +245,7 @@ class ProducerBatch:
         self.lingers_from = since
 
     def take_over(self, whole: ProducerBatch, first: int) -> None:
-        """Copy the state of the batch `whole`, whose records this has from index `first` on."""
+        """Copy the state of the batch `whole`, whose records from `first` on are in this batch."""
         self.builder.close()
         self.serial = whole.serial + first
         self.deadline, self.refusals = whole.deadline, whole.refusals
@@ -319,7 +319,7 @@ class ProducerBatch:
         told = self.told
         if told is None:
             if self.done.error is not None and (error := self.error()) is not None:
-                raise error.with_traceback(None)  # each record raises the same object
+                raise error.with_traceback(None)  # all records raise it: its traceback would grow
             outcome = self.done.result()
             told = (*self.partition, outcome.base_offset, outcome.log_append_time_ms)
             self.told = told

@@ -126,7 +126,7 @@ class BatchCompletion:
         """Process a batch's response, or the `error` with which its request ended without one."""
         queue = self._queues.get(batch.partition)
         queue.in_flight.remove(batch)
-        if batch.done.done:  # the batch has expired
+        if batch.done.done:  # the batch has timed out meanwhile
             return
         code = answer.error_code if answer is not None else None
         if answer is not None and code in (0, DuplicateSequenceNumberError.code):
@@ -254,7 +254,7 @@ class BatchCompletion:
                 self._acknowledge(queue, batch, NO_OFFSET)
                 return
         elif self._identity.transactional_id is not None:
-            # Fail: after an abort, the transaction gets a new epoch (KIP-360).
+            # The batch fails: after an abort, the transaction gets a new epoch (KIP-360).
             self._give_up(queue, batch, failure, type(failure).__name__)
             return
         if batch.attempts > self._retries:
@@ -265,7 +265,7 @@ class BatchCompletion:
         self._resolve(queue)
 
     def _resolve(self, queue: PartitionQueue) -> None:
-        """If all batches that might be in the log were refused, none is: restart the sequences."""
+        """Restart the sequences if all batches in doubt were refused, so that none was written."""
         lost, numbering = queue.out_of_order, queue.numbering
         if not lost or any(b not in lost for b in queue.unsettled()):
             return
@@ -412,7 +412,7 @@ class BatchCompletion:
         hinted: bool,
     ) -> None:
         now = self._engine.now
-        ending = isinstance(error, ConcurrentTransactionsError)  # lasts only milliseconds
+        ending = isinstance(error, ConcurrentTransactionsError)  # a state of a few milliseconds
         policy = self._quick if ending else self._retry
         delay = policy.delay(batch.attempts - 1, self._rng)
         batch.retry(now + delay, hinted=hinted)

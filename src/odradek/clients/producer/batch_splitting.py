@@ -1,15 +1,15 @@
-"""Resend the records of a batch that a broker refuses in other batches (KIP-126, KIP-467).
+"""Replace a batch that a broker has refused by other batches (KIP-126, KIP-467).
 
 In: a batch that was refused with MESSAGE_TOO_LARGE, or of which some records were refused. Out: its
 parts in the sender's queue, in its place, with its deadline; a smaller limit for the topic's next
-batches; each refused record with its own error, where Java fails the whole batch.
+batches; an error for each refused record (Java fails the whole batch).
 
-The topic's `max.message.bytes` limits the compressed size, this client the size before compression,
-which is never smaller. So a refusal only shows that this size was too large: parts are half as
-large, and halved again if necessary. If an earlier attempt lost its response, it may have written
-the whole batch, as the limit may have been lowered since. The parts keep its sequences, so that the
-leader refuses the first of them then. Must not: split a batch of one record, change the order, or
-leave records out of a batch in doubt: a broker would take the rest for a duplicate of the batch.
+The topic's `max.message.bytes` limits the compressed size; this client limits the size before
+compression, which is never smaller. So a refusal only shows that this size was too large: parts are
+half as large, and halved again if necessary. An attempt without a response may have written the
+whole batch, if the limit was higher then. The parts keep the batch's sequences, so that the leader
+would refuse the first part in this case. Must not: split a batch of one record, change the order,
+or leave records out of a batch in doubt: a broker would take the rest for a duplicate.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ class BatchTimeouts:
         near: Callable[[str], str],
         timed_out: Callable[[str, float, Sequence[Attempt]], KafkaTimeoutError],
     ) -> None:
-        """Set functions. `near` returns a text with names similar to a missing topic.
+        """Set `near`, which returns a text with names similar to a missing topic.
 
         `timed_out` returns a timeout error with the client's connection attempts.
         """

@@ -1,9 +1,9 @@
-"""Write columns into open batches: one piece of the data of `send_arrow`.
+"""Write one chunk of the columns of `send_arrow` or `send_many` into open batches.
 
-In: columns, a topic's metadata. Out: full batches for the sender, the rest returned to the
-accumulator; the batches of rows are reported as they fill. The batches that it writes to are
-claimed: no other thread touches them meanwhile, so no lock is held while the encoder works. Must
-not: wait. If `buffer.memory` is full, it returns how much is missing.
+In: columns, a topic's metadata. Out: full batches for the sender, unfilled ones back in the
+accumulator; each batch is reported with its rows. While a `ColumnWriter` writes to a batch, it has
+claimed it: no other thread touches the batch, so no lock is held while the encoder works. Must not:
+wait. If `buffer.memory` is full, the number of missing bytes is returned.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class ColumnWriter:
         """First row that may be in each claimed batch, by partition."""
         self._first_row = columns.first_row
         self._windows: list[RowWindow] = []
-        """Windows with the partitions of rows, from the oldest claimed batch on."""
+        """Ranges of rows with their partitions, from the first row in a claimed batch on."""
         self._closed = BatchBuilder(0, None)
         """Closed builder that the encoder gets instead of a batch that isn't claimed any more."""
         self._closed.close()
@@ -130,7 +130,7 @@ class ColumnWriter:
         return 0
 
     def _window(self) -> tuple[RowWindow, memoryview[int]]:
-        """Return the window of the next row; release windows without rows in claimed batches."""
+        """Return the next row's window (see `row_errors`); free those without claimed batches."""
         at = self._first_row + self.row
         oldest = min(self._claimed_at.values(), default=at)
         self._windows = [window for window in self._windows if window.stop > oldest]

@@ -1,4 +1,4 @@
-"""Track the results of the rows of one `send_arrow` or `send_many`: a few numbers per partition.
+"""Track the results of one `send_arrow` or `send_many`, by a few numbers per partition.
 
 In: the batches of rows, from the caller's thread; the batches' outcomes, from the engine's. Out:
 one completion once everything has its outcome, and the offsets. Must not: keep batches, whose

@@ -6,7 +6,7 @@ one waiting. A grant is as large as a batch if that much is freed soon; otherwis
 full buffer would be a separate batch. Must not: leave bytes with a caller that doesn't wait any
 more.
 
-If no memory is released for a second, the first caller takes what is free, and batches stop
+If no memory is released for a second, the first caller takes all free memory, and batches stop
 lingering: most of the memory may belong to the batches of a dead leader. With a tenth of a second
 instead, batches were half as large if a broker took 0.3 s for a response.
 """
@@ -20,10 +20,10 @@ from odradek.common.errors import ClientClosedError, KafkaError
 from odradek.network.flow import START, Completion, Flow, Wait
 
 NO_RELEASE_S = 1.0
-"""Seconds without released memory after which the first waiter gets what is free.
+"""Seconds without released memory after which the first waiter gets all free memory.
 
-That must be enough for its record, and batches stop lingering then. Batches of a dead leader may
-hold the rest for minutes; a leader that is only slow releases some memory sooner.
+The free memory must be enough for its record, and batches stop lingering then. Batches of a dead
+leader may hold the rest for minutes; a leader that is only slow releases some memory sooner.
 """
 
 
@@ -38,7 +38,7 @@ class _Waiting:
 
 
 class MemoryWaiters:
-    """A component of a producer's engine; it advances after all components that free memory."""
+    """The engine component with the queue; it advances after all components that free memory."""
 
     def __init__(self, accumulator: RecordAccumulator) -> None:
         self.resting = True
@@ -51,7 +51,7 @@ class MemoryWaiters:
         self._released = 0
         self._patient_until = 0.0
         self._hope = accumulator.limit
-        """Memory that was free when the last wait gave up: larger grants aren't expected."""
+        """Bytes that were free when a wait took too long: a caller that wants more gets these."""
 
     def room(self, owner: object, size: int, deadline: float, wanted: int = 0) -> Flow[bool]:
         """Wait until `wanted` bytes are reserved, or at least `size`; return whether they are.
@@ -83,7 +83,7 @@ class MemoryWaiters:
     def leave(self, owner: object) -> Flow[None]:
         """Stop a caller's wait, and release its reserved bytes.
 
-        This is a flow so that it runs after a flow of `room` that was started in the same step.
+        A generator, so that it runs after a `room` generator that was started in the same step.
         """
         yield START
         waiting = self._line.pop(owner, None)
@@ -105,7 +105,7 @@ class MemoryWaiters:
                     break
                 self._hope = accumulator.limit - accumulator.used
                 accumulator.starve(starved=True)
-                moved = True  # so that the sender takes lingering batches
+                moved = True  # the sender then takes lingering batches
                 continue
             self._line.popitem(last=False)[1].turn.complete(None)
             moved = True
@@ -120,8 +120,8 @@ class MemoryWaiters:
         return self._hope < first.wanted and grant(first.owner, max(first.size, self._hope))
 
     def next_deadline(self, now: float) -> float | None:
-        """Return when the first waiter gets what is free (`NO_RELEASE_S`)."""
+        """Return when the first waiter gets all memory that is free (`NO_RELEASE_S`)."""
         return self._patient_until if self._line and now < self._patient_until else None
 
     def abort(self, error: KafkaError, now: float) -> None:
-        """Do nothing at the client's end, because the engine closes the flows of `room`."""
+        """Do nothing at the client's end, because the engine ends the waits in `room` itself."""

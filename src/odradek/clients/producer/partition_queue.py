@@ -47,8 +47,8 @@ class Numbering:
         self.known_at = NEVER
         """Leader epoch of the last acknowledgement.
 
-        The leader of this epoch knows the producer and refuses a sequence after a gap. Others may
-        not, because they may have lost records.
+        The leader of this epoch knows the producer and refuses a sequence after a gap. Leaders of
+        other epochs may accept it, because they may have lost records.
         """
         self.topic_id = b""
         """Id of the topic, by which a recreated topic is detected."""
@@ -247,11 +247,11 @@ class PartitionQueue:
 
 
 class PartitionQueues:
-    """Queues of one producer's partitions in use, and a few numbers of the others.
+    """Queues of one producer's partitions in use, and the `Numbering` of the other partitions.
 
     The cost of a sender's step grows with the partitions in use, not with all that were ever used.
     A partition's sequence must be remembered while its epoch is used. If very many partitions are
-    idle, their numbers are forgotten, and they continue with a higher epoch, from sequence 0.
+    idle, their `Numbering` is dropped, and they continue with a higher epoch, from sequence 0.
     """
 
     def __init__(self) -> None:
@@ -269,11 +269,11 @@ class PartitionQueues:
         return found
 
     def rest(self, partition: TopicPartition, identity: SenderIdentity) -> None:
-        """Keep only the numbers of a partition that has no batches."""
+        """Drop the queue of a partition that has no batches, and keep its `Numbering`."""
         self._resting[partition] = self.active.pop(partition).numbering
         if len(self._resting) > self._limit:
             self._forget(identity)
-            self._limit = max(MOST_RESTING, 2 * len(self._resting))  # don't search at each call
+            self._limit = max(MOST_RESTING, 2 * len(self._resting))  # searches are rare then
 
     def _forget(self, identity: SenderIdentity) -> None:
         producer_id = identity.current[0]
@@ -283,8 +283,8 @@ class PartitionQueues:
             return
         for partition, numbering in list(self._resting.items()):
             if numbering.identity != identity.current:
-                del self._resting[partition]  # an old epoch isn't used again
+                del self._resting[partition]  # the partition won't use its old epoch again
 
     def __len__(self) -> int:
-        """Return the number of partitions whose queue or numbers are kept."""
+        """Return the number of partitions whose queue or `Numbering` is kept."""
         return len(self.active) + len(self._resting)

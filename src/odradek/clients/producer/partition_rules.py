@@ -24,7 +24,7 @@ from odradek.record import SentBinary, SentColumns, SentNumbers, partition_for_k
 from odradek.record.columns import ByteBuffer
 
 Rule = Callable[[str, bytes | None, bytes | None, int], int | None]
-"""Returns a partition for topic, key, value and number of partitions; None: the sticky one."""
+"""Returns the partition for topic, key, value and number of partitions; None: the sticky one."""
 
 _FNV_OFFSET = 0x811C9DC5
 _FNV_PRIME = 0x01000193

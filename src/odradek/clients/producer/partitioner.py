@@ -1,6 +1,6 @@
-"""Choose the partition of a record: Java's murmur2 for keys, sticky batches without one.
+"""Choose the partition of a record: Java's murmur2 of the key; without a key, one per batch.
 
-In: a topic in one snapshot, a `Rule` unless Java's is used. Out: a partition number, and the
+In: a topic's metadata, a `Rule` unless Java's is used. Out: a partition number, and the
 topic's open batches. Must not: wait for metadata. By default, a record with a key must be in the
 partition that Java's client would choose, or co-partitioned topics break.
 """
@@ -112,21 +112,21 @@ class TopicLane:
         self._partitioner = partitioner
 
     def choose(self, key: bytes | None, value: bytes | None) -> int:
-        """Return the partition of a record without a given one; `send` inlines this code."""
+        """Choose the partition of a record, if the caller hasn't; `send` inlines this code."""
         if key is None or not self.by_key:
             return self.place(key, value)
         return partition_for_key(key, self.count)
 
     def place(self, key: bytes | None, value: bytes | None) -> int:
-        """Return the partition of a record that its key doesn't determine."""
-        size = RECORD_OVERHEAD  # `if key` fails for arrays
+        """Choose the partition of a record whose key doesn't determine it."""
+        size = RECORD_OVERHEAD  # checks for None, because the truth value of an array raises
         size += 0 if key is None else len(key)
         size += 0 if value is None else len(value)
         return self._partitioner.partition(self.topic, size)
 
 
 class CustomPartitionerLane(TopicLane):
-    """Lane of a producer with a rule; a separate class keeps other producers fast."""
+    """A `TopicLane` with a partitioning rule; a separate class keeps other producers fast."""
 
     __slots__ = ("_rule",)
 
@@ -142,7 +142,7 @@ class CustomPartitionerLane(TopicLane):
         self._rule = rule
 
     def place(self, key: bytes | None, value: bytes | None) -> int:
-        """Return the partition that the rule chooses; without one, the sticky partition."""
+        """Return the partition that the rule chooses; if it chooses none, the sticky partition."""
         chosen = self._rule(self.topic.name, key, value, self.count)
         return super().place(key, value) if chosen is None else chosen
 
@@ -153,7 +153,7 @@ def lane_for(
     snapshot: Cluster | None,
     batches: dict[int, ProducerBatch],
 ) -> TopicLane:
-    """Return a lane of the class that the producer's partitioner needs."""
+    """Return a `TopicLane` of the class that the producer's partitioner needs."""
     lane = (partitioner, topic, snapshot, batches)
     return (
         TopicLane(*lane)

@@ -1,6 +1,6 @@
 """Build one Produce request from batches, and match its response with their partitions.
 
-In: batches for one broker, the snapshot with their topics' ids. Out: a request in the negotiated
+In: batches for one broker, metadata with their topics' ids. Out: a request in the negotiated
 version; the results by topic and partition; counts of what was sent. Must not: decide anything.
 """
 

@@ -1,7 +1,7 @@
 """Combine accumulator, partitioner and sender of one producer with the client engine.
 
-In: records of `send()`, on the callers' threads; flows for the facade. Out: batches with outcomes.
-Must not: block; the facade waits for what the flows here wait for.
+In: records of `send()`, in the callers' threads; calls such as `flush()`. Out: batches with
+outcomes. Must not: block; public methods wait until the generators (flows) of this class finish.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class ProducerEngine(ClientEngine):
         """Return the identity of the batches; with a transactional.id, a transaction manager."""
         if config["transactional.id"] is None:
             return ProducerIdentity(self, self.network, self.brokers, config)
-        # Most producers have no transactions.
+        # Imported here, because most producers have no transactions.
         from odradek.clients.producer.transaction_manager import TransactionManager
 
         self.transactions = TransactionManager(
@@ -163,7 +163,7 @@ class ProducerEngine(ClientEngine):
         found = snapshot.asked.get(topic) or snapshot.topic(topic)
         if found is None:
             return UNPLACED
-        return tuple.__new__(Placed, (found.topic_id, found.count))  # faster than a call
+        return tuple.__new__(Placed, (found.topic_id, found.count))  # saves a Python call
 
     def _forget(self, topic: str) -> None:
         """Drop all state of a topic that isn't in use any more (R-MD-7)."""
@@ -192,7 +192,7 @@ class ProducerEngine(ClientEngine):
         return (yield from self.topic(topic.name, deadline))
 
     def leave_line(self, owner: object) -> None:
-        """Stop a caller's wait for memory, and release the bytes that it has or gets."""
+        """Stop a caller's wait for memory, and release the bytes that are reserved for it."""
         self.start(self.line.leave(owner))
 
     def flush(self, deadline: float) -> Flow[None]:
@@ -236,7 +236,7 @@ class ProducerEngine(ClientEngine):
         if unreached or self.transactions is not None or isinstance(error, ClientClosedError):
             return None
         if self._failures is None:
-            # Most producers have no failures.
+            # Imported here, because most producers have no failures.
             try:
                 from odradek.clients.producer.unobserved_failures import UnobservedFailures
             except (OSError, ImportError):  # no free file descriptor (R-TI-2)

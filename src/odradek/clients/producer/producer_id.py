@@ -105,7 +105,7 @@ class SenderIdentity(Protocol):
         """
 
     def begin_above(self, epoch: int) -> bool:
-        """Let partitions begin under an epoch above this one; return whether that is possible."""
+        """Let partitions begin under an epoch above `epoch`; return whether that is possible."""
 
     def request_bump(self, why: str) -> None:
         """Note that a partition needs a new epoch: a failed batch may be written, or left a gap."""

@@ -1,11 +1,11 @@
-"""Collect records in one open batch per partition, under the host's lock.
+"""Collect records in one open batch per partition, under the producer's lock.
 
 In: records from the callers' threads, and columns through `ColumnWriter`. Out: ready batches for
-the sender. `buffer.memory` limits buffered and in-flight batches: an open batch reserves what it
-may grow to, a closed one its size. Must not: switch threads for a record; `append` says when the
-host has to be woken: for a full batch, or for the first one that lingers. An exception from outside
-may end a caller at any bytecode (R-HO-1): the next caller with the lock repairs the accounting
-first.
+the sender. `buffer.memory` limits buffered and in-flight batches: an open batch reserves the bytes
+that it may grow to, a closed one its size. Must not: switch threads for a record; `append` says
+when the I/O thread has to be woken: for a full batch, or for the first one that lingers. Ctrl-C or
+a signal handler's exception may end a call at any bytecode (R-HO-1): the next call that takes the
+lock repairs the accounting of memory first.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ FIRST_ROOM = 4096
 So thousands of partitions with one record don't use `batch.size` each.
 """
 CANNOT_WAIT = object()
-"""Owner of records of a callback, which can't wait and so takes memory before waiting callers."""
+"""Owner of records sent in a callback: it can't wait, so it gets memory before waiting callers."""
 HURRY_SHARE = 2
 """If 1/n of the used memory is in open batches, they don't linger while callers wait for memory.
 
-With a quarter, two new batches might be enough, because they reserve all bytes at first then.
+With n = 4, two new batches might suffice: in a full buffer, new batches reserve all granted bytes.
 """
 
 
@@ -49,7 +49,7 @@ SentRecord = tuple[bytes | None, bytes | None, Sequence[tuple[str, bytes | None]
 
 
 class Appended(NamedTuple):
-    """A record's batch, its index there, and whether the host must be woken."""
+    """A record's batch, its index there, and whether the I/O thread must be woken."""
 
     batch: ProducerBatch
     index: int  # type: ignore[assignment]  # tuples have a method of this name
@@ -114,13 +114,13 @@ class RecordAccumulator:
         return self._lanes.setdefault(topic, {})
 
     def forget(self, topic: str) -> None:
-        """Drop the lane of a topic that isn't in use any more, unless a batch is open there."""
+        """Drop the empty dict of open batches of a topic that isn't in use any more."""
         with self.lock:
             if not self._lanes.get(topic):
                 self._lanes.pop(topic, None)
 
     def starve(self, *, starved: bool) -> None:
-        """Set `starved`."""
+        """Set whether callers wait although no memory was released for a while."""
         self.starved = starved
 
     def refuse(self, why: KafkaError | None) -> None:
@@ -130,9 +130,9 @@ class RecordAccumulator:
     def check(self) -> None:
         """Raise if records aren't accepted now."""
         if self.ended is not None:
-            raise self.ended.with_traceback(None)  # the same object is raised repeatedly
+            raise self.ended.with_traceback(None)  # raised repeatedly: its traceback would grow
 
-    # Exceptions from outside
+    # Repairs after Ctrl-C and exceptions of signal handlers
 
     def _open_books(self) -> None:
         """Mark the accounting as changing, under the lock, before every change.
@@ -144,7 +144,7 @@ class RecordAccumulator:
         self._torn = True
 
     def _close_books(self, *, counted: bool = True) -> None:
-        """End a change; `counted`: all used bytes are in batches or in `granted`."""
+        """End a change of the accounting; `counted`: all used bytes are in batches or granted."""
         if counted and self._doubted and not self._claimed:
             self.used = sum(b.reserved for b in self._live) + sum(self.granted.values())
             self._doubted = False
@@ -165,7 +165,7 @@ class RecordAccumulator:
             for batch in list(begun):
                 open_here = self._lanes.get(partition.topic, {}).get(partition.partition) is batch
                 if not open_here and batch not in self._claimed:
-                    batch.builder.close()  # neither a lane nor a claim has the batch
+                    batch.builder.close()  # the batch is neither open nor claimed any more
                     batch.reserved = batch.builder.estimated_size - HEADER_SIZE
             self._let_go(partition)
         kept = {b for begun in self._begun.values() for b in begun}
@@ -384,7 +384,7 @@ class RecordAccumulator:
         return went
 
     def _settle(self, batch: ProducerBatch, reserved: int | None = None) -> None:
-        """Set the number of bytes reserved for a batch; if None, to its current size."""
+        """Set the number of bytes reserved for a batch; None: the batch's current size."""
         if reserved is None:
             reserved = batch.builder.estimated_size - HEADER_SIZE
         self.used += reserved - batch.reserved
@@ -395,7 +395,7 @@ class RecordAccumulator:
     def reserve(self, most: int, owner: object = None) -> int:
         """Reserve up to `most` bytes for records of claimed batches.
 
-        Returns the bytes that were granted to the owner, or else free ones, unless callers wait.
+        Returns the bytes that were granted to `owner`; else free bytes, if no caller waits.
         """
         with self.lock:
             self._open_books()
@@ -413,7 +413,7 @@ class RecordAccumulator:
         now: float,
         claims: dict[int, ProducerBatch] | None = None,
     ) -> ProducerBatch:
-        """Take a partition's open batch out of its lane, or create one.
+        """Take a partition's open batch, or create one, so that only the caller writes to it.
 
         The batch has space for a record of at most `size` bytes. The caller owns it until
         `yield_claims`, and only its content counts as reserved. It is added to `claims` first, so
@@ -455,7 +455,7 @@ class RecordAccumulator:
 
         They continue to linger unless their time is over, a flush waits (`hurry`), or another
         caller has begun a newer batch of the partition: then the older one must get no more rows.
-        Returns whether to wake the host.
+        Returns whether to wake the I/O thread.
         """
         wake = False
         with self.lock:
@@ -463,7 +463,7 @@ class RecordAccumulator:
             self.used -= left
             for batch in batches:
                 if batch not in self._claimed:
-                    wake = True  # returned before by a call that was interrupted
+                    wake = True  # an interrupted call has returned this batch before
                     continue
                 lane = self.lane(batch.partition.topic)
                 if not batch.builder.count:

@@ -1,6 +1,6 @@
 """Check the arguments of `send` and `send_arrow`.
 
-In: a record's parts, names of columns. Out: the same, checked, or an error that names the part.
+In: a record's fields, names of columns. Out: valid values, or an error that names the field.
 `send` only checks values that wouldn't fail by themselves, and explains an error afterwards, so a
 valid record isn't checked twice. Must not: append anything.
 """
@@ -66,7 +66,7 @@ def explained(
 
 
 def column_names(**given: Any) -> list[str | None]:
-    """Read the names of columns; None leaves a column out."""
+    """Check the names of columns, and return them; None leaves a column out."""
     for name, column in given.items():
         if column is not None and not isinstance(column, str):
             raise arguments.refusal(name, "the name of a column (str) or None", column)

@@ -1,11 +1,11 @@
 """Hold records whose topic isn't known yet, so that `send()` needn't wait (R-RT-2).
 
-In: records of the callers' threads, in their order; metadata. Out: the same records in the open
-batches of their partitions, once there is metadata of the topic, in the same order; or an error for
+In: records of the callers' threads, in their order; metadata. Out: these records in the open
+batches of their partitions, in the same order, once the topic's metadata is known; or an error for
 each, after `max.block.ms` at the latest. Their bytes count in `buffer.memory`. Later records can't
-pass them: a topic's lane is created once its records are placed (`topic`, under the accumulator's
-lock). Must not: call a user's partitioner, which runs in the caller's thread; such a `send()` waits
-for the metadata itself.
+overtake them: `send()` fills batches directly only when none of the topic's records waits here.
+Must not: call a user's partitioner, which runs in the caller's thread; a `send()` that needs it
+waits for the metadata itself.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _frozen(data: bytes | None) -> bytes | None:
 
 
 class _Waiting:
-    """The records of one topic."""
+    """The waiting records of one topic."""
 
     __slots__ = ("absent", "flushes", "least", "placing", "records")
 
@@ -117,7 +117,7 @@ class _Waiting:
 
 
 class RecordsWithoutMetadata:
-    """A component of a producer's engine."""
+    """The engine component that holds records until their topics' metadata is known."""
 
     def __init__(
         self,
@@ -141,8 +141,8 @@ class RecordsWithoutMetadata:
 
         `topic` waits until a topic is known, `pause` until metadata changes, both until a
         deadline; `track` reports a wait and its deadline to `explain()`; `timeout` creates its
-        error. `unreached_until` returns when a record that was created at a time fails if the
-        client reaches no broker (infinity after it has reached one), `unreached` that error.
+        error. `unreached_until` returns when a record of a given creation time fails if the
+        client reaches no broker (infinity after it has reached one), `unreached` the error for it.
         `note_missing` is called with a missing partition. `unnoticed` returns the object that
         notes whether a record's error is read.
         """
@@ -207,7 +207,7 @@ class RecordsWithoutMetadata:
         return True
 
     def withdraw(self, record: RecordWithoutMetadata) -> None:
-        """Remove a record, unless it is in a batch: its caller was interrupted, or waits itself."""
+        """Remove a record that isn't in a batch yet, because its caller was interrupted."""
         with self._accumulator.lock:
             if record.done.done:
                 return
@@ -242,7 +242,7 @@ class RecordsWithoutMetadata:
                 raise self._timeout(f"earlier records of topic {name}", now)
 
     def advance(self, now: float) -> bool:
-        """Start a flow that waits for metadata, for each topic without one."""
+        """Start a wait for metadata for each topic that has none yet."""
         if now < self._again_at:
             return False
         with self._accumulator.lock:
@@ -272,7 +272,7 @@ class RecordsWithoutMetadata:
         return moved
 
     def _forget(self, name: str, waiting: _Waiting) -> None:
-        """Forget a topic without waiting records, and cancel its flow."""
+        """Forget a topic without waiting records, and cancel its wait for metadata."""
         with self._accumulator.lock:
             if waiting.oldest is not None:  # a caller has just added a record
                 return
@@ -282,7 +282,7 @@ class RecordsWithoutMetadata:
             self._engine.cancel_now(waiting.placing, gone)
 
     def next_deadline(self, now: float) -> float | None:
-        """Return the end of a pause after an error; the flows have their own deadlines."""
+        """Return the end of a pause after an error; waits for metadata have their own deadlines."""
         return self._again_at if self._due else None
 
     def abort(self, error: KafkaError, now: float) -> None:
@@ -368,7 +368,7 @@ class RecordsWithoutMetadata:
                     self._append(record, place, now)
                 else:
                     waiting.leave_absent(record)
-                waiting.records.popleft()  # now later records of the partition may be added
+                waiting.records.popleft()  # from now on, `send` may add later records itself
         self._went.notify()
         if self._accumulator.flushes != waiting.flushes:  # flush() waits for these records
             self._accumulator.close_all()
@@ -383,7 +383,7 @@ class RecordsWithoutMetadata:
             raise RuntimeError(f"no memory for {record.size} bytes that were reserved")
         record.empty()
         record.replaced([Part(0, 1, place.batch, place.index)])
-        if not place.index:  # only for the first record of a batch
+        if not place.index:  # needed once for each batch
             self._sender.expect(target, now)
 
     def _fail_all(self, error: KafkaError) -> None:

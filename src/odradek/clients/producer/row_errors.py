@@ -45,7 +45,7 @@ class BatchRows(NamedTuple):
     """Maximum number of rows after the skipped ones; None: all."""
 
     def part(self, skip: int, count: int) -> BatchRows:
-        """Return `count` of these rows, after `skip` rows; `found` determines which these are."""
+        """Skip `skip` of these rows and keep the next `count`; `found` looks them up later."""
         return self._replace(skip=self.skip + skip, count=count)
 
     def found(self) -> BatchRows:

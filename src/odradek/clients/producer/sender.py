@@ -1,6 +1,6 @@
 """Send ready batches in Produce requests, in order; idempotent unless options say otherwise.
 
-In: batches from the accumulator, the snapshot, responses. Out: requests, requested refreshes;
+In: batches from the accumulator, metadata, responses. Out: requests, requested refreshes;
 responses are passed to `batch_completion`, by batch. Rules: R-PR-1 (a batch keeps its sequence
 over all its retries), R-PR-2, R-RT-1 (exponential backoff per batch, skipped once if there is a
 newer leader epoch). Without idempotence batches have no sequence, and order is kept only with one
@@ -47,7 +47,7 @@ ABSENT_FOR = 5.0
 
 
 class Sender:
-    """A component of the producer's engine."""
+    """The engine component that sends one producer's batches."""
 
     resting = False
 
@@ -102,12 +102,12 @@ class Sender:
             and dropping is None
             and (not self.queues or self._cut_off)
         ):
-            return False  # usual during an outage: nothing has changed
+            return False  # nothing has changed, which is usual during an outage
         moved = False
         for batch in self._accumulator.take(now):
             if batch.builder.count:
                 self._partitions.get(batch.partition).waiting.append(batch)
-            else:  # claimed for columns, but without a row
+            else:  # an empty batch, which `send_arrow` claimed but didn't need
                 self._accumulator.release(batch)
                 batch.done.complete(NO_OFFSET)  # a flush may wait for it
                 self.batch_done.notify()
@@ -344,7 +344,7 @@ class Sender:
             for batch in batches:
                 self.batch_completion.fail_unsent(batch, error)
             return
-        # With acks=all the response waits for replicas: it isn't a sign of a silent broker.
+        # With acks=all the broker waits for replicas: a late response isn't a sign of a silent one.
         request.held = self._acks == ALL_REPLICAS
         self._requests[connection.id] = self._requests.get(connection.id, 0) + 1
         request.reply.when_done(partial(self._answered, connection, batches, exchange))
@@ -379,7 +379,7 @@ class Sender:
             if answer.error_code == UnknownTopicIdError.code:
                 self._check.doubt(address, self._engine.now)
             leader, hinted = answer.current_leader, False
-            if answer.error_code and leader.leader_id >= 0:  # names a new leader (KIP-951)
+            if answer.error_code and leader.leader_id >= 0:  # the response names the new leader
                 leads = leader.leader_id, leader.leader_epoch
                 named = response.node_endpoints if isinstance(response, ProduceResponse) else []
                 brokers = [Broker(n.node_id, Address(n.host, n.port), n.rack) for n in named]

@@ -1,9 +1,9 @@
-"""Classify errors for a transaction: abort and continue, or the end of the producer (KIP-1050).
+"""Classify errors in a transaction: after some it can be aborted, others are fatal (KIP-1050).
 
-In: an error of a coordinator, or of a batch. Out: the same error as one that users can catch by the
-reaction (`AbortableTransactionError`, `FatalTransactionError`) and by the cause
-(`ProducerFencedError`, `TopicAuthorizationError` …): it is an instance of both. Must not: be called
-for errors that are retried; those aren't raised.
+In: an error of a coordinator, or of a batch. Out: an instance of two classes, so that users can
+catch either: one for the reaction (`AbortableTransactionError`; `FatalTransactionError` if only a
+new producer helps), one for the cause (`ProducerFencedError`, `TopicAuthorizationError` …). Must
+not: be called for errors that are retried; those aren't raised.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from odradek.common.errors.kafka import (
 T = TypeVar("T", AbortableTransactionError, FatalTransactionError)
 
 FENCED = (ProducerFencedError, InvalidProducerEpochError)
-"""Errors of a coordinator for an old epoch.
+"""Errors with which a coordinator rejects an old producer epoch.
 
-If a partition's leader returns INVALID_PRODUCER_EPOCH, the producer may not be fenced (KIP-588):
-the coordinator shows that when the transaction is aborted.
+If a partition's leader returns INVALID_PRODUCER_EPOCH, the producer isn't necessarily fenced
+(KIP-588): the coordinator's response to the abort shows whether it is.
 """
 NEW_EPOCH = (UnknownProducerIdError, InvalidProducerIdMappingError)
 """Errors after which an abort and a new epoch help (KIP-360)."""
@@ -58,9 +58,9 @@ ABORTABLE_ERRORS = (
     OffsetMetadataTooLargeError,
     UnknownTopicIdError,
 )
-"""Errors of coordinators after which only an abort is possible.
+"""Errors of coordinators after which the transaction can only be aborted.
 
-Their other errors that aren't retriable are fatal, as in Java.
+All other errors of coordinators that aren't retriable are fatal, as in Java.
 """
 FATAL_FOR_BATCHES = (
     ProducerFencedError,
@@ -68,7 +68,7 @@ FATAL_FOR_BATCHES = (
     ClusterAuthorizationError,
     UnsupportedVersionError,
 )
-"""Fatal errors of batches; after others, the transaction can be aborted."""
+"""Fatal errors of batches; after other errors of batches, the transaction can be aborted."""
 MAYBE_COMMITTED = (
     "; an earlier request to commit the transaction may have been carried out, so the transaction "
     "may have been committed: check the output, or the group's committed offsets, before you "
@@ -76,7 +76,7 @@ MAYBE_COMMITTED = (
 )
 """Text for errors after which the transaction may be committed.
 
-The program must not repeat the work as after an abort.
+The user's program must not simply repeat the transaction's work, as it would after an abort.
 """
 MAYBE_OWN_REQUEST = "; or a request of this producer that had no answer was carried out late"
 """Text for the case that a late request of this producer caused the error.
@@ -85,7 +85,7 @@ An AddPartitionsToTxn that arrives after EndTxn opens a transaction, which the r
 epoch then aborts and fences.
 """
 REFUSALS = (TransactionalIdAuthorizationError, ClusterAuthorizationError)
-"""Errors of a request for a producer id that an administrator can resolve."""
+"""Errors of InitProducerId that an administrator can resolve."""
 
 
 def fenced(transactional_id: str, error: KafkaError, doubt: str = "") -> FatalTransactionError:

@@ -1,6 +1,6 @@
 """Manage the transactions of one producer: its state, its id and epoch, its calls.
 
-In: calls of the facade (flows), partitions that the sender is about to write to, errors of its
+In: the producer's transaction calls, partitions that the sender will write to, errors of its
 batches. Out: whether and under which id the sender may send; results of the calls. Requests are in
 `transaction_requests`, states in `transaction_state`, the meaning of errors in
 `transaction_errors`. The cluster decides the protocol (KIP-890). With transaction.version 2 leaders
@@ -71,7 +71,7 @@ _WHY_NOT = {
 
 
 class Pending:
-    """A call that timed out and continues; the same call again waits for its end."""
+    """A call that timed out and continues; repeating the call waits for its end."""
 
     __slots__ = ("done", "left", "name")
 
@@ -83,7 +83,7 @@ class Pending:
 
 
 class TransactionManager:
-    """The sender's identity with transactions, and the calls of a producer's transactions."""
+    """Transactions of one producer; also the source of ids and epochs for its sender."""
 
     def __init__(
         self,
@@ -175,7 +175,7 @@ class TransactionManager:
         return False
 
     def go_on(self, identity: tuple[int, int], *, ended: bool) -> tuple[int, int] | None:
-        """Return the id and epoch that all partitions share; None after their end."""
+        """Return the id and epoch, which all partitions share; None once the epoch has ended."""
         return None if ended and identity == self.current else self.current
 
     def begin_above(self, epoch: int) -> bool:
@@ -205,7 +205,7 @@ class TransactionManager:
         if isinstance(error, errors.FATAL_FOR_BATCHES):
             self._break(errors.fatal(error))
         elif self._filling():
-            # As in Java, even if the batch certainly wasn't written.
+            # As in Java, the next transaction gets a new epoch even if the batch wasn't written.
             self.request_bump(f"{type(error).__name__}: {error}")
             self._fail(errors.abortable(error))
 
@@ -340,7 +340,7 @@ class TransactionManager:
             what = f"{pending.left} and is still running: call it again to get its result"
         raise IllegalStateError(f"{name}() can't be called now: {pending.name}() {what}")
 
-    # Flows of the calls
+    # Generators that carry out the calls
 
     def _initialize(self) -> Flow[None]:
         yield START
@@ -388,7 +388,7 @@ class TransactionManager:
         cause = self.error
         self._move(_E.ABORT)
         self._drop(cause)
-        # KIP-890: under version 2 the abort fences requests in flight. Before it, all requests have
+        # KIP-890: from version 2 on the abort fences requests in flight. Before, all requests have
         # to end first, or they might be executed after the abort.
         self.abandons = self.version_2
         yield from self._settle()
@@ -413,7 +413,7 @@ class TransactionManager:
     def _end(self, *, committed: bool) -> Flow[None]:
         """End the transaction at the coordinator, and obtain the next epoch."""
         written = self._acknowledged_as() == self.current
-        if self.version_2 and written:  # acknowledged in this epoch, so in this transaction
+        if self.version_2 and written:  # each transaction has its own epoch, so it has begun
             self._begun = Begun.YES
         before, upgraded = self.current, not self.version_2 and self._speaks_version_2()
         newest = None if self.version_2 else WITHOUT_EPOCHS
@@ -558,7 +558,7 @@ class TransactionManager:
         self._accumulator.close_all()
 
     def _refuse(self, why: KafkaError | str) -> None:
-        """Let `send` raise this from now on, unless the client has ended."""
+        """Let `send` raise this error from now on, unless the client has ended."""
         if self._engine.ended is None:
             if isinstance(why, str):
                 why = IllegalStateError(f"a record can't be sent now: {why}")
@@ -576,7 +576,7 @@ class TransactionManager:
 
     def _raise(self) -> None:
         if self.error is not None:
-            raise self.error.with_traceback(None)  # every call raises the same object
+            raise self.error.with_traceback(None)  # raised by every call: drop its traceback
 
     def _move(self, event: TransactionEvent) -> None:
         self.state = move(self.state, event)

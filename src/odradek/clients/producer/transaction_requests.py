@@ -126,7 +126,7 @@ class TransactionRequests:
         self.coordinator = Coordinator(brokers, CoordinatorKind.TRANSACTION, transactional_id)
         self._groups: dict[str, Coordinator] = {}
         self._ending: deque[Attempt] = deque(maxlen=ATTEMPTS_KEPT)
-        """Errors of the newest request that were retried here, such as CONCURRENT_TRANSACTIONS."""
+        """Errors of the newest request's attempts that were retried in this class (`quick`)."""
         self.in_doubt = False
         """Whether the newest request may have been executed, whatever its error."""
         self._asked: dict[Asked, None] = {}
@@ -153,7 +153,7 @@ class TransactionRequests:
     def forget(self) -> None:
         """Forget the requests of a transaction that has ended.
 
-        None of them can arrive late, or else the next transaction has another epoch.
+        If one of them can still arrive late, the next transaction has another epoch.
         """
         self._asked.clear()
 
@@ -314,7 +314,7 @@ class TransactionRequests:
     def _refuse_others(self, new: Asked) -> None:
         """Raise if other offsets of the same partitions were sent before, without a response.
 
-        If they arrived late, the transaction would commit them instead of these (R-TX-2).
+        If the earlier request arrived late, the transaction would commit its offsets (R-TX-2).
         """
         for old in self._asked:
             if old.group_id != new.group_id or not old.unanswered:
@@ -453,8 +453,8 @@ def worst(
 ) -> KafkaError | None:
     """Return the most serious error of a response: if possible, one that isn't retriable.
 
-    `right` is the operation that each partition's topic has to allow; `words` says more than a
-    code.
+    `right` is the operation that each partition's topic has to allow; `words` returns a text that
+    explains a partition's error code.
     """
     errors = [
         error_for(code, words(partition, code))

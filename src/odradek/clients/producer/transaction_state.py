@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 
 class TransactionState(StrEnum):
-    """Java's states."""
+    """States of a transactional producer, with Java's names."""
 
     UNINITIALIZED = "uninitialized"
     INITIALIZING = "initializing"

@@ -57,7 +57,7 @@ _BEFORE_THE_APPEND: tuple[type[BrokerError], ...] = (
 )
 
 NOT_APPENDED_CODES = frozenset(kind.code for kind in _BEFORE_THE_APPEND if kind.code is not None)
-"""Codes which prove that this attempt wasn't appended, and never will be."""
+"""Error codes which prove that an attempt's batch wasn't appended, and never will be."""
 
 
 def leaves_doubt(code: int | None) -> bool:

@@ -22,15 +22,15 @@ from odradek.network.engine import Engine
 logger = logging.getLogger("odradek")
 
 GATHERED = 1.0
-"""Seconds from the first dropped failure to the log line, which counts all until then."""
+"""Seconds from the first dropped failure to the log line that counts all failures so far."""
 LOG_INTERVAL_S = 60.0
-"""Seconds between two lines."""
+"""Minimum number of seconds between two log lines."""
 MOST_KEPT = 10_000
 """Maximum number of failures that are watched; beyond it, the oldest aren't logged."""
 
 
 class UnobservedFailures:
-    """A component of a producer's engine; other threads may call `watch` and `report`."""
+    """The engine component that logs these failures; any thread may call `watch` and `report`."""
 
     def __init__(self, engine: Engine, client_id: str) -> None:
         self.resting = True
@@ -93,5 +93,5 @@ class UnobservedFailures:
         return self._next
 
     def abort(self, error: KafkaError, now: float) -> None:
-        """Log the rest at the client's end."""
+        """Log the failures that remain at the client's end."""
         self.report()

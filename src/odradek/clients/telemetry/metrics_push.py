@@ -2,10 +2,10 @@
 
 In: connections that are ready, metrics. Out: GetTelemetrySubscriptions on such a connection, and
 PushTelemetry at the broker's interval, the first after 0.5 to 1.5 intervals. A broker answers a
-connection's requests in order, and its receiver may be slow: so pushes have a secondary connection
-to a connected broker; only the last one, at `close`, is sent where others were. A broker without
-these APIs gets no requests, so a cluster without a receiver costs nothing. Must not: delay anything
-else, or fail a call.
+connection's requests in order, and its plugin for metrics may be slow: so pushes use a separate
+connection to a connected broker; only the last push, at `close`, uses the connection of other
+requests. Brokers without these APIs get no requests. Must not: delay other requests, or fail a
+call.
 
 A push counts once it is answered, so the next one contains the deltas of a push that was lost.
 """
@@ -57,7 +57,7 @@ USUAL_INTERVAL = 300.0
 LEAST_INTERVAL = 0.1
 """Minimum interval in seconds; brokers accept no smaller `interval.ms` for a subscription."""
 SOONEST, LATEST = 0.5, 1.5
-"""Bounds of the first push in intervals, at random.
+"""Random bounds, in intervals, of the time until the first push.
 
 Clients that start together shouldn't push together.
 """
@@ -114,7 +114,7 @@ class MetricsPush:
         """The current or latest push."""
 
     def connected(self) -> None:
-        """Start the flow of pushes if a ready connection leads to a broker that accepts metrics."""
+        """Start pushing if a ready connection leads to a broker that accepts metrics."""
         if self._running or self._ending:
             return
         if self._next_at < math.inf and self._connection() is not None:
@@ -158,7 +158,7 @@ class MetricsPush:
                 if self._connection() is None:
                     there = self._there()
                     if not there:
-                        return  # `connected` starts this again
+                        return  # `connected` starts pushing again
                     now = yield Wait((), max(now + BUSY, min(c.throttled_until for c in there)))
                     continue
                 if self._wanted is None:
@@ -225,7 +225,7 @@ class MetricsPush:
     def _refused(self, code: int, now: float, *, at_once: bool) -> None:
         """Handle an error code: request another subscription at once, after an interval, or never.
 
-        At once is only allowed after a push (R-RT-1).
+        `at_once`: whether a request without delay is allowed, as after a push (R-RT-1).
         """
         if code != ThrottlingQuotaExceededError.code:  # pushed too early: the subscription is valid
             self._wanted = None
@@ -244,10 +244,10 @@ class MetricsPush:
 
     def last(self, deadline: float) -> Flow[None]:
         """Push for the last time, at `close`."""
-        del deadline  # the caller limits the wait itself
+        del deadline  # the caller enforces the deadline
         yield START
         self._ending = True  # another push would send the same deltas
-        if self._out is not None:  # after its response, its deltas needn't be sent again
+        if self._out is not None:  # the last push mustn't repeat the deltas of the current one
             yield Wait((self._out,))
         if self.subscribed and self._connection() is not None:
             yield from self._push(self._connection(), terminating=True)

@@ -23,9 +23,9 @@ from odradek.common.types import TopicPartition
 
 PREFIX = "__connect.errors."
 STAGES = {"key": "KEY_CONVERTER", "value": "VALUE_CONVERTER"}
-"""Connect's names for the stage in which a record failed: reading one of its fields …"""
+"""Connect's names for the stages in which a record's key or value is deserialized."""
 WORK_STAGE = "TASK_PUT"
-"""… or processing it."""
+"""Connect's name for the stage in which a record is processed."""
 FAILURE_HEADERS = (
     *("topic", "partition", "offset", "connector.name", "task.id", "stage"),
     *("class.name", "exception.class.name", "exception.message"),
@@ -61,7 +61,7 @@ class WorkFailedError(KafkaError):
     """
 
     def __init__(self, partition: TopicPartition, offset: int, attempts: int, why: str) -> None:
-        super().__init__(partition, offset, attempts, why)  # copies and pickles pass these again
+        super().__init__(partition, offset, attempts, why)  # passed again by copies and pickles
         self.partition, self.offset, self.attempts, self.why = partition, offset, attempts, why
 
     def __str__(self) -> str:

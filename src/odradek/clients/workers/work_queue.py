@@ -139,7 +139,7 @@ class WorkQueue:
             tp = record.topic_partition
             work = came.get(tp) or self._partitions.get(tp)
             if work is not None and record.offset < work.end[0]:
-                self.drop([tp])  # a truncated log or a recreated topic
+                self.drop([tp])  # the log was truncated, or the topic recreated
                 work = None
             if work is None:
                 new = True
@@ -162,7 +162,7 @@ class WorkQueue:
         ordering = self._options.ordering
         if ordering == PARTITION:
             return (tp,)
-        # Records without a key may be processed in any order: no lane.
+        # Records without a key belong to no lane, because they may be processed in any order.
         return (tp, record.key) if ordering == KEY and record.key is not None else None
 
     def _enqueue(self, item: WorkItem) -> None:
@@ -213,7 +213,7 @@ class WorkQueue:
             self._fail(item, error, now)
 
     def _release(self, item: WorkItem) -> None:
-        """Let the next record of the same lane start."""
+        """Let the next record of the item's lane (same key and partition) start."""
         if item.lane is None:
             return
         lane = self._lanes[item.lane]
@@ -262,7 +262,7 @@ class WorkQueue:
             self.failure.__cause__ = error
 
     def through(self, positions: Callable[[TopicPartition], Place | None]) -> None:
-        """If all records of a partition are finished, advance past offsets without records."""
+        """Where all records of a partition are finished, advance past offsets without records."""
         for tp, work in self._partitions.items():
             if not work.unfinished:
                 position = positions(tp)
@@ -282,7 +282,7 @@ class WorkQueue:
         heapq.heapify(self._later)
 
     def drop(self, partitions: Iterable[TopicPartition] | None = None) -> None:
-        """Forget these partitions (None: all). Running records continue, and hold their lanes."""
+        """Forget these partitions (None: all). Running records continue, and block their key."""
         chosen = list(self._partitions) if partitions is None else partitions
         gone = [tp for tp in chosen if tp in self._partitions]
         self.hold(gone)
@@ -306,7 +306,7 @@ class WorkQueue:
         if not lane:
             del self._lanes[item.lane]
 
-    # Consequences
+    # State of the buffer, and offsets to commit
 
     @property
     def waiting(self) -> int:

@@ -1,9 +1,9 @@
-"""Run the loop of workers: read, start, settle, commit, pause; then leave in order.
+"""Run the loop of workers: read records, start them, commit, pause partitions; then leave.
 
-In: decisions of the queue, results from a host's hands (threads or tasks). Out: flows of the next
-steps: each yields a function, which a host calls (and awaits its result), and receives the time and
-the result. The hosts for threads and for the event loop only differ in how they wait. Must not:
-read a clock, call the user's function itself, or wait without a limit.
+In: decisions of the queue, results from a pool of threads or tasks. Out: generators for the next
+steps: each yields a function, which its caller calls (and awaits), and is sent the time and the
+function's result. Callers with threads and with an event loop only differ in how they wait. Must
+not: read a clock, call the user's function itself, or wait without a limit.
 
 If a thread or task of the user's function closes the consumer, no callback of the run is called: it
 would wait for work that may wait for it. The run ends with `ClientClosedError`. For a run,
@@ -62,7 +62,7 @@ WorkFlow = Generator[Callable[[], Any], tuple[float, Any], T]
 Outcome = tuple[WorkItem, BaseException | None]
 
 LONGEST_POLL = 1.0
-"""Maximum number of seconds between two rounds of the loop."""
+"""Maximum number of seconds between two iterations of the loop."""
 BUSY_POLL = 0.1
 """Minimum number of seconds between two polls while all workers are busy."""
 RUNNING_CHECK_S = 0.1
@@ -108,7 +108,7 @@ class WorkerPool(Protocol):
     def callback(
         self, flow: Callable[[list[TopicPartition]], WorkFlow[None]]
     ) -> Callable[[Any, list[TopicPartition]], Any]:
-        """Return a rebalance callback that runs a flow."""
+        """Return a rebalance callback that runs the generator `flow(partitions)`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ class WorkProgress:
 
 
 class WorkRun:
-    """The runs of one object of workers, one at a time."""
+    """The runs of one `Workers` or `AsyncWorkers` object, one at a time."""
 
     def __init__(
         self,
@@ -469,7 +469,7 @@ class WorkRun:
         return [item for item in chosen if partitions is None or item.tp in partitions]
 
     def _drained(self, partitions: Collection[TopicPartition] | None) -> WorkFlow[None]:
-        """Start no more records of these partitions, or of all if None; wait for the running ones.
+        """Start no more records of these partitions (None: all); wait for records in progress.
 
         The wait is limited by `drain_timeout`.
         """
@@ -477,7 +477,7 @@ class WorkRun:
         now = yield from self._settled(self._hands.taken)
         until = now + self._options.drain_timeout
         while (left := self._in_work(partitions)) and now < until:
-            self._begin(now)  # records of other partitions
+            self._begin(now)  # start records of other partitions
             wait = min(self._until_retry(until) - now, RUNNING_CHECK_S)
             now = yield from self._settled(partial(self._hands.done, max(wait, MOMENT)))
         yield from self._settled(self._hands.taken)
@@ -514,7 +514,7 @@ class WorkRun:
     def _unsubscribed(self) -> WorkFlow[None]:
         try:
             yield partial(self._consumer.unsubscribe, END_TIMEOUT)
-        # For example closed by another caller, whose later calls raise this error.
+        # For example another caller has closed the consumer; later calls raise this error.
         except KafkaError as error:
             logger.info("leaving the group failed: %s", error)
 

@@ -2,12 +2,12 @@
 
 In: the fetcher's responses, in the order of their arrival. Out: records, or one partition's record
 batch, and the positions after them. A second thread may step the engine meanwhile: shared state is
-changed under the host's lock, and decoding, which takes most of the time, is done without it. Must
+changed under the engine's lock; decoding, which takes most of the time, is done without it. Must
 not: wait, or move a position before its rows were returned (R-GR-1).
 
 A deserializer runs before the position moves, on decoded rows that weren't returned yet. If it
-fails, the rows before are returned, and the next call begins with the failed record. If the records
-were put back after their response was released, they would have to be fetched again.
+fails, the rows before are returned, and the next call begins with the failed record. Records that
+are put back after their response was released have to be fetched again, which this order avoids.
 """
 
 from __future__ import annotations
@@ -235,7 +235,7 @@ class Delivery:
     def take_back(self) -> None:
         """Put records back that an interrupted call took: the next call returns them (R-GR-1).
 
-        This runs before each call, too, because the run after the interruption may be interrupted.
+        Each call begins with this, too: another exception may interrupt the first `take_back`.
         """
         subscription = self._subscription
         if subscription.hand_over.taken:
@@ -276,7 +276,7 @@ class Delivery:
             with self._lock:
                 self._subscription.hand_over.forget(state)
                 if not entry.valid:
-                    return  # a seek has made the records useless
+                    return  # after a seek, these records are no longer wanted
                 # As after a seek, brokers list the aborted transactions again in the next response.
                 self._waiting.drop(entry)
                 self._subscription.touch()

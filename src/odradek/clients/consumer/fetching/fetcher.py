@@ -3,7 +3,7 @@
 While a broker holds a fetch, partitions that were moved, resumed or assigned since are fetched by a
 second request, which doesn't wait until `fetch.max.wait.ms` is over.
 
-In: positions, the snapshot, fetch responses. Out: `CompletedFetch` objects in the order of their
+In: positions, metadata, fetch responses. Out: `CompletedFetch` objects in the order of their
 arrival, leader hints, requests for metadata, errors for the next poll. It uses sessions (KIP-227),
 and topic ids from version 13 on. Must not: decode records, or move a position.
 
@@ -72,7 +72,7 @@ logger = logging.getLogger("odradek.consumer")
 _GONE_ERRORS = (UnknownTopicOrPartitionError, UnknownTopicIdError, InconsistentTopicIdError)
 GONE = frozenset(error.code for error in _GONE_ERRORS)
 RETRIED_ALL_THE_SAME = frozenset((UnknownServerError.code, BrokerNotAvailableError.code))
-"""Errors that aren't retriable in Kafka's table, but after which its consumers continue."""
+"""Errors that aren't retriable in Kafka's table, but after which Java's consumer continues."""
 LARGE_RESPONSE = 64 << 10
 """Minimum size of a response after which the broker probably has more records."""
 HELD_AFTER_S = 0.02
@@ -139,7 +139,7 @@ class Fetcher:
         self._served = 0
         self._halted = False
         self._routes: dict[PartitionState, tuple[Address, Part]] = {}
-        """Broker to ask for each partition, cached as each pass looks most of them up again."""
+        """Broker to ask for each partition; cached, because each check needs most of them."""
         # Reasons to check again which partitions to request, see `advance`.
         self._changes = subscription.changes
         self._connections = -1
@@ -150,7 +150,7 @@ class Fetcher:
         self._due = False
         """Whether partitions must be checked now: after a response, freed memory, a new leader."""
         self._unasked = True
-        """Whether a partition may be in no request; if not, only the same requests are repeated."""
+        """Whether some partition may not be requested yet; if false, requests are only repeated."""
         self._reader_first = False
         """Whether a waiting reader gets records before the next fetch is sent."""
 
@@ -173,7 +173,7 @@ class Fetcher:
             # Readers learn of `resume`, `seek` and `assign` only here (R-HO-6).
             self._changes = subscription.changes
             subscription.readable.notify()
-            self._routes.clear()  # drop partitions that aren't assigned any more
+            self._routes.clear()  # some partitions may not be assigned any more
             self._due = self._unasked = True
         if self._reader_first:
             self._reader_first = self._due = False
@@ -250,7 +250,7 @@ class Fetcher:
         self._subscription.readable.notify()
 
     def halt(self) -> list[FetchRequestState]:
-        """Stop fetching; return the states with a session at their broker."""
+        """Stop fetching; return the request states of brokers that keep a fetch session."""
         self._halted = True
         return [asked for asked in list(self._asked.values()) if asked.session.id]
 
@@ -281,7 +281,7 @@ class Fetcher:
         return False
 
     def _ask_aside(self, held: FetchRequestState, parts: list[Part], most: int, now: float) -> bool:
-        """Send a second fetch for partitions that the fetch held by the broker lacks."""
+        """Send a second fetch for partitions that aren't in the fetch that the broker holds."""
         network, address = self._network, held.address
         aside, first = self._aside.get(address), network.connection(address)
         parts = [part for part in parts if not part[0].oversized]
@@ -480,7 +480,7 @@ class Fetcher:
         if version != asked.version:
             again = bool(asked.parts)
             asked.begin(version)
-            if again:  # the next turn requests the released partitions
+            if again:  # the next `advance` requests the released partitions
                 self._due = True
                 return True
         for state, topic, partition in parts:
@@ -507,7 +507,7 @@ class Fetcher:
         )
         asked.sent(now, leaders_only=leaders_only)
         request = network.send_version(connection, body, version, now, patience=wait)
-        # The callback runs before flows look for records, so that poll(0) returns them.
+        # The callback runs before waiting calls look for records, so poll(0) finds these records.
         request.reply.when_done(partial(self._answered, asked))
         return False  # a sent request isn't progress, see `advance`
 

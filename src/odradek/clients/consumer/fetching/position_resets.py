@@ -138,8 +138,8 @@ class PositionResets:
     def _reset_timestamp(self, state: PartitionState) -> int:
         """Return the timestamp for ListOffsets.
 
-        A reset by duration looks up the log's end first, and then the time. If no record is young
-        enough, the reset uses the end.
+        A reset by duration looks up the log's end first, then the offset of the time. If no record
+        is young enough, the reset uses the end.
         """
         if state.reset == EARLIEST:
             return BEGINNING
@@ -155,7 +155,7 @@ class PositionResets:
             state.looked_up()
             self._subscription.fail(state, result, self._engine.now)
         elif by_duration and state.log_end is None:
-            # The fetcher's next turn looks up the time, for all partitions in one request.
+            # In its next step, the fetcher looks up the time, for all partitions in one request.
             state.looked_up(result.offset)
             return
         elif by_duration and state.log_end is not None and result.offset < 0:

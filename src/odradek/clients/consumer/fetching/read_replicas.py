@@ -99,7 +99,7 @@ class ReadReplicas:
         return silent or self._network.states.backoff_left(broker.address, now) > 0
 
     def give_up(self, states: Iterable[PartitionState], now: float) -> bool:
-        """Read partitions from their leaders again; return whether any used a replica."""
+        """Fetch these partitions from their leaders again; return whether any used a replica."""
         found = [s for s in states if s.replica is not None]
         for state in found:
             state.read_from(None)
@@ -108,7 +108,7 @@ class ReadReplicas:
         return bool(found)
 
     def _suspected(self, connection: Connection, now: float) -> None:
-        """Read partitions from their leaders if the connection to their replica is silent."""
+        """Fetch from the leaders if the connection to the partitions' replica is silent."""
         snapshot = self._metadata.snapshot
         if snapshot is None:
             return

@@ -1,6 +1,6 @@
 """Limit fetches from leaders whose responses don't arrive in time (R-TI-1).
 
-In: how fetches end. Out: the number of bytes to request. A response that times out before it is
+In: results of fetches. Out: the number of bytes to request. A response that times out before it is
 complete would be as large the next time, and never arrive. Must not: send a request.
 """
 

@@ -59,7 +59,7 @@ EARLIER_TOPIC_OR_ELECTION = (
 
 
 class Question(NamedTuple):
-    """A request to a leader about a partition."""
+    """A request to a partition's leader for the offset at which an epoch ends in its log."""
 
     address: Address
     leader_epoch: int
@@ -67,9 +67,9 @@ class Question(NamedTuple):
     generation: int
     offset: int
     epoch: int
-    """Epoch of the record before the offset; for an end, of the leader whose log reached it."""
+    """Epoch of the record before the offset; if `ends`, of the leader whose log reached it."""
     ends: bool
-    """Whether the offset is the end of reading, not a position."""
+    """Whether the offset is the one at which reading ends, not the consumer's position."""
 
 
 def to_be_checked(state: PartitionState, partition: Partition) -> bool:
@@ -86,7 +86,7 @@ def to_be_checked(state: PartitionState, partition: Partition) -> bool:
 def made_anew(state: PartitionState, epoch: int) -> bool:
     """Return whether a topic was recreated: its epoch is lower than a known one.
 
-    Outdated metadata isn't applied (R-ID-4), and the leader itself knows its epoch.
+    A lower epoch isn't just outdated: outdated metadata is never applied (R-ID-4).
     """
     return 0 <= epoch < max(state.checked_under, state.known_epoch)
 
@@ -230,9 +230,9 @@ class TruncationCheck:
     def _judge(
         self, state: PartitionState, question: Question, answer: EpochEndOffset, now: float
     ) -> None:
-        """Compare the position with where the leader's records of that epoch end."""
+        """Compare the position with the end of the position's epoch in the leader's log."""
         if made_anew(state, question.leader_epoch):
-            # The leader has accepted the lower epoch in the request, so that is its own epoch.
+            # The leader accepted the lower epoch in the request, so it is the leader's own epoch.
             state.begin_again(NO_ID)
             logger.warning("topic %s was deleted and created again", state.partition.topic)
             self.began_anew(state, question.leader_epoch)
@@ -305,7 +305,7 @@ class TruncationCheck:
         """
         self._subscription.topic_replaced(state)
         if self._subscription.policy == NONE:
-            # With an end, the old topic's range isn't in this log, so no check can succeed.
+            # If reading has an end, it refers to the old topic's log, so no check can succeed.
             if state.until_epoch < 0:
                 state.checked(epoch)
             self._out_of_range(state)

@@ -7,12 +7,12 @@ In: `CompletedFetch` objects, the assignment. Out: the next ones to return, and 
 be asked for more. Must not: decode, send, or know the network.
 
 Memory: every leader has an equal share of `fetch.max.bytes`, half of it for the request in flight
-and half for buffered records; so no leader is starved and the sum is kept. While records of a
-paused partition are buffered, they have a third: pausing drops nothing (KAFKA-7548) until another
-partition of the same leader needs that memory.
+and half for buffered records; so no leader is starved and the sum is kept. While records of paused
+partitions are buffered, each share has three equal parts, one for these records: pausing drops
+nothing (KAFKA-7548) until another partition of the same leader needs that memory.
 
-An exception from outside (Ctrl-C, a signal handler's) may interrupt a change of this state: the
-next call detects that, drops all records, and they are fetched again from the positions (R-HO-1).
+Ctrl-C or a signal handler's exception may interrupt a change of the buffer: the next call detects
+that, drops all records, and they are fetched again from the consumer's positions (R-HO-1).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ NOTHING_CONSUMED = Consumed(0, 0, 0.0)
 
 
 class WaitingRecords:
-    """The fetcher's buffer; its callers hold the host's lock."""
+    """The fetcher's buffer; its callers hold the engine's lock."""
 
     def __init__(self, subscription: SubscriptionState, room: Callable[[], None]) -> None:
         """Create the buffer; `room` is called when memory for a leader's records is freed."""
@@ -56,7 +56,7 @@ class WaitingRecords:
         All entries of a partition are here, or all are in `fetched`.
         """
         self._gone: dict[str, Consumed] = {}
-        """Counts of returned records of entries that are no longer buffered, by topic."""
+        """Numbers of records that were returned from entries no longer buffered, by topic."""
         self.former = NOTHING_CONSUMED
         """Sum of the returned records of topics that aren't in use any more."""
         self._buffered: dict[Address, int] = {}
@@ -78,7 +78,7 @@ class WaitingRecords:
         subscription = self._subscription
         if self._torn or self._seen != (subscription.changes, subscription.pauses):
             self._sort()
-        if entry.state.generation != entry.generation:  # inlined `valid`, here and below
+        if entry.state.generation != entry.generation:  # `entry.valid`, inlined here and below
             return
         self._torn = True
         state = entry.state
@@ -141,7 +141,7 @@ class WaitingRecords:
         return found
 
     def forget(self, topic: str) -> None:
-        """Add the counts of a topic that isn't in use any more to `former`."""
+        """Add the numbers of a topic that isn't in use any more to `former`."""
         gone, before = self._gone.pop(topic, NOTHING_CONSUMED), self.former
         self.former = Consumed(
             before.records + gone.records, before.bytes + gone.bytes, before.seconds + gone.seconds
@@ -206,7 +206,7 @@ class WaitingRecords:
         return made
 
     def drop(self, entry: CompletedFetch) -> None:
-        """Drop an entry, which another thread may have paused since it was at the head."""
+        """Drop an entry, even if another thread has meanwhile paused its partition."""
         if self._torn:
             self._mend()
         self._torn = True

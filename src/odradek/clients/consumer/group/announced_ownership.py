@@ -33,12 +33,12 @@ class AskedCommit(NamedTuple):
     ownerships: dict[TopicPartition, Ownership]
     """Ownerships that the caller knows, or of partitions that are assigned for the first time.
 
-    Offsets of other partitions are sent, and the coordinator accepts or refuses them.
+    Offsets of partitions without an ownership here are sent; the coordinator may refuse them.
     """
     older: frozenset[TopicPartition] = frozenset()
     """Partitions whose records were returned before the present ownership began."""
     broken: bool = False
-    """Whether this commits positions although partitions that the caller knows were lost."""
+    """Whether the commit sends positions although partitions that the caller knows were lost."""
     ids: Mapping[TopicPartition, bytes] = {}
     """The ids of the offsets' topics; `NO_ID` if unknown (R-ID-3)."""
     replaced: Mapping[TopicPartition, KafkaError] = {}
@@ -55,7 +55,7 @@ class AskedCommit(NamedTuple):
 
 
 class AnnouncedOwnership:
-    """The ownerships of one subscription as its caller knows them."""
+    """The ownerships of a subscription's partitions that the caller was last notified of."""
 
     def __init__(self, subscription: SubscriptionState) -> None:
         self._subscription = subscription
@@ -111,9 +111,9 @@ class AnnouncedOwnership:
             self._member = member
 
     def given_back(self, states: Iterable[PartitionState], member: GroupIdentity) -> None:
-        """Note a clean revocation.
+        """Note that partitions were revoked in a rebalance, not lost.
 
-        With KIP-848 another member may own the partition before the next epoch of this one.
+        With KIP-848, another member may own them before this member has its next epoch.
         """
         for state in states:
             if member.by_epoch or member.generation < 0:
@@ -187,7 +187,7 @@ class AnnouncedOwnership:
     def member(self, now: GroupIdentity) -> GroupIdentity:
         """Return the member's identity as the caller knows it.
 
-        After a loss that is the former member, which brokers refuse. Without member and generation,
+        After a loss it is that of the former member, which brokers refuse. Without an identity,
         brokers wouldn't check the offsets of a transaction at all (KIP-447).
         """
         return self._member if self.broken or now.generation < 0 else now

@@ -7,8 +7,8 @@ commit repeats it. Must not: commit records that the caller may still process (R
 at-least-once, the records of a loop only count once the caller requests more.
 
 The committed offset of a partition without new records is committed again within `RENEW_AFTER`, and
-at the end (R-GR-3). Brokers count `offsets.retention.minutes` from an offset's last commit: with
-the consumer protocol (KIP-848) as soon as the group is empty, before Kafka 2.1 (KIP-211) always.
+at the end (R-GR-3). Brokers delete an offset `offsets.retention.minutes` after its last commit: in
+groups of the consumer protocol (KIP-848) once the group is empty, before Kafka 2.1 in all groups.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class AutoCommit:
         return now
 
     def before_assignment(self) -> Flow[float]:
-        """Commit partitions that another `assign` will remove, without making the caller wait."""
+        """Commit partitions that the next `assign` will remove; the caller doesn't wait for it."""
         due = self._due(self._all())
 
         def commit() -> Flow[float]:
@@ -124,7 +124,7 @@ class AutoCommit:
         return commit()
 
     def at_the_end(self, deadline: float, now: float) -> Flow[float]:
-        """Commit what is left, at `close()` and `unsubscribe()`."""
+        """Commit all remaining offsets, at `close()` and `unsubscribe()`."""
         states = list(self._all())
         try:
             if self._member.is_member or not self._watch.active:

@@ -128,7 +128,7 @@ class Joining:
                 self._again.succeeded()
                 return answer
             again = True
-            if answer.error_code == MemberIdRequiredError.code:  # assigns an id (KIP-394)
+            if answer.error_code == MemberIdRequiredError.code:  # the response has an id (KIP-394)
                 identity.member_id = answer.member_id
                 again, named = named, True
             if again:
@@ -136,7 +136,7 @@ class Joining:
                 yield Wait((), until)
 
     def _unnamed_asks(self, ask: Flow[JoinGroupResponse]) -> Flow[JoinGroupResponse]:
-        """Send a first join in a separate flow, which a leaving consumer doesn't cancel.
+        """Send a first join in a generator of its own, which a leaving consumer doesn't cancel.
 
         The response contains the member id, which the consumer needs for leaving (`learn_id`).
         """

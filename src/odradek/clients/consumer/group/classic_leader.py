@@ -1,6 +1,6 @@
 """Lead a classic group: divide the partitions among its members.
 
-In: the subscriptions of all members, the snapshot. Out: each member's assignment as bytes, and
+In: the subscriptions of all members, metadata. Out: each member's assignment as bytes, and
 later the reason for a rebalance, if a topic of the group has another number of partitions, even one
 that only other members subscribe to. Must not: send anything.
 """
@@ -141,7 +141,7 @@ class Leader:
         self._withheld_until = self._engine.now + self._withheld_pause
 
     def watch(self, members: Sequence[JoinGroupResponseMember]) -> Flow[None]:
-        """Watch the topics as a returned static leader, which keeps the assignment (KIP-814)."""
+        """Watch the topics as a static leader that returned and keeps the assignment (KIP-814)."""
         yield START
         subscriptions = [
             decode_subscription(m.metadata, m.group_instance_id, m.member_id) for m in members
@@ -161,10 +161,10 @@ class Leader:
             self._gone_since = self._withheld_until = math.inf
 
     def reason(self, now: float) -> str | None:
-        """Return why the group should rebalance, according to the snapshot."""
+        """Return why the group should rebalance, according to the metadata."""
         snapshot = self._metadata.snapshot
         if not self._counts or snapshot is None:
-            self._gone_since = math.inf  # without a snapshot no topic is known to be missing
+            self._gone_since = math.inf  # without metadata, no topic is known to be missing
             self._missing.succeeded()
             return None
         if now >= self._withheld_until:
@@ -242,7 +242,7 @@ class Leader:
         return self._counts or ()
 
     def _cluster(self, topics: Iterable[str]) -> Flow[Cluster]:
-        """Return a snapshot that contains all of these topics that exist."""
+        """Return metadata that contains all of these topics that exist."""
         now = yield START
         metadata = self._metadata
         until = now + TOPICS_TIMEOUT

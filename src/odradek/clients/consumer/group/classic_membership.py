@@ -1,10 +1,10 @@
-"""Run a consumer's membership of a classic group: one flow from `subscribe` to `close`.
+"""Run a consumer's membership of a classic group: one generator from `subscribe` to `close`.
 
-The flow rebalances (revoke, join, compute or receive the assignment, apply it), then keeps the
+The generator rebalances (revoke, join, compute or receive the assignment, apply it), and keeps the
 membership by heartbeats until something causes the next rebalance. Eager members revoke everything
 before they join; cooperative ones keep their partitions, revoke those that the new assignment
-lacks, and join once more (KIP-429). In: the coordinator's responses, requests of the group's
-engine. Out: calls of `Group`. Must not: know positions, offsets or callbacks.
+lacks, and join once more (KIP-429). In: the coordinator's responses, calls of the consumer's group.
+Out: calls of `Group`. Must not: know positions, offsets or callbacks.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ MEMBERS = 3
 LEAVE_TIMEOUT = 5.0
 """Seconds for leaving if the caller didn't request it.
 
-Leaving is a courtesy to the other members: the session timeout has the same effect, only later.
+Without it, the other members only have to wait longer: until the session times out.
 `close()` may take as long as its caller allows.
 """
 
@@ -69,7 +69,7 @@ REMOVED = (UnknownMemberIdError, IllegalGenerationError)
 MOST_LOOKS = 16
 """Maximum number of failed DescribeGroups requests of a static member that returned.
 
-After a timeout it sends no more, because they use the connection of the heartbeats.
+After a timeout the member sends no more of them: they delay heartbeats on the same connection.
 """
 
 
@@ -108,12 +108,12 @@ class ClassicMembership(Life):
         self._removal: KafkaError | None = None
         """Error of a commit which means that this member was removed."""
         self._moved_to: list[str] = []
-        """Topics for which this static member left and joined again; that helps only once."""
+        """Topics for which this static member left and joined again; it does so only once."""
         steady = config.backoff("retry.backoff").steady()
         self._removals, self._syncs = Backoff(steady, rng), Backoff(steady, rng)
         """Backoff of removals since the last accepted heartbeat, and of refused syncs in a row.
 
-        The first one has no delay: the member joins again at once (R-RT-1).
+        After the first failure of either kind, the member joins again at once (R-RT-1).
         """
         self._beats = Backoff(steady, rng)
         """Backoff of heartbeats in a row with errors that don't concern this member."""
@@ -151,7 +151,7 @@ class ClassicMembership(Life):
         self._running = self._engine.start(self._run())
 
     def rejoin(self, reason: str, now: float) -> None:
-        """Join again as soon as possible; a join that starts later also satisfies this."""
+        """Request another join as soon as possible; any join that starts later fulfills this."""
         del now
         self._wish = reason
         self._changed.notify()
@@ -190,7 +190,7 @@ class ClassicMembership(Life):
         self._identity.forget()
         self._move(MemberEvent.LEFT, None, self._engine.now)
 
-    # Flow
+    # The membership from join to leave
 
     def _run(self) -> Flow[None]:
         yield START
@@ -385,7 +385,7 @@ class ClassicMembership(Life):
         return reason
 
     def _beat_until(self, done: Completion[Any]) -> Flow[None]:
-        """Send heartbeats until another flow ends."""
+        """Send heartbeats until `done` is completed by work that runs meanwhile."""
         now = yield START
         beat: Completion[None] | None = None
         trouble: KafkaError | None = None
@@ -497,7 +497,7 @@ class ClassicMembership(Life):
         logger.warning("removed from group %r: %s", self._group.group_id, error)
         self._move(MemberEvent.REMOVED, f"{type(error).__name__}: {error}", now)
         # An illegal generation leaves the member id valid. The next join uses it, so that the
-        # others needn't wait until the session of an abandoned id times out.
+        # group needn't wait until the session of an abandoned id times out.
         self._identity.forget(member_id=isinstance(error, UnknownMemberIdError))
         now = yield from self._lose_all(now)
         yield from self._back_off(self._removals)
@@ -556,8 +556,8 @@ class ClassicMembership(Life):
 
     def _lose_all(self, now: float, *, taken: bool = True) -> Flow[float]:
         self._leader.step_down()
-        # Called even without partitions, to end the ownership of those that were revoked for this
-        # rebalance: other members may have them.
+        # Called even without partitions, to end the ownership of partitions that were revoked for
+        # this rebalance, and that other members may own by now.
         now = yield from self._group.lose(self._group.owned(), taken=taken)
         self._trust()
         return now
@@ -610,7 +610,7 @@ class ClassicMembership(Life):
             logger.debug("leaving group %r: %s", group.group_id, error)
 
     def _stop(self) -> None:
-        """Cancel this membership's flows, wherever they wait."""
+        """Cancel all running generators of this membership, wherever they wait."""
         over = DisconnectedError("the consumer is leaving its group")
         for open_ in (self._revoking, self._running):
             if open_ is not None and not open_.done:
@@ -619,7 +619,7 @@ class ClassicMembership(Life):
 
 
 def _check_beat(answer: HeartbeatResponse) -> KafkaError | None:
-    """Return the error of a heartbeat; a rebalance isn't one."""
+    """Return the error in a heartbeat's response; None for success or a rebalance."""
     if answer.error_code in (0, RebalanceInProgressError.code):
         return None
     return error_for(answer.error_code)

@@ -1,4 +1,4 @@
-"""Read the arguments of `commit` and `send_offsets_to_transaction`.
+"""Check the arguments of `commit` and `send_offsets_to_transaction`.
 
 In: offsets by partition, records, Arrow data. Out: by partition, the offset after the last record.
 Must not: know what is assigned, or import pyarrow unless the caller has.
@@ -24,7 +24,7 @@ ARROW_COLUMNS = ("topic", "partition", "offset")
 
 
 def offsets_to_commit(given: Any, call: str = "commit()") -> Offsets:
-    """Read the argument of `commit` or of another `call` with the same argument."""
+    """Check the offsets argument of `commit`, or of `call`, and return offsets by partition."""
     if isinstance(given, ConsumerRecord):
         return _behind_records([given])
     if isinstance(given, Mapping):
@@ -42,7 +42,7 @@ def offsets_to_commit(given: Any, call: str = "commit()") -> Offsets:
 
 
 def group_to_send_to(given: Any) -> ConsumerGroupMetadata:
-    """Read the group of `send_offsets_to_transaction`: a consumer's group metadata, or an id."""
+    """Check the group of `send_offsets_to_transaction`: a consumer's group metadata or an id."""
     if isinstance(given, str):
         return ConsumerGroupMetadata(group_id(given))
     if not isinstance(given, ConsumerGroupMetadata):
@@ -60,7 +60,7 @@ def group_to_send_to(given: Any) -> ConsumerGroupMetadata:
 
 
 def group_id(given: Any) -> str:
-    """Read a group's id."""
+    """Check an argument that is a group id, and return it."""
     found = text("group", given)
     if not found:
         raise ConfigurationError("group is empty: pass a group id")

@@ -1,6 +1,6 @@
 """Order a group's commits: first come, first served.
 
-In: when a commit is requested and when it has ended, for any reason. Out: its turn. There is one
+In: requests for a turn, and the ends of commits. Out: each commit's turn. There is one
 commit at a time, so an older commit that is retried never overwrites a newer one. Thousands may
 wait: each waits for its own turn, so the end of a commit wakes only one of them. Must not: know
 their content.

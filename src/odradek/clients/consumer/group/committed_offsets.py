@@ -119,7 +119,7 @@ class CommittedOffsets:
         """Response times of commits in seconds."""
         self._queue = CommitQueue()
         self._unknown: dict[str, tuple[float, float]] = {}
-        """Times when the coordinator first and last didn't know a topic."""
+        """Times when the coordinator first and last didn't know a topic, by topic."""
         self._missing: dict[str, float] = {}
         """Time when a commit was last refused because new metadata lacks its topic, by topic."""
 
@@ -172,8 +172,8 @@ class CommittedOffsets:
         """Commit offsets; raise `CommitFailedError` if this member isn't allowed to (any more).
 
         The member's state at the time of the call counts, not at the commit's turn. `accepted` is
-        called for each partition that the group has accepted, even if others fail; `refused` if it
-        is certain that the group stored none of the others.
+        called for each partition that the group has accepted, even if others fail; `refused` is
+        called if it is certain that the group stored none of the other offsets.
         """
         if not asked.offsets and not asked.replaced:
             return
@@ -198,7 +198,7 @@ class CommittedOffsets:
             self._queue.leave(turn)
 
     def unknown_for(self, topics: Iterable[str]) -> float:
-        """Return for how many seconds all of these have been unknown to the coordinator."""
+        """Return for how many seconds the coordinator hasn't known any of these topics."""
         now, since = self.now, -math.inf
         self._forget_old()
         for topic in topics:
@@ -237,7 +237,7 @@ class CommittedOffsets:
         ids: Mapping[TopicPartition, bytes],
         who: GroupIdentity,
     ) -> OffsetCommitRequest:
-        """Return the request in its connection's version; without `ids`, it names topics."""
+        """Return the request for the connection's version; without `ids` it has topic names."""
         kind = OffsetCommitRequest if ids else OffsetCommitByName
         topics: dict[tuple[str, bytes], OffsetCommitRequestTopic] = {}
         for tp, o in offsets.items():
@@ -283,7 +283,7 @@ class _Commit:
         self._done: dict[TopicPartition, OffsetAndMetadata] = {}
         self._failed: dict[TopicPartition, KafkaError] = dict(asked.replaced)
         self._doubted = 0
-        """Number of the metadata response that shows whether topics sent by name still exist."""
+        """Serial number of the metadata response that will show which topics still exist."""
         self.in_doubt = 0
         """Number of requests whose offsets the coordinator may have stored without a response."""
         self._asked_at = 0.0
@@ -351,10 +351,10 @@ class _Commit:
         self._stored.metadata.request(f"{self.what}: the coordinator doesn't know topic {topic}")
 
     def _topics_known(self, deadline: float) -> Flow[None]:
-        """Wait for new metadata after a coordinator's response.
+        """Wait for new metadata if the coordinator didn't know a topic that was sent by name.
 
-        The coordinator may not know a topic because it was deleted. By name, the next request might
-        commit offsets of a new topic.
+        The topic may have been deleted: a further request with its name might commit the offsets
+        for a new topic of this name.
         """
         metadata, now = self._stored.metadata, self._stored.now
         while metadata.answered < self._doubted:

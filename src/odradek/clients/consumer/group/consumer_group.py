@@ -151,11 +151,11 @@ class ConsumerGroup:
         self._goodbye: PendingCallback | None = None
         """The on_revoked callback of partitions that aren't dropped yet."""
         self._waits_since: float | None = None
-        """Start of the wait for an assignment, once a warning reported it."""
+        """Time when a wait for an assignment began that a warning has reported; else None."""
         self._unassigned_since: float | None = None
         """Time when a KIP-848 member joined without partitions; None once it was assigned some."""
         self._next: Completion[None] | None = None
-        """A new subscription, which begins when the group has been left."""
+        """The next subscription, which begins when the group has been left."""
         self._max_poll: float = config["max.poll.interval.ms"]
         self.asked_at = 0.0
         """Time when the caller last asked for records or received some."""
@@ -219,8 +219,8 @@ class ConsumerGroup:
     ) -> None:
         """Subscribe to other topics from now on, as a member of the group.
 
-        If the group is still being left (`unsubscribe()` was interrupted or timed out), this begins
-        after that: the leaving member keeps its callbacks and its commits.
+        If the group is still being left (`unsubscribe()` was interrupted or timed out), the new
+        subscription begins afterwards: the leaving member keeps its callbacks and its commits.
         """
         self.callbacks.check("subscribe()")
         membership = self.member.membership
@@ -293,7 +293,7 @@ class ConsumerGroup:
         return list(self._subscription.partitions)
 
     def revoke(self, partitions: Collection[TopicPartition]) -> Flow[float]:
-        """Revoke partitions (R-GR-1); raise `PollOverdueError` without the caller."""
+        """Revoke partitions (R-GR-1); raise `PollOverdueError` if the caller doesn't poll."""
         now = yield START
         states = self._states(partitions)
         if not states:
@@ -321,7 +321,7 @@ class ConsumerGroup:
         if states:
             count = "1 partition was" if len(states) == 1 else f"{len(states)} partitions were"
             logger.warning("group %s: %s lost; %s", self.group_id, count, TAKEN_BY[taken])
-            if self.auto_commit is not None and not self.leaving:  # `at_the_end` warns then
+            if self.auto_commit is not None and not self.leaving:  # else `at_the_end` warns
                 self.auto_commit.warn_of_repeats(states)
             told = self._announced(states)
             self._drop(states)
@@ -393,7 +393,7 @@ class ConsumerGroup:
         self.member.complain(error)
 
     def failed(self, error: KafkaError) -> None:
-        """Raise this from every poll from now on, until another `subscribe`."""
+        """Let every poll raise this error from now on, until another `subscribe`."""
         self.member.refuse(with_cure(error, self.config))
 
     def _states(self, partitions: Iterable[TopicPartition]) -> list[PartitionState]:
@@ -412,7 +412,7 @@ class ConsumerGroup:
         self._subscription.readable.notify()
 
     def _announced(self, states: list[PartitionState]) -> list[TopicPartition]:
-        """Return the partitions for which on_assigned was called and on_revoked wasn't."""
+        """Return the partitions for which on_assigned was called, and on_revoked wasn't yet."""
         silent = self._unannounced(s.partition for s in states)
         if self._goodbye is not None and self._goodbye.begun:
             silent.update(self._goodbye.partitions)
@@ -474,8 +474,8 @@ class ConsumerGroup:
     def entered(self, now: float, of: Selection = None) -> bool:
         """Note that the caller asks for more records and has finished its last ones.
 
-        Returns whether to wake the host. `of` contains the requested partitions; other tasks may
-        work on records of the others.
+        Returns whether to wake the I/O thread. `of` has the requested partitions; other tasks may
+        still process records of other partitions.
         """
         self.callbacks.check("poll()")
         with self._lock:
@@ -569,7 +569,7 @@ class ConsumerGroup:
     def took(self, state: PartitionState, offset: int) -> None:
         """Commit the offset that a reset found for a partition, unless the caller commits.
 
-        If the group already has a committed offset, no record would be skipped without this.
+        Only needed if the group has no offset: a later reset could then skip records (R-GR-6).
         """
         if self.auto_commit is not None and state.committed is None:
             state.take(offset)
@@ -578,7 +578,7 @@ class ConsumerGroup:
     def remember_positions(self, on: bool) -> None:
         """Start or stop commits of the offsets that resets find, for a caller with its own commits.
 
-        Requires the lock. `enable.auto.commit` includes these commits, so this has no effect then.
+        Requires the lock. Has no effect with `enable.auto.commit`, which includes these commits.
         """
         if self.config["enable.auto.commit"]:
             return
@@ -619,7 +619,7 @@ class ConsumerGroup:
         if auto_commit is not None:
             now = yield from auto_commit.at_the_end(until, now)
         now = yield from self.commits.settle(until, now)
-        if membership is None or membership is not self.member.membership:  # left by another call
+        if membership is None or membership is not self.member.membership:  # another call has left
             if self._next is None:
                 self._watch.end()
             yield from self._called_back(until)
@@ -671,7 +671,7 @@ class ConsumerGroup:
         return self._engine.now
 
     def turn_or(self, end: Completion[None], deadline: float) -> Flow[bool]:
-        """Return True when a callback is due; False when the completion or the time has ended."""
+        """Wait for a due callback; return False if `end` completes or the deadline passes first."""
         now = yield START
         while not self.callbacks:
             if now >= deadline or end.done:

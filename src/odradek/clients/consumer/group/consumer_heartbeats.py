@@ -49,12 +49,12 @@ class Heartbeats:
         self.full = True
 
     def doubt(self, now: float) -> None:
-        """Send the full state for `LATE` seconds: a lost response may have had an assignment."""
+        """Send the full state for `LATE` seconds: a lost response may have assigned partitions."""
         self.full = True
         self._doubtful_until = now + LATE
 
     def choose_id(self, rng: Rng) -> None:
-        """Choose a random UUID, with the client's own generator."""
+        """Choose a random UUID as the member id, with the client's random number generator."""
         octets = bytearray(int(rng.random() * 256) for _ in range(16))
         octets[6], octets[8] = octets[6] & 0x0F | 0x40, octets[8] & 0x3F | 0x80  # UUID version 4
         self.member_id = uuid_text(bytes(octets))
@@ -114,7 +114,7 @@ class Heartbeats:
         )
 
     def answered(self, answer: ConsumerGroupHeartbeatResponse) -> None:
-        """Use the epoch, and the id if an old coordinator has chosen one."""
+        """Take the epoch from a response, and the id if an old coordinator has chosen one."""
         self.member_id = answer.member_id or self.member_id
         self.epoch = answer.member_epoch
 

@@ -5,7 +5,7 @@ partitions, returns its assignment, leaves (epoch -1 or -2). In: the group's sub
 `poll()`s, responses. Out: partitions revoked and assigned, one after the other, while heartbeats
 continue and other partitions aren't touched. Must not: know offsets, or the user's callbacks.
 
-Two flows: one sends heartbeats; the other reconciles. Partitions are revoked first, then new ones
+Two generators: one sends heartbeats, one reconciles. Partitions are revoked first, then new ones
 are assigned, and the next heartbeat reports that: until then the coordinator assigns the revoked
 ones to no other member.
 """
@@ -61,7 +61,7 @@ The coordinator keeps the id of a member that was killed for group.consumer.sess
 by default. Java raises at once.
 """
 UNRELEASED_WARNING = 5.0
-"""Seconds of this wait after which a warning says why the member has no partitions."""
+"""Seconds without its instance id after which a member warns that it has no partitions."""
 AWAITED = ExponentialBackoff(0.1, 1.0)
 """Seconds between the heartbeats of a member that has just joined without an assignment.
 
@@ -118,9 +118,9 @@ class ConsumerMembership(Life):
         self._reconciling: Completion[None] | None = None
         self._asks_names = False
         self._holds = False
-        """Whether the member is about to leave and reconciles no more."""
+        """Whether the member is about to leave, and adopts no further assignment."""
         self._stops = 0
-        """Number of stops. A stopped flow may run once more, and notices that this has changed."""
+        """Number of stops; a generator that still runs once more sees that the number changed."""
 
     @property
     def member_id(self) -> str:
@@ -302,7 +302,7 @@ class ConsumerMembership(Life):
             yield from self._refuse(GroupIdNotFoundError(text), now)
         elif is_refusal(error):
             yield from self._refuse(error, now)
-        else:  # not about this member: retry, although Java's member fails for good
+        else:  # the error isn't about this member: retry (Java's member fails for good)
             self._group.complain(error)
             self._not_before = self._failures.failed(now)
 
@@ -443,14 +443,14 @@ class ConsumerMembership(Life):
                 if self._stops == stops and self.state is not MemberState.RECONCILING:
                     self._move(MemberEvent.ASSIGNED, "topic ids were unknown", now)
         except PollOverdueError:
-            return  # the flow that sends heartbeats notices this, too, and leaves
+            return  # the heartbeat generator notices this, too, and leaves
         except KafkaError as error:
             if self._stops == stops:
-                self._reconciling = None  # so that `_refuse` doesn't cancel this flow
+                self._reconciling = None  # so that `_refuse` doesn't cancel this generator
                 yield from self._refuse(error, self._engine.now)
 
     def _come_to(self, wanted: Held, now: float) -> Flow[tuple[float, bool]]:
-        """Revoke unassigned partitions, then add new ones; return time and whether any changed."""
+        """Revoke unassigned partitions, add new ones; return the time and whether any changed."""
         gone = [p for p, topic_id in self._held.items() if wanted.get(p) != topic_id]
         if gone:
             stops, target = self._stops, self._target

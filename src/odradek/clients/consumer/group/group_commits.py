@@ -139,7 +139,7 @@ class GroupCommits:
         self._under_way: WeakSet[UnawaitedCommit] = WeakSet()
         """All commits in progress, whether or not their callers wait for them.
 
-        A commit that never begins, because its caller was interrupted, is freed with its flow.
+        If a caller is interrupted before its commit begins, the commit is freed with its generator.
         """
         self._given_back: set[TopicPartition] = set()
         """Partitions whose revocation waits for commits in progress."""
@@ -233,7 +233,7 @@ class GroupCommits:
     ) -> Flow[dict[TopicPartition, OffsetAndMetadata]]:
         """Commit these offsets, and return them.
 
-        A revocation that begins between this call and the flow's first step waits for the commit.
+        A revocation also waits for the commit if it begins before the commit's first step.
         """
         under_way = UnawaitedCommit(asked.offsets, None)
         self._under_way.add(under_way)
@@ -333,7 +333,7 @@ class GroupCommits:
         return lost_membership(group_id, f"the member's state is {worded(state)}")
 
     def _rejoin(self, why: BaseException | None, now: float) -> None:
-        """Join again: at once the first time, after a backoff until a commit succeeds again.
+        """Join again: the first time at once, then after a backoff, until a commit succeeds again.
 
         Otherwise a coordinator that accepts each join and refuses each commit would receive
         requests without end, and the records since the last commit would be returned each time.
@@ -371,9 +371,9 @@ class GroupCommits:
     def commit_and_tell(
         self, asked: AskedCommit, deadline: float, callback: CommitCallback | None
     ) -> Flow[None]:
-        """Return a flow that commits; the next `poll()` runs the callback, or an error is logged.
+        """Return a generator that commits, after which the next `poll()` runs the callback.
 
-        The callback runs even if the client ends before the flow starts.
+        It runs even if the client ends before the commit starts. Without one, errors are logged.
         """
         if self._closed:
             raise ClientClosedError("the consumer is being closed and no longer commits offsets")
@@ -410,7 +410,7 @@ class GroupCommits:
         return bool(self._open)
 
     def settle(self, deadline: float, now: float) -> Flow[float]:
-        """Wait until no such commit is in progress."""
+        """Wait until no commit is in progress whose caller will be notified, or the deadline."""
         while self._open and now < deadline:
             now = yield Wait((self._settled,), deadline)
         return now
@@ -469,7 +469,7 @@ class GroupCommits:
         refused = False
 
         def still(partition: TopicPartition) -> bool:
-            """Return whether the partition is still assigned and wasn't sought."""
+            """Return whether the partition is still assigned, and no seek has moved it."""
             state, generation = wanted[partition]
             return state.generation == generation and subscription.holds(state)
 

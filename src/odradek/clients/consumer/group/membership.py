@@ -75,7 +75,7 @@ class Membership(Protocol):
         """Time since which the member hasn't been stable; None if it is, or isn't subscribed."""
 
     def start(self, now: float) -> None:
-        """Start to join; the membership runs as flows of the engine until `leave`."""
+        """Start to join; the membership runs in the engine until `leave`."""
 
     def rejoin(self, reason: str, now: float) -> None:
         """Join again after a change of the topics or a pattern's matches, or on request.
@@ -103,7 +103,7 @@ class Membership(Protocol):
 
 
 class Group(Protocol):
-    """Methods that a membership calls, in the engine's step, under the host's lock."""
+    """Methods that a membership calls, in the engine's step, under the engine's lock."""
 
     @property
     def group_id(self) -> str: ...
@@ -188,7 +188,7 @@ class Group(Protocol):
         """Note that the membership is stable."""
 
     def failed(self, error: KafkaError) -> None:
-        """Let every `poll()` raise this, because the group refuses this consumer for good."""
+        """Let every `poll()` raise the error: the group refuses this consumer for good."""
 
     def complain(self, error: KafkaError) -> None:
-        """Let the next `poll()` raise this, once; the membership continues."""
+        """Let the next `poll()` raise the error, once; the membership continues."""

@@ -55,7 +55,7 @@ class OffsetFetchByName(OffsetFetchRequest):
 
 
 class GroupIdentity(NamedTuple):
-    """Identity of the member that sends the request now."""
+    """Identity of the member that sends a request."""
 
     member_id: str = ""
     generation: int = -1
@@ -161,7 +161,7 @@ class OffsetLookup:
         error = self._read(answer)
         out = next(iter(self._left), None)
         if error is None and out is not None:
-            # A missing partition isn't one without a committed offset, which would be reset.
+            # A partition that the response lacks may have a committed offset: don't reset it.
             asked = out in self._asked_now
             why = "missing from the response" if asked else "it is in the next request"
             return StaleLookupError(f"{self._what}: {out}: {why}")

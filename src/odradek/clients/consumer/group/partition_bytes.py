@@ -22,7 +22,7 @@ _int32 = Struct(">i")
 
 
 def write_partitions(out: bytearray, partitions: Iterable[TopicPartition]) -> None:
-    """Write partitions by topic."""
+    """Encode partitions, grouped by topic."""
     by_topic: dict[str, list[int]] = {}
     for topic, partition in partitions:
         by_topic.setdefault(topic, []).append(partition)
@@ -34,7 +34,7 @@ def write_partitions(out: bytearray, partitions: Iterable[TopicPartition]) -> No
 
 
 def read_partitions(view: memoryview, pos: int) -> tuple[list[TopicPartition], int]:
-    """Read partitions by topic."""
+    """Decode partitions that are grouped by topic."""
     found: list[TopicPartition] = []
     topics, pos = read_count(view, pos, 6)
     for _ in range(topics):

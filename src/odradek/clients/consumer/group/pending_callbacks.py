@@ -1,8 +1,8 @@
 """Run the callbacks of a group consumer in the caller's thread, inside its `poll()`.
 
-In: callbacks, from flows of the engine. Out: calls of the user's functions in that order, each
-without a lock or a running step, so that they may use the consumer; then the waiting flows
-continue. While a callback waits, no records are returned. Must not: know what a rebalance is.
+In: callbacks that rebalances and commits have queued. Out: calls of the user's functions in the
+queue's order. No lock is held during a call, so a function may use the consumer; after the call,
+the rebalance or commit continues. While a callback is due, no records are returned.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ class PendingCallback:
         self.partitions = partitions
         self.done: Completion[None] = Completion()
         self.begun = False
-        """Whether the callback was taken to be called, and can't be withdrawn any more."""
+        """Whether the callback is about to be called, so that it can't be withdrawn any more."""
         self.called = False
         self.over = False
         """Whether the callback has ended.
 
-        It remains queued if an interruption prevented the notification.
+        It remains queued if an exception interrupted the caller before `ended` was called.
         """
 
     def call(self) -> object:
-        """Call the function; note before that it was called."""
+        """Mark the callback as called, then call it."""
         action, self.called = self.action, True
         return action()
 
@@ -58,19 +58,19 @@ class PendingCallbacks:
     def __init__(self, lock: Lock) -> None:
         """Set `lock`, held while a callback is chosen and during each step of the engine."""
         self.waiting: deque[PendingCallback] = deque()
-        """Callbacks that haven't ended; loops over a consumer check this after each record."""
+        """Callbacks that haven't ended; loops over a consumer check this queue for each record."""
         self._lock = lock
         self.running: str | None = None
         """Name of the callback that is running; None if none is."""
 
     def __bool__(self) -> bool:
         try:
-            # The usual case, without a copy of the queue, which would take quadratic time.
+            # The usual case. Copying the queue for each callback would take quadratic time.
             if self.waiting[0].due:
                 return True
         except IndexError:
             return False
-        # Copied, because a step in another thread may add a callback.
+        # Iterates over a copy, because the engine's thread may add a callback meanwhile.
         return any(pending.due for pending in list(self.waiting))
 
     def put(self, pending: PendingCallback) -> None:
@@ -78,7 +78,7 @@ class PendingCallbacks:
         self.waiting.append(pending)
 
     def withdraw(self, pending: PendingCallback) -> None:
-        """Cancel a callback that hasn't begun; the flow that waits for it continues."""
+        """Cancel a callback that hasn't begun; its rebalance or commit continues without it."""
         if pending in self.waiting and not pending.begun:
             self.waiting.remove(pending)
             pending.done.complete(None)
@@ -123,7 +123,7 @@ class PendingCallbacks:
             try:
                 with self._lock:
                     pending = self._next(only)
-                    if pending is None:  # withdrawn since the check of `self`
+                    if pending is None:  # the callback was withdrawn after `while self`
                         break
                     pending.begun = True
                 if not pending.over:
@@ -147,7 +147,7 @@ class PendingCallbacks:
         return next((t for t in self.waiting if t.due and only in (None, t.what)), None)
 
     def _finish(self, pending: PendingCallback, ended: Callable[[PendingCallback], None]) -> None:
-        """Remove a callback from the queue once the flow that waits for it was notified."""
+        """Notify the rebalance or commit that waits for a callback, then remove the callback."""
         ended(pending)
         with self._lock:
             if pending in self.waiting:

@@ -16,7 +16,7 @@ OVERDUE_CURE = (
 
 
 def overdue(config: Config) -> str:
-    """Return a text that names the missing call."""
+    """Return a text which says that `poll()` wasn't called in time."""
     return f"poll() wasn't called for max.poll.interval.ms ({config['max.poll.interval.ms']:g} s)"
 
 

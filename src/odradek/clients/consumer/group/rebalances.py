@@ -21,7 +21,7 @@ class Rebalances:
         self.latency = Sampled()
         """Durations of finished rebalances in seconds."""
         self.ended_at: float | None = None
-        """Time at which the last one ended."""
+        """Time at which the last rebalance ended; None before the first one."""
         self._begun_at: float | None = None
 
     def note(self, event: Event) -> None:

@@ -1,4 +1,4 @@
-"""Read the arguments of `subscribe`: topics, a pattern, callbacks.
+"""Check the arguments of `subscribe`: topics, a pattern, callbacks.
 
 In: the arguments. Out: names, a pattern, functions; or an error that says what to pass instead.
 Must not: know the subscription, or resolve a pattern.
@@ -18,7 +18,7 @@ METHODS = ("on_partitions_assigned", "on_partitions_revoked", "on_partitions_los
 
 
 def topics_to_subscribe(given: Any) -> list[str]:
-    """Read the topics; a str is one name."""
+    """Check topic names, and return them as a list; a str is one name."""
     found = names("topics", given)
     for name in found:
         if name.startswith("^"):  # librdkafka marks patterns among the names in this way
@@ -29,7 +29,7 @@ def topics_to_subscribe(given: Any) -> list[str]:
 
 
 def pattern_to_subscribe(given: Any) -> str | re.Pattern[str] | None:
-    """Read the pattern."""
+    """Check the pattern, a text or a compiled regular expression, and return it."""
     if given is None:
         return None
     if isinstance(given, re.Pattern):
@@ -43,7 +43,7 @@ def pattern_to_subscribe(given: Any) -> str | re.Pattern[str] | None:
 
 
 def callbacks(given: Mapping[str, Any]) -> list[Callable[..., object] | None]:
-    """Read the callbacks, in order."""
+    """Check the callbacks, and return them in the given order."""
     return [some_function(name, value) for name, value in given.items()]
 
 

@@ -1,8 +1,8 @@
 """Look up the names of topics that a coordinator names by id (KIP-848).
 
-In: topic ids; the snapshot. Out: names. An id that the snapshot lacks is requested from any broker:
+In: topic ids; metadata. Out: names. An id that the metadata lacks is requested from any broker:
 with a pattern the member doesn't know the names, and a recreated topic has another id. Must not:
-change the snapshot.
+change the metadata.
 """
 
 from __future__ import annotations

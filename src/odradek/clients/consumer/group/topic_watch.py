@@ -103,7 +103,7 @@ class TopicWatch:
     def subscribe(self, topics: Collection[str], pattern: str | re.Pattern[str] | None) -> bool:
         """Set another subscription; if it is invalid, raise and keep the old one.
 
-        Returns whether it differs: the same one again, as in loops, is no reason to rebalance.
+        Returns whether it differs: a repeated `subscribe` to the same topics mustn't rebalance.
         """
         compiled, text = None, None
         if pattern is not None:
@@ -160,13 +160,13 @@ class TopicWatch:
         self.forget_unused(wanted)
 
     def stop(self) -> None:
-        """Stop watching, whatever is subscribed."""
+        """Stop watching the topics; the subscription remains."""
         self._serial += 1
         self.unmatched = None
         self._asked.notify()
 
     def list_again(self) -> None:
-        """List topics for a pattern again during a rebalance, and keep the known topics."""
+        """List topics for a pattern again during a rebalance, unless the last list is recent."""
         if self._compiled is not None and self._engine.now >= self._listed_at + LIST_FIRST:
             self._rebalances = True
             self._asked.notify()

@@ -1,6 +1,6 @@
 """Assignors for classic groups: Kafka's built-in ones, and how a group's leader runs one.
 
-In: an assignor, the subscriptions of all members, the snapshot. Out: each member's partitions. The
+In: an assignor, the subscriptions of all members, metadata. Out: each member's partitions. The
 result is checked, because an assignor may be a user's.
 """
 

@@ -84,13 +84,13 @@ class Assignor(Protocol):
 
 def java_order(text: str) -> bytes:
     """Return a sort key for strings as Java orders them: by UTF-16 units, not by code points."""
-    return utf_16_be_encode(text, "surrogatepass")[0]  # `str.encode` would import a module
+    return utf_16_be_encode(text, "surrogatepass")[0]  # `str.encode` would import a codec module
 
 
 def in_member_order(members: Mapping[str, MemberSubscription]) -> list[str]:
     """Return member ids in the order in which assignors serve them.
 
-    Static members come first, by their instance id: that survives a restart, a member id doesn't
+    Static members come first, by instance id, which survives a restart; a member id doesn't
     (KIP-345).
     """
 

@@ -1,4 +1,4 @@
-"""Implement `range`: divide each topic into one run of partitions for each subscriber.
+"""Implement `range`: divide each topic into ranges of partitions, one for each subscriber.
 
 In: members and partition counts, racks if there are any. Out: for topics with equal counts and
 equal subscribers the same partition numbers for each member, so that the topics can be joined; with
@@ -22,7 +22,7 @@ from odradek.common.types import TopicPartition
 
 
 class RangeAssignor:
-    """Kafka's `range`."""
+    """Kafka's assignor `range`."""
 
     name = "range"
     protocol = EAGER
@@ -121,7 +121,7 @@ def _match_racks(shares: Sequence[_TopicShares], assignments: Assignments) -> No
     """Assign partitions to members in a replica's rack, in equal topics in the same way."""
     alike: dict[tuple[tuple[str, ...], int], list[_TopicShares]] = {}
     for share in shares:
-        # Topics with unknown racks get the count 0, so that nothing of them is assigned here.
+        # Topics with unknown racks get the count 0, so that none of their partitions is matched.
         known = share.count if share.racks and share.member_racks else 0
         alike.setdefault((tuple(share.members), known), []).append(share)
     for (_, count), group in alike.items():
@@ -134,7 +134,7 @@ def _match_racks(shares: Sequence[_TopicShares], assignments: Assignments) -> No
 
 
 def _match_racks_alike(count: int, group: Sequence[_TopicShares], assignments: Assignments) -> None:
-    """Assign each partition number to the first member near it in all of these topics."""
+    """Assign each partition number to the first member near it in all topics of `group`."""
     remaining = list(group[0].members)
     for number in range(count):
         for member in remaining:

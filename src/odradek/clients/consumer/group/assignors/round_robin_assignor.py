@@ -19,7 +19,7 @@ from odradek.common.types import TopicPartition
 
 
 class RoundRobinAssignor:
-    """Kafka's `roundrobin`."""
+    """Kafka's assignor `roundrobin`."""
 
     name = "roundrobin"
     protocol = EAGER

@@ -2,7 +2,7 @@
 
 In: each member's last assignment, as the member reports it: `sticky` sends it as user data, in
 Java's layout, because its members own nothing when they join; `cooperative-sticky` has it as
-`owned`. Out: numbers of partitions as equal as subscriptions allow. A cooperative round leaves out
+`owned`. Out: numbers of partitions as equal as subscriptions allow. `cooperative-sticky` leaves out
 partitions that another member still owns: that member revokes them, all members join again, and
 they are assigned then. With racks (KIP-881), balance still comes first, then replicas in the
 members' racks, then few moves.
@@ -37,7 +37,7 @@ Claim = tuple[Sequence[TopicPartition], int]
 
 
 class StickyAssignor:
-    """Kafka's `sticky`."""
+    """Kafka's assignor `sticky`, which moves as few partitions as possible."""
 
     name = "sticky"
     protocol = EAGER
@@ -62,7 +62,7 @@ class StickyAssignor:
 
 
 class CooperativeStickyAssignor:
-    """Kafka's `cooperative-sticky` (KIP-429)."""
+    """Kafka's assignor `cooperative-sticky` (KIP-429): moved partitions are revoked first."""
 
     name = "cooperative-sticky"
     protocol = COOPERATIVE
@@ -102,10 +102,10 @@ class CooperativeStickyAssignor:
     def _aimed_at(
         self, group: object, members: Mapping[str, MemberSubscription]
     ) -> Assignments | None:
-        """Return the target of the last round, if the group is the same and moves towards it.
+        """Return the last rebalance's target, if the group is the same and moves towards it.
 
-        If it were computed again from the ownership between two rounds, the target could differ
-        each time, and the group would never become stable.
+        If the target were computed again from the ownership between two rebalances, it could
+        differ each time, and the group would never become stable.
         """
         if self._aim is None or self._aim[0] != group:
             return None
@@ -175,9 +175,9 @@ def _valid(
     topics: Mapping[str, int],
     claims: Mapping[str, Claim],
 ) -> Assignments:
-    """Return the valid claims: of two for one partition, the one of the newer generation.
+    """Return the valid claims by member.
 
-    Two of the same generation contradict each other, and neither counts.
+    Of two claims to a partition, that of the newer generation is valid; of equal ones, neither.
     """
     best: dict[TopicPartition, tuple[int, str | None]] = {}
     for member in order:

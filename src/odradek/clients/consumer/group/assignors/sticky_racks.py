@@ -3,8 +3,8 @@
 In: the racks of members and of replicas, valid claims (partitions that members had before). Out:
 each member's partitions if all subscribe to the same topics, and `Nearness` if they don't. As in
 Java, a claim on a partition without a replica in its member's rack is ignored while a member in a
-replica's rack has capacity for it. Here other claims of this kind are applied before the rest is
-assigned, so partitions without a member in a replica's rack don't move.
+replica's rack has capacity for it. Unlike in Java, other such claims are applied before free
+partitions are assigned, so a partition that has no member in a replica's rack doesn't move.
 """
 
 from __future__ import annotations

@@ -75,10 +75,10 @@ def share_unlike(
 ) -> Assignments:
     """Assign partitions to members with different subscriptions.
 
-    Members without a replica of their former partitions in their rack only lose them if that brings
-    more partitions to members in a replica's rack. Otherwise a cooperative group may never become
-    stable: partitions that are free between two rounds could be assigned to other members each
-    time, and displace those that were just assigned.
+    A member loses former partitions without a replica in its rack only if more partitions thereby
+    get a member in a replica's rack. Otherwise a cooperative group may never become stable: the
+    partitions that are free between two rebalances could be assigned to other members each time,
+    and displace the partitions that were just assigned.
     """
     if racks is None:
         return _deal(members, subscribed, topics, kept, {}, None)
@@ -98,7 +98,7 @@ def _deal(
     far: Mapping[TopicPartition, str],
     racks: Nearness | None,
 ) -> Assignments:
-    """Balance, starting with the kept partitions, except those in `far` that another is near."""
+    """Balance all partitions, starting from `kept`; those in `far` go to nearer members first."""
     shares = _Shares(members, subscribed, racks)
     for member, partitions in kept.items():
         for partition in partitions:
@@ -128,7 +128,7 @@ def _share_near(
     taken: set[TopicPartition],
     racks: Nearness,
 ) -> None:
-    """Assign free partitions to members in a replica's rack; the others don't move."""
+    """Assign free partitions to members in a replica's rack, or else to their member in `far`."""
     for topic in sorted(shares.takers, key=lambda t: (len(shares.takers[t]), java_order(t))):
         for partition in (TopicPartition(topic, n) for n in range(topics[topic])):
             if partition in taken:
@@ -173,8 +173,8 @@ class _Shares:
     def move(self, topic: str, giver: str, taker: str) -> None:
         """Move one partition of the topic between members.
 
-        Preferably one that the giver didn't have before; with racks, one with a replica in the
-        taker's rack.
+        It is preferably one that the giver didn't have before; with racks, one that has a
+        replica in the taker's rack.
         """
         there = self.held[giver][topic]
         racks = self._racks
@@ -219,7 +219,7 @@ class _Shares:
     def _giver(
         self, taker: str, levels: Mapping[int, Mapping[str, None]]
     ) -> tuple[str, str] | None:
-        """Return the most loaded member, with at least two more, that has a topic of the taker."""
+        """Return a member with at least two partitions more than the taker, and a shared topic."""
         wanted = self.subscribed[taker]
         for load in sorted((n for n in levels if n >= self.load[taker] + 2), reverse=True):
             found: tuple[str, str] | None = None
@@ -252,7 +252,7 @@ class _Shares:
                     self.move(topic, giver, taker)
 
     def _chain(self, start: str) -> list[tuple[str, str, str]]:
-        """Return the shortest chain to a member that has at least two less; empty if none."""
+        """Return the shortest chain to a member with at least two partitions less; else empty."""
         reached: dict[str, tuple[str, str]] = {}
         seen: set[str] = set()
         queue = deque([start])
