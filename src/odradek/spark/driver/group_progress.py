@@ -2,9 +2,9 @@
 
 In: the end of each finished batch. Out: OffsetCommit requests without a membership, in order. Must
 not: fail or delay the query. These offsets are never read back. The first commit of a run is
-awaited for at most a second: it opens the connections, and Spark kills this process at the end of a
-run, which a short run (`availableNow` without new records) reaches earlier. Later commits have the
-duration of a batch.
+awaited for at most a second: it has to open connections, and Spark kills this process at the end of
+a run, so a short run (`availableNow` without new records) could end before the commit is sent.
+Later commits aren't awaited: they can finish while the next batch runs.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ FIRST_WAIT_S = 1.0
 
 
 Make = Callable[[Mapping[str, Any]], "Consumer"]
-"""Creates a consumer with a `group.id`, whose own thread works."""
+"""Creates a consumer with a `group.id`, which sends its requests in a background thread."""
 
 
 class GroupProgress:

@@ -30,7 +30,7 @@ SENTINEL: dict[str, Any] = {"v": VERSION, "init": True}
 """Result of `initialOffset()`: nothing has been resolved yet.
 
 Spark may request the initial offset again after a restart, and a Python source can't store one. So
-the first *end* contains the resolved start in `from`, and Spark journals that.
+the first *end* offset, which Spark journals, contains the resolved start in `from`.
 """
 
 Positions = Mapping[TopicPartition, int]

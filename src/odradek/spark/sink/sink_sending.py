@@ -43,18 +43,18 @@ _ROW = re.compile(r"^row (\d+)")
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """A task's wait, up to a limit; a message is logged every 30 s."""
+    """Repeats calls that time out, up to a total limit; logs a message every 30 s."""
 
     tolerance: float
     clock: Clock
     explain: Callable[[], object]
     until: float = math.inf
-    """Time of the clock at which all waits end."""
+    """Time on `clock` at which every wait ends, even if its own limit is later."""
 
     def wait(self, attempt: Callable[[float], T], what: str, *, at_most: float | None = None) -> T:
         """Call `attempt(seconds)` until it doesn't time out.
 
-        Each call must continue the wait of the previous one.
+        After a timeout the operation must still be in progress, so that the next call waits for it.
         """
         since = self.clock.now()
         limit = self.tolerance if at_most is None else at_most
@@ -85,7 +85,7 @@ class Patience:
 def window_of(config: Mapping[str, Any]) -> int:
     """Return the maximum of unacknowledged bytes: half of the producer's memory.
 
-    Rows exist twice for a moment: as Spark passed them, and as records.
+    The other half allows for rows that exist twice: as Spark passed them, and as records.
     """
     return int(config["buffer.memory"]) // 2
 
@@ -143,7 +143,7 @@ class RowSender:
         self.first_topic = self.first_topic or topic
 
     def _unless_gone(self, attempt: Callable[[float], T]) -> Callable[[float], T]:
-        """Return an attempt that raises `MissingTopicError` if a topic was deleted.
+        """Return an attempt that, after a timeout, raises `MissingTopicError` for a deleted topic.
 
         A producer that an earlier task has used assumes that the topic still exists.
         """
@@ -240,7 +240,7 @@ def _named(error: KafkaError, piece: TopicRows) -> SinkRowError:
 
 
 def _failure(error: BaseException, future: ArrowFuture, piece: TopicRows) -> KafkaError:
-    """Return an error with the number of unwritten rows, and the first of them."""
+    """Return an error that tells how many rows were not written, and the first row's number."""
     import pyarrow.compute as pc
 
     text = f"{type(error).__name__}: {error}"

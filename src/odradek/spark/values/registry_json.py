@@ -38,7 +38,7 @@ class RegistryJsonFormat:
     subject: str
     """Subject whose latest version defines the fields, unless `schema_text` does."""
     schema_text: str | None = None
-    """Schema in the form of option valueSchema; None: it isn't looked up yet."""
+    """Schema in the form of option valueSchema; None until `resolved` has looked it up."""
     corrupt: bool = False
     """Whether a field receives the text of values that can't be decoded."""
     fail_fast: bool = False

@@ -39,7 +39,7 @@ class RegistryProtobufFormat:
     message: str | None = None
     """Full name of the message; None: the file's first."""
     files: tuple[bytes, ...] = ()
-    """Descriptors of the file and of those that it imports, which come before it."""
+    """Descriptors of the imported files, followed by that of the message's own file."""
     corrupt: str | None = None
     """Field for the bytes of values that can't be decoded."""
     fail_fast: bool = False
