@@ -232,5 +232,5 @@ def _open_streams() -> None:
 
 
 def _not_called() -> None:
-    """Serve as placeholder of a command in the overview; a called command is imported."""
+    """Stand for a command that isn't called: the overview only needs its name and help text."""
     raise AssertionError("a command that was called must have been imported")

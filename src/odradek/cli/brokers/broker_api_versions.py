@@ -34,7 +34,7 @@ DEFAULTS = {
 }
 """Defaults: a request times out after 5 s, as in Kafka's tool, and is retried for 15 s."""
 TOLD_FROM = 3
-"""Number of the failed attempt from which on failures are reported."""
+"""Failures are reported from the attempt with this number on."""
 
 
 def settings_of(params: Mapping[str, Any]) -> AdminSettings:

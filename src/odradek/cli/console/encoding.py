@@ -133,7 +133,7 @@ def _encoder(
     from odradek.serialization.context import MessageField, SerializationContext
 
     if (schema is None or kind is LineFormat.PROTOBUF) and "use.latest.version" not in conf:
-        without = "auto.register.schemas" if _registers(conf) else ""  # only for the other part
+        without = "auto.register.schemas" if _registers(conf) else ""  # no schema to register
         conf = {name: conf[name] for name in conf if name != without} | {
             "use.latest.version": "true"
         }

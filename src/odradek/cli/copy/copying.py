@@ -29,7 +29,7 @@ STEP = 1.0
 TURN = 0.25
 """Timeout of a poll in seconds, by which a step may end late."""
 FAILURES = 5
-"""Consecutive failed steps that end the copy; each was retried for delivery.timeout.ms."""
+"""The copy ends after this many failed steps in a row, each retried for delivery.timeout.ms."""
 COLUMNS = ("key", "value", "headers", "partition", "timestamp")
 
 
@@ -61,7 +61,7 @@ class Copying:
         clock: Callable[[], float],
         watch: CopiedTopics | None = None,
     ) -> None:
-        """`watch` checks the topics before a step is committed, and after a failed one."""
+        """Take `watch`, which checks the topics before a step's commit and after a failed step."""
         self._consumer, self._writer, self._plan = consumer, writer, plan
         self._watch = watch
         self.books = books

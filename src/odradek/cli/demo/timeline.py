@@ -1,7 +1,7 @@
-"""Collect the clients' events from all processes, or from a simulated world.
+"""Collect the clients' events from all processes, or from a simulation.
 
 In: the JSON lines that every client writes into the events folder, or the traces of simulated
-hosts, and the times at which the cluster stopped and was available again. Out: one timeline, and
+clients, and the times at which the cluster stopped and was available again. Out: one timeline, and
 the durations of outage and recovery.
 """
 
@@ -26,7 +26,7 @@ class Noticed:
 
     time: float
     pid: int | None
-    """None in a simulation."""
+    """Id of the client's process; None in a simulation."""
     client: str
     kind: str
     fields: dict[str, Any] = field(default_factory=dict)

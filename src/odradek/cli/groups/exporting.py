@@ -39,7 +39,7 @@ from odradek.monitoring.prometheus import (
 )
 
 QUESTIONS = 4
-"""Maximum number of lookups by time in one measurement; the next one continues."""
+"""Maximum number of lookups by time in one measurement; the next measurement does the rest."""
 MOST_ROWS = 50_000
 """Maximum number of exported partitions of groups; those with the least lag are left out."""
 KINDS = {"group": str, "partition": TopicPartition, "broker": int}

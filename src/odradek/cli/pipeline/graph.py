@@ -149,7 +149,7 @@ class Graph:
         return self._connected(f"sink {name}", writer.start)
 
     def _connected(self, what: str, attempt: Callable[[], T]) -> T:
-        """Retry once if a Python process of Spark was too slow to connect."""
+        """Call `attempt`; repeat it once if a Python process of Spark was too slow to connect."""
         try:
             return attempt()
         except Exception as error:  # of any class of Spark or Py4J
@@ -174,7 +174,7 @@ class Graph:
             self._problems.add(source.line_of(text), f"{source.name}: {text}")
 
     def _pausing(self, source: Source) -> dict[str, str]:
-        """Return the option with which our source can be kept from beginning another batch."""
+        """Return the option pauseFile for Odradek's source: the file prevents another batch."""
         if source.format != OURS or self._pause is None or source.option("pauseFile") is not None:
             return {}
         return {"pauseFile": str(self._pause)}
@@ -226,7 +226,7 @@ class Graph:
 def is_not_connected(error: BaseException) -> bool:
     """Return whether a Python process that Spark started was too slow to connect.
 
-    This happens on a busy machine, and its work can be retried.
+    It happens on busy machines, and the failed call can be repeated.
     """
     return NOT_CONNECTED in str(error)
 

@@ -109,18 +109,18 @@ class Flow:
     cut: bool = False
     """Whether the query was stopped within a batch."""
     left: Checkpoint | None = None
-    """Checkpoint after the stop."""
+    """State of the checkpoint after the stop; None if the query wasn't stopped."""
     again: bool = False
     """Whether the query was restarted."""
 
     def between_batches(self, *, patient: bool) -> bool:
         """Return whether, by the query's status, no batch runs that a stop would interrupt.
 
-        Spark can't stop a query at the end of a batch. Our sources begin no further batch (option
-        pauseFile); with other sources the next batch may begin before the stop arrives, so `stop`
-        compares the checkpoint afterwards. While a query requests new offsets, a stop has no effect
-        until the next batch begins. This state only counts if `patient` is false, after batches
-        that followed each other without a pause.
+        Spark can't stop a query at the end of a batch. Odradek's sources begin no further batch
+        (option pauseFile); with other sources the next batch may begin before the stop arrives, so
+        `stop` checks the checkpoint afterwards. While a query requests offsets, a stop only takes
+        effect when the next batch begins. So this state counts only if `patient` is false, that is
+        if the query hasn't been idle for some time.
         """
         status = self.query.status
         if not status["isTriggerActive"]:
@@ -130,7 +130,7 @@ class Flow:
         return found
 
     def stop(self, *, forced: bool) -> None:
-        """Stop the query, and determine whether that interrupted a batch."""
+        """Stop the query, and determine by its checkpoint whether a batch was interrupted."""
         self.query.stop()
         self.left = Checkpoint(seen=False) if self.checkpoint is None else look(self.checkpoint)
         self.cut = self.left.repeats is not None if self.left.seen else forced
@@ -161,7 +161,7 @@ class Queries:
         self._display, self._now, self._sleep = display, now, sleep
 
     def poll(self) -> float | None:
-        """Show new batches; return the time if one of them has rows, else None."""
+        """Show new batches; return the current time if one of them has rows, else None."""
         landed = None
         new: list[tuple[Flow, list[Batch]]] = []
         for flow in self.flows:

@@ -78,20 +78,20 @@ class SeedsTask:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Result of a task."""
+    """Result of running one task's seeds."""
 
     first: int
     totals: dict[str, float]
     failed: tuple[tuple[int, str], ...]
     """Failing seeds with their violations."""
     drawn: dict[str, int]
-    """Numbers of occurrences of each fault in the schedules."""
+    """How often each kind of fault occurs in the schedules."""
     hits: dict[str, int]
-    """Numbers of effects of faults, by kind of effect."""
+    """How often faults had an effect on a client or broker, by kind of effect."""
 
 
 def run_task(task: SeedsTask) -> Report:
-    """Run the schedules of some seeds; with several jobs in a worker process."""
+    """Run the schedules of a task's seeds (in a worker process if there are several jobs)."""
     from odradek.simulation.runs.explore import explore as outcomes
 
     totals: Counter[str] = Counter()

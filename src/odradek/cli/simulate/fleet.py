@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 Done = Iterator[tuple[list["Slice"], list["Load"]]]
 SHOWN_EVERY = 2.0
 SLICES, LARGEST_SLICE = 100, 500
-"""Minimum number of slices of a fleet, for early progress, and maximum clients per slice."""
+"""Minimum number of parts of a fleet (so that progress shows early); maximum clients per part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class FleetWorkers:
 
 @dataclass(frozen=True, slots=True)
 class Outputs:
-    """Outputs besides text."""
+    """Kinds of output other than text on stdout, by the flags that request them."""
 
     json: bool
     picture: Path | None
