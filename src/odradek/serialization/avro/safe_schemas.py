@@ -33,7 +33,7 @@ class _Choices(list[Any]):
     """Branches of a union or symbols of an enum, in which negative indexes are errors."""
 
     def __len__(self) -> int:
-        return sys.maxsize  # C adds it to a negative index: out of range
+        return sys.maxsize  # C code adds the length to a negative index: now out of range
 
     def __getitem__(self, at: Any) -> Any:
         if at < 0:
@@ -168,7 +168,7 @@ class _Unfit:
     def __init__(self, why: str) -> None:
         self._why = why
 
-    def __len__(self) -> int:  # fastavro calls it outside unions
+    def __len__(self) -> int:  # fastavro calls `len` if the type isn't in a union
         raise ValueError(self._why)
 
     def __iter__(self) -> Any:
@@ -176,7 +176,7 @@ class _Unfit:
 
 
 def _checked(data: Any, schema: dict[str, Any]) -> Any:
-    """Return a value that isn't a `Decimal`; check bytes that represent a decimal."""
+    """Return a value that isn't a `Decimal`, or `_Unfit` for bytes of an invalid decimal."""
     try:
         if isinstance(data, bytes | bytearray | memoryview):
             _decimal(bytes(data), schema)

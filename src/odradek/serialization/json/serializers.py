@@ -78,12 +78,12 @@ class JsonChecks:
         return None
 
     def check_own(self, schema: Schema, value: Any) -> str | None:
-        """Check a value like `check`, with errors for the program's own schema."""
+        """Check a value like `check`; an invalid schema is the program's own, not the record's."""
         self.prepare_own(schema)
         return self.check(schema, value)
 
     def prepare_own(self, schema: Schema) -> tuple[Any, Any, JsonLimits]:
-        """Prepare a schema like `prepare`, with errors for the program's own schema."""
+        """Prepare a schema like `prepare`; an invalid one is the program's own, not a record's."""
         try:
             return self.prepare(schema)
         except SchemaRegistryError as error:

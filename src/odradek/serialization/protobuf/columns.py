@@ -71,7 +71,7 @@ def protobuf_to_arrow(
 
 
 class _OneSchema:
-    """One call of `protobuf_to_arrow` without a class: the rows' schema names the message."""
+    """State of one call of `protobuf_to_arrow` without a class: the schema names the message."""
 
     def __init__(self, registry: SchemaRegistryClient) -> None:
         self._registry = registry
