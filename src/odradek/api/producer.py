@@ -272,7 +272,7 @@ class Producer(RecordSending[RecordFuture, K_contra, V_contra], Transactional):
         return self._calls.too_late(of, self._host.now())
 
     def _watched(self) -> float:
-        """Note that a caller waits outside of a call; return the seconds that a call would wait."""
+        """Wake the I/O thread for a future that waits by itself; return its default timeout."""
         return self._calls.watched()
 
     # Called by `send`
