@@ -201,7 +201,7 @@ def consumer_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     found["allow_auto_create_topics"] = True
     reset = given["auto_offset_reset"]
     found["auto_offset_reset"] = reset if reset in ("earliest", "latest") else "none"
-    # A fetch without records takes fetch_max_wait_ms.
+    # A broker without new records delays its fetch response for fetch_max_wait_ms.
     least = given["fetch_max_wait_ms"] + 1
     found["request_timeout_ms"] = max(found["request_timeout_ms"], least)
     if given["group_id"] is not None:

@@ -171,7 +171,7 @@ class Producer:
         self._open()
         while len(self._sent):
             left = max(0.0, deadline - monotonic())
-            with suppress(odradek.KafkaError):  # callbacks get the errors
+            with suppress(odradek.KafkaError):  # the messages' callbacks get the errors
                 self._open().flush(min(left, PATIENCE))
             if not self._queue.serve(min(left, PATIENCE)) and not left:
                 break
@@ -204,7 +204,7 @@ class Producer:
                 "purge() always drops all messages: in_queue and in_flight must both be true",
             )
         self._producer = self._made()
-        with suppress(odradek.KafkaTimeoutError):  # always raised: the timeout is 0
+        with suppress(odradek.KafkaTimeoutError):  # the timeout 0 always expires
             producer.close(0)
 
     def __len__(self) -> int:

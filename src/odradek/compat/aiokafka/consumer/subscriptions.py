@@ -57,7 +57,7 @@ class Subscriptions:
         self._running = False
         """Whether `start()` was called; changes before it are applied by `start()`."""
         self.there = asyncio.Event()
-        """Set while topics are subscribed or partitions assigned."""
+        """Event that is set while topics are subscribed or partitions are assigned."""
         self._consumer = consumer
         self._pauses = pauses
         self._attendant = attendant
@@ -229,7 +229,7 @@ class Subscriptions:
                 on_revoked=told.on_revoked,
                 on_lost=told.on_revoked,
             )
-            if self._joined == before:  # aiokafka rejoins even then
+            if self._joined == before:  # aiokafka rejoins even if nothing has changed
                 self._consumer.enforce_rebalance("subscribe() was called again")
             if pattern is not None:
                 names = await self._consumer.list_topics()

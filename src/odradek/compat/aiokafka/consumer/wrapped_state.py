@@ -88,7 +88,7 @@ class AIOKafkaConsumer(LoopConsumer[Any]):
         return runs or []
 
     def take(self) -> bool:
-        """Take fetched records of all partitions for `at_hand`; return whether there are any."""
+        """Make fetched records available to `at_hand`; return whether there are any."""
         if self._found is not None:
             return True
         take = lambda now: self._engine.delivery.iterated(now, self._made)  # noqa: E731
@@ -116,9 +116,9 @@ class AIOKafkaConsumer(LoopConsumer[Any]):
 
     @contextmanager
     def attended(self) -> Iterator[None]:
-        """Mark polls in this block as background polls.
+        """Mark polls in this block as background polls, which aren't calls of the program.
 
-        They don't count as calls of the program: only its listener is notified of partitions.
+        They call the program's listener, but don't count as its requests for records.
         """
         group = self._engine.group
         if group is not None:
