@@ -78,7 +78,7 @@ class Facade(Generic[E]):
 
     # Methods of all clients
 
-    if not TYPE_CHECKING:  # type checkers would accept unknown names
+    if not TYPE_CHECKING:  # type checkers must reject unknown names
 
         def __getattr__(self, name: str) -> object:
             raise missing_method(self, name)

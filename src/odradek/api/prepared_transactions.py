@@ -111,5 +111,5 @@ class PreparedTransactions:
         return self._ask(group_offsets.listing(groups, False), timeout)
 
     def _ask(self, call: AdminCall[T], timeout: float) -> T:
-        engine = cast("AdminEngine", self)  # these calls use brokers and coordinators only
+        engine = cast("AdminEngine", self)  # the calls need only brokers and coordinators
         return self._producer._call(lambda d: call.flow(engine, d), timeout, call.what)  # noqa: SLF001

@@ -149,7 +149,7 @@ def all_of(data: Any, name: str) -> list[Any]:
         return [None]
     try:
         found: list[Any] = data.column(name).unique().to_pylist()
-    except NotImplementedError:  # Arrow's own error for lists and structs
+    except NotImplementedError:  # Arrow raises it for lists and structs
         return [None]
     return found if all(isinstance(one, str | int) for one in found) else [None]
 
@@ -172,7 +172,7 @@ def arrow_records(
     except (
         ValueError,
         IndexError,
-    ):  # Arrow's own errors; without the check, it would read beyond the data
+    ):  # invalid data: Arrow would read beyond its end
         return
     for row in rows.to_pylist():
         found = row[headers]

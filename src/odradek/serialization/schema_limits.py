@@ -569,7 +569,7 @@ def _node(one: Any, place: Any) -> AvroType:
             return AvroType(MAP, [place(one["values"])])
         if kind == "fixed":
             return AvroType(FIXED, [], one["size"])
-        return AvroType(NUMBER, [])  # an enum
+        return AvroType(NUMBER, [])  # an enum value is a number in the bytes
     if one in _SIZES:
         return AvroType(FIXED, [], _SIZES[one])
     return AvroType(BYTES if one in ("bytes", "string") else NUMBER, [])
@@ -592,7 +592,7 @@ def named_types(schema: Any) -> dict[str, Any]:
         waiting += [each["type"] for each in one.get("fields", ())]
         waiting += [one[name] for name in ("items", "values", "type") if name in one]
         beside = one.get("__named_schemas") or {}
-        if id(beside) not in met:  # all branches of a union share one dict
+        if id(beside) not in met:  # a union's branches share one dict
             met.add(id(beside))
             waiting += beside.values()
     return found

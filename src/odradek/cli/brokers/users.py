@@ -198,7 +198,7 @@ def _set(
         shown = [f"Would set the password of user {user} for {m}." for m in mechanisms]
         document = {"dry_run": True, "user": user, "mechanisms": mechanisms}
         return Result(document, shown)
-    run.close()  # a waiting message must not interrupt the prompt
+    run.close()  # its progress message must not interrupt the prompt
     password = read_password(user, *where)
     run.again()
     upsertions = [

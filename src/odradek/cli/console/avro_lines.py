@@ -30,7 +30,7 @@ _FINER = re.compile(r"[.,]\d{6}\d*[1-9]")
 
 
 def _date(text: str, _: Mapping[str, Any]) -> date:
-    if "-" not in text:  # fromisoformat accepts 20261128
+    if "-" not in text:  # `fromisoformat` also accepts 20261128
         raise ValueError("expected a date such as 2026-11-28")
     return date.fromisoformat(text)
 

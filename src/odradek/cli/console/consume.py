@@ -276,7 +276,7 @@ class _Stdout:
     def __init__(self) -> None:
         self._descriptor = sys.stdout.fileno()
         self._poll = select.poll()
-        self._poll.register(self._descriptor, 0)  # only for POLLERR
+        self._poll.register(self._descriptor, 0)  # `poll` always reports POLLERR
         self._room = select.poll()
         self._room.register(self._descriptor, select.POLLOUT)
 

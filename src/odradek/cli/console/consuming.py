@@ -235,7 +235,7 @@ class Records:
                     failure = KafkaError(f"the record at {place} can't be printed: {error}")
                     break
                 self._tell(f"skipped the record at {place}: {error}")
-            except KafkaError as error:  # e.g. no answer of the registry: don't skip the record
+            except KafkaError as error:  # such as an unreachable registry
                 failure = error
                 break
         try:

@@ -99,7 +99,7 @@ def copy(
                 _tell(work, seconds, json=json)
                 told = True
         except KeyboardInterrupt:
-            if json and not told:  # interrupted before the first record
+            if json and not told:  # Ctrl-C came before the first record
                 _tell(work, 0.0, json=json)
             raise typer.Exit(0 if end.terminated else INTERRUPTED) from None
         if interrupted and not end.terminated:

@@ -135,7 +135,7 @@ class Copying:
         """Raise an error for added partitions, which this run wouldn't copy."""
         try:
             found = len(self._consumer.partitions_for(self._plan.source, TURN))
-        except KafkaTimeoutError:  # an outage, which the clients report
+        except KafkaTimeoutError:  # the clients report an outage themselves
             return
         if found > self._plan.partitions:
             raise ConfigurationError(

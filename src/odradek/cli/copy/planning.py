@@ -113,7 +113,7 @@ class CopiedTopics:
                 ids.append(str(admin.describe_topics(topic, LOOK)[topic].topic_id))
             except UnknownTopicOrPartitionError:
                 self._absent += 1
-                if self._absent < ABSENT:  # a single broker may not know it yet
+                if self._absent < ABSENT:  # one broker may not know the topic yet
                     return
                 raise ConfigurationError(f"topic {topic} was deleted during the copy") from None
             except KafkaError:

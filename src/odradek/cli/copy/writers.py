@@ -133,7 +133,7 @@ class AtLeastOnceWriter:
         self._sent: list[ArrowFuture] = []
 
     def alone(self) -> AbstractContextManager[None]:
-        return nullcontext()  # concurrent copies aren't detected and duplicate records
+        return nullcontext()  # nothing detects other copies, which duplicate records
 
     def progress(self, *, restart: bool) -> dict[int, int]:
         found = self._admin.list_group_offsets(self._plan.name)

@@ -45,11 +45,11 @@ class LoopThread(threading.Thread):
         """Run `main` in a new event loop, and store its exception in `error`."""
         try:
             asyncio.run(self._cancellable())
-        except asyncio.CancelledError:  # cancelled by the `with` block
+        except asyncio.CancelledError:  # `__exit__` has cancelled `main`
             pass
         except BaseExceptionGroup as several:
             self.error = several.exceptions[0]
-        except BaseException as error:  # reported to the main thread
+        except BaseException as error:  # the main thread reports the error
             self.error = error
 
     async def _cancellable(self) -> None:

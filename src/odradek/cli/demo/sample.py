@@ -106,8 +106,8 @@ def _value(name: str, text: str) -> str | int | None:
 def _made_up() -> Iterator[dict[str, Any]]:
     """Yield a year of made-up flights, always the same ones."""
     for row in range(MADE_UP):
-        day = row * 336 // MADE_UP  # twelve months of 28 days
-        mixed = row * 7_919 % 1_009  # adjacent rows differ
+        day = row * 336 // MADE_UP  # a year has twelve months of 28 days
+        mixed = row * 7_919 % 1_009  # numbers that differ in adjacent rows
         yield {
             "month": 1 + day // 28,
             "day": 1 + day % 28,

@@ -77,7 +77,7 @@ class Sending(threading.Thread):
                     self._producer.send(TOPIC, value=value, key=key).add_done_callback(self._count)
                     self.sent += 1
             self._producer.flush(timeout=FLUSH_S)
-        except BaseException as error:  # reported to the main thread
+        except BaseException as error:  # the main thread reports the error
             self.error = error
 
     def _steps(self) -> Iterator[tuple[float, Iterator[tuple[bytes | None, bytes]]]]:

@@ -59,12 +59,12 @@ class EventReader:
         fresh: list[Noticed] = []
         for entry in self._entries():
             done = self._read.get(entry.name, 0)
-            gone = self._clearing and _writer_is_gone(entry.name)  # checked before the last read
+            gone = self._clearing and _writer_is_gone(entry.name)  # check before the last read
             if entry.stat().st_size != done:
                 with Path(entry.path).open("rb") as file:
                     file.seek(done)
                     text = file.read()
-                whole = text[: text.rfind(b"\n") + 1]  # the last line may be incomplete
+                whole = text[: text.rfind(b"\n") + 1]  # a client may be writing the last line
                 self._read[entry.name] = done + len(whole)
                 fresh += [_event(line) for line in whole.splitlines()]
             if gone:

@@ -75,7 +75,7 @@ def _end_of_certificate(context: ssl.SSLContext, address: Address) -> float | No
             shown = secured.getpeercert()
     except (OSError, ValueError, KafkaError):
         return None
-    ends = (shown or {}).get("notAfter")  # empty without verification
+    ends = (shown or {}).get("notAfter")  # no certificate is shown without verification
     return ssl.cert_time_to_seconds(ends) if isinstance(ends, str) else None
 
 

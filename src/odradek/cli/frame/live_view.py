@@ -51,7 +51,7 @@ class LiveView(ABC):
 
     def __exit__(self, *_: object) -> None:
         if self._live is not None:
-            self._live.stop()  # draws it for the last time
+            self._live.stop()  # also draws the final picture
             self._live = None
 
     @abstractmethod

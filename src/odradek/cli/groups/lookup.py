@@ -119,7 +119,7 @@ def _no_topics(run: AdminRun, absent: list[str]) -> Failed:
     """
     try:
         topics = set(run.admin.list_topics(run.left()))
-    except KafkaError:  # keep the groups' own errors
+    except KafkaError:  # without the hint, the groups' errors remain
         return {}
     text = (
         "group {0} doesn't exist; {0} is a topic, but this command takes group ids and shows all "

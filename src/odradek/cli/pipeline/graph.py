@@ -52,14 +52,14 @@ def session(pipeline: Pipeline, log: Path | BinaryIO | None) -> Any:
         builder = builder.config(name, value)
     hint = f"; its log is {log}" if isinstance(log, Path) else ""
     try:
-        with ExitStack() as stack:  # the JVM inherits stderr
+        with ExitStack() as stack:  # the JVM inherits this process's stderr
             if isinstance(log, Path):
                 log.parent.mkdir(parents=True, exist_ok=True)
                 log = stack.enter_context(log.open("ab"))
             if log is not None:
                 stack.enter_context(_stderr_to(log))
             return builder.getOrCreate()
-    except Exception as error:  # of any class of Spark or Py4J
+    except Exception as error:  # Spark and Py4J raise many classes
         raise ConfigurationError(f"Spark didn't start: {text_of(error)}{hint}") from error
 
 
@@ -82,13 +82,13 @@ def end_session(spark: Any) -> None:
     context = getattr(spark, "_sc", None)
     gateway = getattr(context, "_gateway", None)
     process = getattr(gateway, "proc", None)
-    if gateway is None or process is None:  # Spark Connect, or a JVM that existed before
+    if gateway is None or process is None:  # the JVM isn't this process's child
         return
     gateway.shutdown()
     process.stdin.close()
     try:
         process.wait(20)
-    except Exception:  # the JVM hangs
+    except Exception:  # the JVM hasn't ended in time
         process.kill()
 
 
@@ -152,7 +152,7 @@ class Graph:
         """Call `attempt`; repeat it once if a Python process of Spark was too slow to connect."""
         try:
             return attempt()
-        except Exception as error:  # of any class of Spark or Py4J
+        except Exception as error:  # Spark and Py4J raise many classes
             if not is_not_connected(error):
                 raise
             self._say(f"{what}: {ONCE_MORE}")

@@ -282,7 +282,7 @@ class Running:
         try:
             with locked(map(pipeline.checkpoint, pipeline.sinks.values())):
                 return self._started()
-        except KeyboardInterrupt:  # before any query ran; PySpark's handler raises it, too
+        except KeyboardInterrupt:  # no query ran yet
             self._display.say("stopped", f"{self._pipeline.name} was stopped before it had started")
             return 0 if signal.SIGTERM in self._stop.signals[-1:] else 128 + signal.SIGINT
 
@@ -370,7 +370,7 @@ class Running:
                 self._display.say(
                     "stopping", "stopping after the running batches (a second signal stops at once)"
                 )
-            with suppress(OSError):  # e.g. a full disk
+            with suppress(OSError):  # such as a full disk
                 self._pause.touch()
             queries.wind_down(self._stop_timeout, lambda: len(self._stop.signals) > 1)
         self._look(queries)
@@ -381,7 +381,7 @@ class Running:
             reader = self._readers[name]
             for outage in watch.notice(reader.poll()):
                 self._display.outage("outage" if outage.over is None else "back", outage)
-            reader.events.clear()  # saves memory in long runs
+            reader.events.clear()  # otherwise they would fill the memory in long runs
             flowing = watch.landed(landed) if landed is not None else None
             if flowing is not None:
                 self._display.outage("flowing", flowing)
@@ -419,7 +419,7 @@ class Running:
         if failures or self._vanished:
             return 1
         if signal.SIGINT in self._stop.signals:
-            return 128 + signal.SIGINT  # as for all commands
+            return 128 + signal.SIGINT  # the status of all commands after Ctrl-C
         if any(flow.cut for flow in queries.flows):
             return 128 + (self._stop.signals[-1] if self._stop.signals else signal.SIGTERM)
         return 0

@@ -450,7 +450,7 @@ class _Parser:
         """Return the name of the option that an entry of `key` or `value` sets."""
         if part != "schema":
             return f"{name}{part.capitalize()}"
-        # avroSchema: the reader schema, or the schema for writing; valueSchema: the writer schema.
+        # Option avroSchema is for reading or writing; valueSchema is the writer schema of Avro.
         avro = str(parts["format"].value).strip().lower() == "avro" if "format" in parts else False
         return (
             "avroSchema" if avro and ("registry" in parts or "from" in entries) else "valueSchema"

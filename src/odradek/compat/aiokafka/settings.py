@@ -80,7 +80,7 @@ def client_settings(given: Mapping[str, Any]) -> dict[str, Any]:
             _told.add(name)
             logger.info("%s has no effect: %s", name, why)
     found = {name: given[name] for name in SAME}
-    if found["connections_max_idle_ms"] is None:  # never close idle connections
+    if found["connections_max_idle_ms"] is None:  # None: never close idle connections
         found["connections_max_idle_ms"] = -1
     timeout, backoff = given["request_timeout_ms"], given["retry_backoff_ms"]
     found |= {

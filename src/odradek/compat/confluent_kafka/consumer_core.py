@@ -150,7 +150,7 @@ class ConsumerCore(AssignedConsumer):
             first.setdefault(odradek.TopicPartition(*run[0][:2]), run[0])
         for place in first.keys() & self._consumer.assigned():
             record = first[place]
-            with suppress(odradek.IllegalStateError, TopicRecreatedError):  # partition was lost
+            with suppress(odradek.IllegalStateError, TopicRecreatedError):  # the partition was lost
                 self._consumer.seek(place, odradek.OffsetAndMetadata(record[2], "", record[8]))
 
     def _next(self, deadline: float, most: int, taken: Runs) -> Flow[list[Message]]:

@@ -102,7 +102,7 @@ class Producer:
         number = None if partition == ANY_PARTITION else as_partition(partition)
         sent, producer, begun = self._sent, self._producer, self._sent.now()
         try:
-            if headers is None:  # fast path
+            if headers is None:  # the fast path for most messages
                 number = producer.report_at_once(
                     sent.room, sent.by_batch, begun, topic, key, value, number, timestamp, call
                 )

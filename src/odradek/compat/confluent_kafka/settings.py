@@ -120,7 +120,7 @@ def given(kind: str, config: Any, keywords: Mapping[str, Any] | None = None) -> 
     if not isinstance(config, dict):
         raise TypeError("expected configuration dict")
     settings = {**_DEFAULTS[kind], **_spelled({**config, **(keywords or {})})}
-    settings.setdefault("bootstrap.timeout.ms", _INT_MAX)  # librdkafka has no such timeout
+    settings.setdefault("bootstrap.timeout.ms", _INT_MAX)  # no timeout in librdkafka
     if isinstance(servers := settings.get("bootstrap.servers"), str):
         settings["bootstrap.servers"] = _WITHOUT_PORT.sub(r"\1:9092", servers)
     found = Given({})

@@ -125,7 +125,7 @@ def _uuid_text(data: str, schema: dict[str, Any], _: Any = None) -> str:
 def _decimal(data: bytes, schema: dict[str, Any], _: Any = None) -> Decimal:
     """Return the decimal of big-endian bytes; reject too many digits before the conversion."""
     digits = min(schema["precision"], MOST_DIGITS)
-    most = digits * 5 // 12 + 2  # a digit has 3.33 bits at the most
+    most = digits * 5 // 12 + 2  # a decimal digit takes at most 3.33 bits
     if len(data) > most:
         sign = b"\xff" if data[-most] & 0x80 else b"\0"
         if data[:-most].strip(sign):

@@ -147,7 +147,7 @@ class SchemaRegistryClient:
     @private
     def __init__(self, config: Mapping[str, Any]) -> None:
         """Check the settings without connecting. Raises `ConfigurationError`."""
-        config = with_secrets(config)  # first: tracebacks of later errors may show `config`
+        config = with_secrets(config)  # before checks: a traceback may show `config`
         settings = registry_settings(config)
         numbers = settings.numbers
         self._settings, self._of = settings, ",".join(settings.urls)

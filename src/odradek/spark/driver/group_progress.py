@@ -65,7 +65,7 @@ class GroupProgress:
         try:
             if self._client is None:
                 self._client = self._make(self._options.group_config(end.cluster))
-                with suppress(KafkaTimeoutError):  # an outage or slow coordinator
+                with suppress(KafkaTimeoutError):  # don't delay the query in an outage
                     self._client.commit(news, timeout=FIRST_WAIT_S)
                     return
             self._client.commit_async(news)  # the client logs later failures
@@ -84,7 +84,7 @@ class GroupProgress:
         """Close the client; commits in flight have one second to finish."""
         client, self._client = self._client, None
         if client is not None:
-            with suppress(KafkaError):  # the client has logged what it couldn't finish
+            with suppress(KafkaError):  # the client has logged unfinished commits
                 client.close(timeout=1.0)
 
 

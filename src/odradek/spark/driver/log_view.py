@@ -133,7 +133,7 @@ class LogView:
             epochs = {tp: at.leader_epoch for tp, at in found.items()}
             after = self._after_stable(offsets) if calls.reads_committed else {}
             is_new = self.known is not None and offsets != self.known.positions
-            # The ends may belong to a recreated topic.
+            # Describe the topics again: the ends may belong to a recreated topic.
             if after.items() - self._waiting.items() or (is_new and calls.fetches_by_name(left)):
                 self._discovery.forget()
                 if self._discovery.topics(until) != topics:

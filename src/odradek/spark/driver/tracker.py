@@ -255,7 +255,7 @@ class OffsetTracker:
         joined = {tp: begins[tp] for tp in joined}
         ends = view.ends
         if not everything:
-            # A query whose run ends with "nothing new" would skip the withheld records.
+            # Don't withhold records in a run that ends with "nothing new": it would skip them.
             paced = start is not None and not self._freezing and not losses
             if paced and self._pacing.holds_back(begins, ends, self._clock.now()):
                 return None

@@ -210,7 +210,7 @@ def read_decision(fetch: Fetch, base: str) -> Decision | None:
                 part = fetch(_group(base, number)).get(at)
                 found = {} if part is None else json.loads(part.metadata)
                 if part is None or part.offset != batch or found["n"] != head["n"]:
-                    break  # a driver is replacing it
+                    break  # a driver is replacing this decision
                 entries += _unpacked(found["e"], version)
             else:
                 return Decision(

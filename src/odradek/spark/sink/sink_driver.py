@@ -139,7 +139,7 @@ class DriverLedger(Ledger):
                 lambda seconds: self.transactions.describe(list(at), seconds),
                 "the state of the tasks' transactions",
             )
-        except (UnsupportedVersionError, TransactionalIdNotFoundError):  # before Kafka 3.0; expired
+        except (UnsupportedVersionError, TransactionalIdNotFoundError):  # old broker, or expired id
             return list(entries)
         states = {n: (now.state, now.producer_id, now.producer_epoch) for n, now in found.items()}
         return [e for n, e in at.items() if states[n] == (ONGOING, e.producer_id, e.epoch)]

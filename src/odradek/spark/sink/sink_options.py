@@ -299,7 +299,7 @@ def _encodings(plain: Mapping[str, Any], delivery: str) -> dict[str, Encoding]:
             if option.lower() in plain:
                 raise OptionError(f"option {option} needs option schemaRegistryUrl")
         return {}
-    registry_settings(settings)  # raises for invalid settings
+    registry_settings(settings)  # only checks the settings
     found: dict[str, Encoding] = {}
     for name in ("key", "value"):
         if f"{name}format" in plain:

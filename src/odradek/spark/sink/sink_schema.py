@@ -152,7 +152,7 @@ def _split(rows: pa.RecordBatch, topics: Any, first_row: int) -> Iterator[TopicR
     if len(names) == 1:
         yield TopicRows(names[0].as_py(), rows, first_row)
         return
-    order = pc.array_sort_indices(codes)  # stable: each topic's rows keep their order
+    order = pc.array_sort_indices(codes)  # a stable sort: each topic's rows keep their order
     counts = pc.value_counts(codes)
     by_code = dict(zip(counts.field(0).to_pylist(), counts.field(1).to_pylist(), strict=True))
     at = 0

@@ -57,7 +57,7 @@ class RangeLog:
             try:
                 return self._consumer.describe([topic], timeout=DESCRIBE_S)[topic].topic_id
             except UnknownTopicOrPartitionError:
-                return None  # the records were read before it was deleted
+                return None  # the topic was deleted after the records were read
             except KafkaError as error:
                 pass_on_unless_retriable(error)
                 if self._clock.now() - begun > self._options.outage_tolerance:

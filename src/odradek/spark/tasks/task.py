@@ -230,7 +230,7 @@ def task_config(options: SourceOptions, cluster: str | None) -> dict[str, Any]:
     """Return the configuration of a task's client, with fetch sizes for small executors."""
     config = options.consumer_config(cluster)
     config.setdefault("fetch.max.bytes", FETCHED_AHEAD)
-    config.setdefault("max.partition.fetch.bytes", ENOUGH_BYTES)  # a response fills a batch
+    config.setdefault("max.partition.fetch.bytes", ENOUGH_BYTES)  # one response fills a batch
     return config
 
 

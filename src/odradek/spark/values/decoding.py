@@ -195,7 +195,7 @@ class JsonDecoder:
         """
         nothing = dict.fromkeys((field.name for field in self._fields), None)
         if given is None or not given.strip():
-            return None, ""  # from_json treats an empty text as none
+            return None, ""  # `from_json` returns null for an empty text
         try:
             document = json.loads(given)
         except ValueError as error:

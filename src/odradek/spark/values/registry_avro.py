@@ -73,7 +73,7 @@ class RegistryAvroFormat:
                 raise OptionError(f"{whence} has type {schema.schema_type}, not AVRO")
             others = texts_referred(schema, registry)
             found = replace(self, read_text=schema.schema_str, others=others, whence=whence)
-        found.schema()  # raises for an invalid schema
+        found.schema()  # only checks the schema
         return found
 
     def read(self) -> AvroSchema:
@@ -136,7 +136,7 @@ class RegistryAvroDecoder:
                 raise ValueDecodeError(*next(iter(self.bad.items())))
         if not pa.types.is_struct(self._target):
             return found
-        columns = found.flatten()  # null where the struct is null
+        columns = found.flatten()  # a child is null where the struct is null
         if self._form.corrupt is not None:
             columns.append(kept_where(self.bad, values))
         return pa.StructArray.from_arrays(columns, fields=list(self._target), mask=values.is_null())

@@ -57,7 +57,7 @@ class RegistryJsonFormat:
                 raise OptionError(f"{whence} has type {latest.schema.schema_type}, not JSON")
             fields = struct_of(latest.schema.schema_str, whence)
             found = replace(self, schema_text=fields.json())
-        found.schema()  # raises for an invalid schema
+        found.schema()  # only checks the schema
         return found
 
     def schema(self) -> DataType:

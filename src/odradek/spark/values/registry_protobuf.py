@@ -53,7 +53,7 @@ class RegistryProtobufFormat:
         check_rules(latest.schema, READ)
         files = files_of(latest, registry)
         found = replace(self, files=files)
-        found.schema()  # raises for an invalid schema
+        found.schema()  # only checks the schema
         return found
 
     def descriptor(self) -> Any:
@@ -131,7 +131,7 @@ class RegistryProtobufDecoder:
         found, self.bad = self._rows.read(values)
         if self.bad and self._form.fail_fast:
             raise ValueDecodeError(*next(iter(self.bad.items())))
-        columns = found.flatten()  # null where the struct is null
+        columns = found.flatten()  # a child is null where the struct is null
         if self._form.corrupt is not None:
             columns.append(kept_where(self.bad, values))
         plain = pa.StructArray.from_arrays(

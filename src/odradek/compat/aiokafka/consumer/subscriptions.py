@@ -95,7 +95,7 @@ class Subscriptions:
         self._topics, self._pattern = frozenset(topics), pattern
         self._rebalances = Rebalances(listener, self._pauses, self._locate, self._consumer.announce)
         self._afresh = True
-        self._attendant.handed_out(some=False)  # counts returned records as processed
+        self._attendant.handed_out(some=False)  # returned records count as processed now
         if self._running:
             self.begin()
 
@@ -182,7 +182,7 @@ class Subscriptions:
                     raise
                 if self.pending is changing:
                     raise ConsumerStoppedError("the consumer was stopped") from None
-            finally:  # unless another task has started a later change
+            finally:  # keep a later change of another task
                 if changing.done() and self.pending is changing:
                     self.pending = None
 

@@ -142,7 +142,7 @@ class AIOKafkaConsumer(LoopConsumer[Any]):
         So a consumer that starts at the end of the log reads all records written from now on.
         """
         for partition in partitions:
-            with suppress(KafkaError):  # raised by the next call for records
+            with suppress(KafkaError):  # the next call for records raises it
                 await self.position(partition, math.inf)
 
     async def await_topic(self, topic: str, timeout: float) -> bool:

@@ -65,7 +65,7 @@ class Outcomes:
                 if not future.done():  # the program may have cancelled the future
                     error = translated(done.error, ProducerClosed, MessageSizeTooLargeError)
                     future.set_exception(error)
-                    if aborted:  # don't log it as "never retrieved"
+                    if aborted:  # keep asyncio from logging "never retrieved"
                         future.exception()
         elif self._answered:
             self._tell(TopicPartition(*batch.partition), done.result(), waiting)
