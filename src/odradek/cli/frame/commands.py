@@ -180,7 +180,7 @@ class AdminRun(CommandRun):
         admin.listen(self._connections)
 
     def still(self, waited: float) -> float:
-        """Return the seconds left; before a first broker is reached, those left to reach it."""
+        """Return the seconds left; before any broker is reached, the seconds left to reach one."""
         if self._connections.reached:
             return self.left()
         return min(self.left(), self._first_contact - waited)

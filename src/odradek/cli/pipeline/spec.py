@@ -430,7 +430,7 @@ class _Parser:
             lines |= registry.lines
 
     def _uses(self, node: Node, used: dict[str, Registry], what: str) -> bool:
-        """Note the registry of a column; key and value must have the same one."""
+        """Record which registry a column uses; key and value must use the same registry."""
         name = self._text(node, "registry")
         found = self._registries.get(name)
         if found is None:

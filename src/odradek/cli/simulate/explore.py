@@ -238,7 +238,7 @@ def _explore(
 ) -> tuple[Counter[str], list[tuple[int, str]], dict[str, Counter[str]]]:
     """Run tasks until all are done, the time is up, or one has failed.
 
-    Returns their cost, the failing seeds, and how often faults were drawn and took effect.
+    Returns the total cost, the failing seeds, and how many faults were drawn and took effect.
     """
     totals: Counter[str] = Counter(dict.fromkeys(COUNTED, 0))
     faults: dict[str, Counter[str]] = {"drawn": Counter(), "took_effect": Counter()}

@@ -49,7 +49,7 @@ def translated(
 ) -> BaseException:
     """Return aiokafka's exception for an Odradek error, and any other exception unchanged.
 
-    `closed`: for a call of a closed client; `too_large`: for a record beyond a limit.
+    `closed`, `too_large`: the exception for a closed client, and for a record beyond a limit.
     """
     if not isinstance(error, ours.KafkaError):
         return error

@@ -43,7 +43,7 @@ logger = logging.getLogger("odradek.compat")
 
 Committable = dict[odradek.TopicPartition, odradek.OffsetAndMetadata]
 SAME_ERROR, SAME_FATAL = 30.0, 1.0
-"""Seconds between two messages with the same error, and with the same fatal error."""
+"""Minimum seconds between two messages with equal errors, and with equal fatal errors."""
 
 
 class AssignedConsumer:

@@ -144,7 +144,7 @@ def given(kind: str, config: Any, keywords: Mapping[str, Any] | None = None) -> 
 
 
 def _spelled(config: dict[Any, Any]) -> dict[str, Any]:
-    """Return settings by Kafka's names; those in `default.topic.config` override the others."""
+    """Return settings by Kafka's names; settings in `default.topic.config` take precedence."""
     nested = config.pop("default.topic.config", None) or {}
     if not isinstance(nested, dict):
         raise TypeError("default.topic.config must be a dict")

@@ -67,7 +67,7 @@ class ArrowJson:
             if not parsed and found.null_count != values.null_count:
                 return None  # a value is null, perhaps with other text after it
             if _has_any(found, _is_infinite):
-                return None  # from an integer of hundreds of digits: Python rejects it
+                return None  # it was an integer of hundreds of digits, which Python rejects
             if (
                 _has_any(found, _is_negative_zero)
                 and pc.any(pc.match_substring_regex(shown, NEGATIVE_WHOLE_ZERO)).as_py()

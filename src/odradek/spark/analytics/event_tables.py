@@ -209,7 +209,7 @@ def _trouble() -> Column:
 
 
 def _rank() -> Column:
-    """Return the rank of events at the same time: failures come before other events."""
+    """Return the sort key for events with equal times: failures come before other events."""
     from pyspark.sql import functions as f
 
     return f.when(f.col("kind").isin(*TROUBLE), 0).otherwise(1)

@@ -110,7 +110,7 @@ def _offsets(name: str, given: str, least: int) -> OffsetSpec:
         raise OptionError(f"option {name} must be earliest, latest or JSON, not {text!r:.80}")
     document = json_object(name, text)
     if is_own(document) and document["v"] not in WORDS.values():
-        document = document.get("o") or {}  # the option's text comes from a checkpoint of ours
+        document = document.get("o") or {}  # the text was copied from an Odradek checkpoint
     topics = {topic: b for topic, said in document.items() if (b := _bound(said)) is not None}
     nested = {topic: _in_numbers(said) for topic, said in document.items() if topic not in topics}
     offsets = positions_from_json(nested, f"option {name}", least=EARLIEST)

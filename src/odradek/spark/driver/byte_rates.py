@@ -44,7 +44,7 @@ STALE_S = 60.0
 """Seconds for which an older estimate is used without a warning."""
 COLUMNS = ("key", "value", "headers", "topic", "partition", "offset")
 NAMED = 5
-"""Maximum number of partitions in a log line."""
+"""Maximum number of partitions that a log line names."""
 
 
 @dataclass(frozen=True, slots=True)

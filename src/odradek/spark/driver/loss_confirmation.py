@@ -1,7 +1,7 @@
 """Compare the metadata of several brokers before a loss is accepted (R-ID-6).
 
 In: partitions, and their topic ids and leader epochs from one broker. Out: whether other brokers
-return the same. A broker that was frozen or cut off describes deleted topics and earlier leaders
+report equal ones. A broker that was frozen or cut off describes deleted topics and earlier leaders
 until it hears from its controller, and its log ends too early. Must not: wait; the caller calls
 several times, for a while.
 """

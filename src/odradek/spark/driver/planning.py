@@ -15,7 +15,7 @@ from odradek.spark.driver.bounds import OffsetSpec, time_in_words
 from odradek.spark.driver.offsets import EARLIEST, LATEST, Positions, StreamOffset
 
 NAMED = 10
-"""Maximum number of partitions in an error."""
+"""Maximum number of partitions that an error message names."""
 
 
 @dataclass(frozen=True, slots=True)

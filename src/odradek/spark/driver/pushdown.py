@@ -42,8 +42,8 @@ LIMITS = "pushLimit"
 def planner_pushes() -> bool:
     """Return whether this process is Spark's filter planner, and each scan has its own plan.
 
-    Spark forks each planner from a process that has imported only that planner's module, so the
-    loaded module tells the planner. If Spark renames the module, filters aren't pushed down.
+    Spark forks each planner from a process that has imported only that planner's module, so a
+    loaded `PLANNER` shows it. If Spark renames this module, filters aren't pushed down.
     """
     if not hasattr(DataSourceReader, LIMITS):
         return False

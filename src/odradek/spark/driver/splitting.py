@@ -2,7 +2,7 @@
 
 In: one range for each partition of a topic. Out: as many or more ranges, in order, with exactly the
 same offsets. The result only depends on the ranges: a replayed batch gets the same tasks, which
-exactly-once sinks rely on. Must not: access anything else.
+exactly-once sinks rely on. Must not: use anything but its arguments.
 """
 
 from __future__ import annotations

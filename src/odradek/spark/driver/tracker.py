@@ -50,7 +50,7 @@ logger = logging.getLogger("odradek.spark")
 RENEW_S = 0.5
 """Pause in seconds before a new client plans a batch again, as each client has to connect."""
 HINT_PARTITIONS = 500
-"""Number of partitions above which tasks get no topic metadata, of which each has a copy."""
+"""Largest number of partitions whose metadata tasks get; each task carries a copy of it."""
 
 T = TypeVar("T")
 Narrow = Callable[[list[KafkaOffsetRange]], list[KafkaOffsetRange]]

@@ -192,7 +192,7 @@ class _Batch:
             )
 
     def _entries(self, committed: dict[int, TaskEntry], *, by_02: bool) -> list[TaskEntry]:
-        """Return the entries of the batch: committed ones, and those that tasks have prepared."""
+        """Return the batch's entries: of committed transactions, and of those tasks prepared."""
         found = dict(committed)
         lacking = set()
         for partition, one in self._of.items():

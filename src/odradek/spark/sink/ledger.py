@@ -97,7 +97,7 @@ class TaskEntry(NamedTuple):
         return self.producer_id >= 0 and (self.ticket_id, self.ticket_epoch) == PLAIN
 
     def transaction(self, base: str) -> PreparedTransaction:
-        """Return the transaction; `base` is the sink's id without a partition."""
+        """Return the transaction with the rows; `base` is the sink's id without a partition."""
         name = with_ticket(f"{base}{self.partition}", (self.ticket_id, self.ticket_epoch))
         return PreparedTransaction(name, self.producer_id, self.epoch, self.version_2)
 
@@ -264,11 +264,11 @@ class Marker:
     writer: str | None = None
     """Name of the query that wrote the rows (`writer_of`); None in markers of old releases."""
     transaction: tuple[int, int] | None = None
-    """Producer id and epoch; None if 0.2 wrote it, where each task committed by itself."""
+    """Producer id and epoch of the transaction; None in markers that release 0.2 wrote."""
     created: Ticket = PLAIN
     """Ticket in the name of the transactional id, of the attempt that first used the id."""
     used: Ticket = PLAIN
-    """Ticket of the attempt that wrote the rows; equal to `created` if it created the id."""
+    """Ticket of the attempt that wrote the rows; it may use an id that another one created."""
 
     def stored(self) -> OffsetAndMetadata:
         """Return the marker as an offset with metadata, for the commit."""

@@ -95,10 +95,10 @@ def resolve(
     prepared: Prepared,
     clock: Clock,
 ) -> Resolution:
-    """Commit what can be committed of a batch; otherwise carry out the choice.
+    """Commit a batch if all of its transactions can be committed; otherwise do what `choice` says.
 
     `batch` is the batch that the query's next run repeats; None for the sink's newest one. The
-    query must not run meanwhile: its driver is fenced.
+    query must not run at this time: its driver is fenced.
     """
     with driver(options, query, make=make, prepared=prepared, clock=clock) as at:
         found = at.ledger.newest()

@@ -1,7 +1,7 @@
 """Send the rows of one task with bounded memory, and wait through outages.
 
-In: Arrow batches, a producer. Out: acknowledged rows, counted. Flow: split by topic → pieces →
-`send_arrow` → wait for the oldest piece if too many bytes are unacknowledged. Must not: wait
+In: Arrow batches, a producer. Out: acknowledged rows, counted. Flow: split by topic → chunks →
+`send_arrow` → wait for the oldest chunk if too many bytes are unacknowledged. Must not: wait
 without a log message every 30 s, or make Python objects of rows.
 """
 
@@ -37,7 +37,7 @@ LOG_EVERY = 30.0
 TOPIC_PATIENCE = 5.0
 """Seconds for which an unknown topic may be a new one that the broker doesn't know yet."""
 PIECE = 8 << 20
-"""Bytes that are passed to the producer at once, and awaited together."""
+"""Size in bytes of a chunk of rows, which is passed to the producer with one call."""
 _ROW = re.compile(r"^row (\d+)")
 
 
@@ -226,7 +226,7 @@ def _check_name(rows: TopicRows) -> None:
 
 
 def _named(error: KafkaError, piece: TopicRows) -> SinkRowError:
-    """Add the row's number in the task, because the client knows only its number in the piece."""
+    """Convert the row's number in its chunk, which the client reports, to that in the task."""
     text, row = str(error), None
     if found := _ROW.match(text):
         row = piece.row(int(found[1]))

@@ -1,4 +1,4 @@
-"""Resolve a cached plan again in later runs: each task resolves its own part.
+"""Plan again when a later query reuses a cached plan: each task plans its own share.
 
 Spark asks a loaded frame for its partitions once and keeps them, for every query over a variable, a
 view or the static side of a join. The JVM connector plans each query. In: a partition as it was

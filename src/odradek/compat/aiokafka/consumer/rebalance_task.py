@@ -52,7 +52,7 @@ class Attendant:
                 await self._task
 
     def handed_out(self, *, some: bool) -> None:
-        """Note that the program has requested records; `some`: records were returned."""
+        """Record that the program has requested records, and whether `some` were returned."""
         self._in_hand_since = monotonic() if some else None
         self._news.set()
 

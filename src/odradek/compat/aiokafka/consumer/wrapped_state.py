@@ -130,7 +130,7 @@ class AIOKafkaConsumer(LoopConsumer[Any]):
                 group.ownership.attend(attended=False)
 
     def announce(self, partitions: Iterable[TopicPartition]) -> None:
-        """Note that the program's listener was notified of these partitions."""
+        """Record that the program's listener was notified of these partitions."""
         group = self._engine.group
         if group is not None:
             with self._engine.lock:
