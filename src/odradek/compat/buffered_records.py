@@ -68,7 +68,7 @@ class BufferedRecords(ConsumerState, Generic[R]):
         return self._found or iter(()), self._group, self._clock, self._stretch - self._given
 
     def took(self, count: int) -> None:
-        """Count records that were taken from `rest`."""
+        """Record how many records the caller took from `rest`."""
         self._given += count
 
     def remember_positions(self) -> None:

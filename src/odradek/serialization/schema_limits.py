@@ -470,7 +470,7 @@ class AvroLimits:
                 "Avro",
             )
         self.has_arrays_of_fixed_size = any(self.nodes[at].kind in (FIXED, RECORD) for at in items)
-        """Whether an array's items may have a fixed size, as records with such fields have."""
+        """Whether there is an array of `fixed` or of records, whose items may have a fixed size."""
         height = _height(self.nodes, range(7))
         self._recursive = height == math.inf
         if not self._recursive and height > DEEPEST_VALUE:
@@ -592,7 +592,7 @@ def named_types(schema: Any) -> dict[str, Any]:
         waiting += [each["type"] for each in one.get("fields", ())]
         waiting += [one[name] for name in ("items", "values", "type") if name in one]
         beside = one.get("__named_schemas") or {}
-        if id(beside) not in met:  # a union's branches share one dict
+        if id(beside) not in met:  # a union's branches may share this dict
             met.add(id(beside))
             waiting += beside.values()
     return found

@@ -38,7 +38,7 @@ TOLD_FROM = 3
 
 
 def settings_of(params: Mapping[str, Any]) -> AdminSettings:
-    """Return the admin client's settings: profile, file and flag over the defaults."""
+    """Return the admin client's settings: profile, file and flags override the defaults."""
     flags = Flags(params["bootstrap_server"], params["command_config"], profile=params["profile"])
     return settings(flags, usual=DEFAULTS)
 

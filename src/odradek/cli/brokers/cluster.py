@@ -73,7 +73,7 @@ PUBLIC = (
     *("bootstrap_servers", "cluster_id", "version", "directory", "security"),
     *("client_properties", "schema_registry_url", "pid"),
 )
-"""Fields of the state in `--json`."""
+"""Fields of the cluster's state that `--json` prints."""
 NOTHING = "no cluster is running"
 STARTS = "start one with: odradek cluster start (three brokers, bootstrap address localhost:9092)"
 DEFAULT_PORT = 9092

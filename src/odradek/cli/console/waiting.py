@@ -82,7 +82,7 @@ def patiently(
     what: str,
     first_contact: float = math.inf,
 ) -> T:
-    """Call until success, at most `total` seconds, and print progress every few seconds.
+    """Repeat `call` while it times out, at most `total` seconds; tell the progress meanwhile.
 
     `first_contact`: seconds after which the wait ends if a new client has reached no broker.
     """

@@ -92,7 +92,7 @@ class CopyCluster:
         return given
 
     def producer(self, transactional_id: str | None) -> dict[str, Any]:
-        """Return the options of the destination's producer; without an id it has no transactions.
+        """Return the producer's options; without a transactional id it has no transactions.
 
         A call waits for buffer memory as long as a record may be retried.
         """

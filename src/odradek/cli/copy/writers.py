@@ -55,7 +55,7 @@ class CopyWriter(Protocol):
 
 
 def kept(plan: CopyPlan, positions: Positions) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Return the group's offsets for these positions."""
+    """Convert positions in the source to the offsets that the copy's group commits."""
     return {
         plan.kept_at(partition): OffsetAndMetadata(offset, plan.mark)
         for partition, offset in positions.items()

@@ -1,6 +1,6 @@
 """Thread of the demo that runs an event loop for the asyncio clients.
 
-In: a coroutine. Out: the coroutine's exception, if any. Must not: run long after the `with` block.
+In: a coroutine. Out: the coroutine's exception, if any. Must not: outlive its context for long.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ class FlightSample:
         return (tail.encode() if tail is not None else None), value
 
     def reference(self) -> list[Aggregate]:
-        """Return the aggregation of the file, without any client."""
+        """Return the expected aggregation, computed from the rows without Kafka."""
         table = Table()
         for flight in self._flights:
             table.add(flight)

@@ -118,7 +118,7 @@ class LoopSending(LoopThread, Sending):
         return [(self.read, len(self._rows))]
 
     async def main(self) -> None:
-        """Publish and read; read on when all is published."""
+        """Send and read rows at the same time; continue to read after all rows are sent."""
         reads = {**self._config, "client.id": CONSUMER, "auto.offset.reset": "earliest"}
         async with (
             AsyncProducer(self._config) as producer,

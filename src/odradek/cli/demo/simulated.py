@@ -1,7 +1,7 @@
 """The demo in virtual time: without Java and Spark, it takes a second or two.
 
-In: rows of the sample, a seed. Out: a `Story`: the result, the timeline, each client's work in the
-outage, a picture. The brokers and the network are simulated; `Producer` and `Consumer` are the real
+In: rows of the sample, a seed. Out: a `Story`: the result, the timeline, each client's requests
+in the outage, a picture. Brokers and network are simulated; `Producer` and `Consumer` are the real
 ones. Must not: help the clients: they only get one address.
 """
 

@@ -177,9 +177,9 @@ WORTH_TELLING = {
 
 
 REPEATED_S = 5.0
-"""Seconds in which further first acknowledgements or records aren't reported.
+"""Seconds after a reported first acknowledgement or record in which no other one is reported.
 
-They follow each short interruption while the cluster starts.
+While the cluster starts, there is one after each short interruption.
 """
 
 

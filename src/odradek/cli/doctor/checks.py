@@ -41,7 +41,7 @@ RANK = {
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One step."""
+    """One row of the table: a step, its state and a detail."""
 
     step: str
     state: str

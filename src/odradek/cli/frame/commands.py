@@ -172,7 +172,7 @@ class AdminRun(CommandRun):
         yes: bool,
         json: bool,
     ) -> None:
-        """`first_contact`: seconds that the admin client waits for a first broker."""
+        """Take `first_contact`: the seconds for which the admin client waits for a first broker."""
         super().__init__(timeout, tool, dry_run=dry_run, yes=yes, json=json)
         self.admin = admin
         self._first_contact = first_contact

@@ -56,7 +56,7 @@ class LiveView(ABC):
 
     @abstractmethod
     def _draw(self) -> RenderableType:
-        """Return the picture; called in a thread of rich, so copy data that may change."""
+        """Return the picture. It is called in a thread of rich: copy data that may change."""
 
     def _add(self, line: Text) -> None:
         """Add a line."""

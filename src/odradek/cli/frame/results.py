@@ -166,7 +166,7 @@ def counted(count: int, what: str) -> str:
 
 
 def cell(value: Any) -> str:
-    """Convert a value for a table."""
+    """Return a value as the text of a table cell."""
     if value is None or value in ("", ()):
         return NONE
     if isinstance(value, bool):

@@ -256,7 +256,7 @@ def _look(run: AdminRun, exporter: LagExporter, told: set[str], *, last: bool = 
         if not exporter.looked and (last or not isinstance(error, KafkaTimeoutError)):
             raise
         errors = [error]
-    # Only the first line: further lines contain attempts and ages, which always differ.
+    # Compare only the first line: others contain attempts and ages, which always differ.
     wrong = {text.partition("\n")[0]: text for text in map(in_words, errors)}
     for text in sorted(wrong[first] for first in wrong.keys() - told):
         say(f"{run.tool}: {text}")

@@ -120,8 +120,8 @@ class LogTimes:
             return None
         around, near = chosen
         _, low, high = around
-        # Alternate between times just before and just after the estimate and the middle, which
-        # always halves the interval.
+        # Take turns: just before the estimate, just after it, and the middle of the interval, which
+        # halves the interval even if the estimate is wrong.
         asides = {1: -0.4 * near, 2: 0.4 * near}
         if (turn := self._asked % 3) not in asides:
             return (low.time + high.time) / 2

@@ -89,8 +89,8 @@ class GroupSelection:
 def describe(run: AdminRun, groups: Iterable[str]) -> tuple[dict[str, GroupDescription], Failed]:
     """Return groups of any kind with their members, in the given order.
 
-    Each kind is requested in turn from the groups' coordinators. A list of all groups would contain
-    the kinds, but it needs every broker, and a silent broker would block it.
+    Coordinators are asked for one kind after the other. A list of all groups would tell the kinds,
+    but it needs every broker, so a silent broker would block it.
     """
     wanted, admin = list(dict.fromkeys(groups)), run.admin
     if not wanted:

@@ -87,7 +87,7 @@ def plan(
     found: Found,
     wanted: Mapping[TopicPartition, int] | None = None,
 ) -> Plan:
-    """Return the new offset of each partition; `wanted` contains those of a file."""
+    """Return the new offset of each partition; `wanted` contains the offsets of a file."""
     made = Plan()
     for at in partitions:
         match mode.flag:

@@ -43,7 +43,7 @@ SHOWN = 10
 
 @dataclass(frozen=True, slots=True)
 class SourceReading:
-    """State of a source or a lookup."""
+    """What planning found out about a source or a lookup."""
 
     kind: str
     name: str

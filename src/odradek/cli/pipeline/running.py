@@ -44,7 +44,7 @@ POLL = 0.25
 POLL_STOPPING = 0.02
 """Seconds between checks while stopping; short, to catch the time between two batches."""
 PATIENT = 5.0
-"""Seconds for which a stop waits until a query is idle."""
+"""Seconds for which a stop waits for a query to be idle, before it accepts other states."""
 
 
 class Stop:
@@ -59,7 +59,7 @@ class Stop:
         return self
 
     def watch(self) -> None:
-        """Install the handlers; call it after Spark's start, which replaces that of Ctrl-C."""
+        """Install the handlers. Call this after Spark's start, which replaces Ctrl-C's handler."""
         self._take_over(self._asked)
 
     def _take_over(self, handler: Callable[[int, FrameType | None], None]) -> None:

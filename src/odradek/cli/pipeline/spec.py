@@ -107,7 +107,7 @@ class Place:
         return next((v for k, v in self.options.items() if k.lower() == name.lower()), None)
 
     def line_of(self, message: str) -> int:
-        """Return the line number for a message: that of the longest option name in it."""
+        """Return the line of the option whose name occurs in an error message (the longest one)."""
         return _line_named(message, self.lines, self.line)
 
 
@@ -491,7 +491,7 @@ class _Parser:
         self._put(option, self._text(node, option), node, options, lines)
 
     def _check(self, what: str, place: Place, *, stream: bool = True) -> None:
-        """Check options with the parser of our data source."""
+        """Check options with the parser of Odradek's data source."""
         if place.format != OURS or place.cluster is None:
             return
         try:

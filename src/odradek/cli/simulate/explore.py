@@ -303,7 +303,7 @@ def _smallest(failure: tuple[int, str], directory: Path, like: SeedsTask) -> dic
 
 
 def _again(seed: int, like: SeedsTask) -> RunOutcome:
-    """Run the schedule of a seed once more."""
+    """Run the schedule of a seed again, to write its history."""
     from odradek.simulation.runs.explore import run_schedule
     from odradek.simulation.runs.random_schedules import random_schedule
 

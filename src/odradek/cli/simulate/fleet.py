@@ -154,7 +154,7 @@ def _cases(
 
 
 def _take(plan: FleetPlan, workers: FleetWorkers, outputs: Outputs) -> None:
-    """Simulate the unfinished slices, and print the whole result."""
+    """Simulate the clients that remain, part by part, and print the whole result."""
     require_extra("pyarrow")
     from odradek.cli.simulate.fleet_tables import Book, OtherPlanError
 
@@ -216,7 +216,7 @@ def _simulate(plan: FleetPlan, workers: FleetWorkers, book: Book) -> None:
 
 
 def _done(plan: FleetPlan, workers: FleetWorkers, todo: list[Slice]) -> Done:
-    """Yield slices with their loads, as soon as they are simulated."""
+    """Yield parts of the fleet with their counts, as soon as they are simulated."""
     if not todo:
         return iter(())
     if workers.spark:

@@ -27,7 +27,7 @@ Calls = Callable[[], int]
 If a call raises, the function is called again for the rest.
 """
 MOST_ERRORS = 1000
-"""Maximum number of queued calls at which errors are still queued for `error_cb`."""
+"""If this many calls are queued, further errors for `error_cb` are dropped."""
 ROUNDING = 0.001
 """Seconds by which a wait may end early, because of rounded timeouts."""
 _ERRORS = {

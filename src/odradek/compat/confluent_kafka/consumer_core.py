@@ -74,14 +74,14 @@ class ConsumerCore(AssignedConsumer):
     # Messages
 
     def at_hand(self) -> Message | None:
-        """Return the next fetched message, unless something else has to be done first."""
+        """Return the next fetched message; None if `poll` has other work to do first."""
         try:
             return next(self._in_hand, None)
         except ValueError:  # another thread is taking a message from the same generator
             return None
 
     def _rest_in_hand(self) -> Iterator[Message]:
-        """Yield fetched messages until something else has to be done first.
+        """Yield fetched messages until `poll` has other work: a callback, a commit or a rebalance.
 
         This one generator does all checks itself: function calls would slow down each message.
         """

@@ -50,7 +50,7 @@ def guarded(parsed: Any, texts: Collection[str] = (), *, reading: bool = False) 
     _register()
     made: dict[int, Any] = {}
     fields: dict[int, str] = {}
-    """Name of the field that has a type, by id() of the type."""
+    """By id() of a field's type, the name of the field."""
     waiting: list[tuple[Any, Any]] = []
 
     def copied(one: Any, choices: bool = reading) -> Any:

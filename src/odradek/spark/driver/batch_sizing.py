@@ -50,7 +50,7 @@ def ends_for_bytes(
         left -= min(few * UNWEIGHED_BYTES, limit / len(lags))
     weighed = {tp: size for tp in lags if (size := sizes[tp]) is not None}
     total = sum(lags[tp] * size for tp, size in weighed.items())
-    if weighed and total > left:  # may be negative by rounding
+    if weighed and total > left:  # `left` may be negative by rounding
         offsets = max(1, int(sum(lags[tp] for tp in weighed) * (max(0.0, left) / total)))
         found |= proportional_ends(offsets, starts, {tp: ends[tp] for tp in weighed})
     return found

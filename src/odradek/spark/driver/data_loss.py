@@ -120,7 +120,7 @@ def find_losses(
     """
     older: dict[TopicPartition, tuple[int, int]] = {}
     if start.cluster not in (None, topics.cluster):
-        # A mirror, which the options allow, has other topic ids.
+        # The options allow another cluster (a mirror), whose topics have other ids.
         anew: dict[str, tuple[str, str]] = {}
     else:
         older = {

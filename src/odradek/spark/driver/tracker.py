@@ -97,8 +97,8 @@ class OffsetTracker:
     def freeze(self) -> None:
         """Limit the run to the next known log ends (Trigger.AvailableNow); sends no request yet.
 
-        The next request expects the checkpoint's cluster, whose address was right before. It
-        therefore waits through an outage for as long as a running query does.
+        The next request expects the checkpoint's cluster, which was reached before. It therefore
+        waits through an outage for as long as a running query does.
         """
         self._freezing = True
 
@@ -359,7 +359,7 @@ class OffsetTracker:
     def _confirmed_losses(
         self, end: StreamOffset, found: list[KafkaOffsetRange]
     ) -> tuple[TopicsSnapshot, data_loss.Losses]:
-        """Return the lost parts of a journalled batch, after several checks over a while."""
+        """Return the lost ranges of a journalled batch, after several checks over some time."""
         doubt = UnconfirmedObservation(self._options, self._clock)
         planned = replace(end, positions={r.tp: r.until for r in found})
         while True:

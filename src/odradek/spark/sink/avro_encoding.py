@@ -42,7 +42,7 @@ class AvroEncoding(Encoding):
     """How a column is encoded as Avro."""
 
     text: str | None = None
-    """The schema, which the subject must contain; None: the version is used."""
+    """Text of the schema, which the subject must contain; None: use the subject's `version`."""
 
     def chosen(self, registry: SchemaRegistryClient) -> RegisteredSchema:
         """Return the schema to write with. Raises `SchemaRegistryError`."""

@@ -61,7 +61,7 @@ def _check_struct(
 
 
 def _holds(wanted: pa.DataType, given: pa.DataType) -> bool:
-    """Return whether each value of a column's type fits the schema's."""
+    """Return whether every possible value of a column's type fits the schema's type."""
     import pyarrow as pa
 
     t = pa.types

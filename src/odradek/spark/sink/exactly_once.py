@@ -134,7 +134,7 @@ class Ledger:
         self.writer = writer_of(options, query)
 
     def offsets(self, group: str) -> Offsets:
-        """Return the committed offsets of a group, after the end of open transactions."""
+        """Wait for the end of open transactions, and return a group's committed offsets."""
         return self._patience.wait(
             lambda seconds: self._producer.committed_offsets(group, seconds),
             f"the offsets of group {group!r}",

@@ -72,7 +72,7 @@ class TaskPart:
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """A batch, its parts, and its new state."""
+    """A batch, the rows of its tasks, and its new state."""
 
     query: str
     batch: int | None

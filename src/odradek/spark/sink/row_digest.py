@@ -27,7 +27,7 @@ PIECE = 256 << 10
 cache, which halves the time. The digest doesn't depend on it.
 """
 WHOLE, SPREAD, MIX = 0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0xD6E8FEB86659FD93
-"""Odd constants: of the golden ratio, xxHash's second prime, and one of the rrmxmx mixers."""
+"""Odd multipliers: from the golden ratio, from xxHash (second prime), and from rrmxmx."""
 NULL = 0xA0761D6478BD642F
 """Hash of a null; no empty value has it."""
 

@@ -64,7 +64,7 @@ class TopicRows:
     """Index of each row in the batch that begins at `first_row`; None if `rows` is contiguous."""
 
     def row(self, index: int) -> int:
-        """Return the number within the task of the row at an index."""
+        """Convert a row's index in `rows` to its number in the task."""
         return self.first_row + (index if self.taken is None else self.taken[index].as_py())
 
     def slices(self, most_bytes: int) -> Iterator[TopicRows]:

@@ -104,7 +104,7 @@ def plan_anew(
     clients: Clients,
     clock: Clock,
 ) -> BatchPlan:
-    """Plan again as a planner does, and return this task's part.
+    """Plan again as a planner does, and return this task's share of the plan.
 
     Raises the errors of planning: `OptionError`, `DataLossError`, `MissingTopicError`,
     `OutageError`.

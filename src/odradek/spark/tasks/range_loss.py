@@ -91,7 +91,7 @@ class RangeLog:
         return {} if self._topic_id is None else {self._tp.topic: self._topic_id}
 
     def _is_agreed(self, topic_ids: Mapping[str, str], leader_epoch: int | None) -> bool:
-        """Return whether the doubt has lasted long enough and a second broker agrees."""
+        """Return whether a loss was seen for long enough, and a second broker agrees."""
         if not self._doubt.settled():
             return False
         tp = self._tp

@@ -128,7 +128,7 @@ def _same(given: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Type:
-    """One type of a schema."""
+    """One type of a schema, in the forms that readers of its values need."""
 
     reading: Any
     spark: DataType

@@ -47,7 +47,7 @@ class RegistryProtobufFormat:
     """Key of the query whose tasks share a client of the registry."""
 
     def resolved(self) -> RegistryProtobufFormat:
-        """Return the format with the message's file. Raises registry and option errors."""
+        """Return the format with registered `files`. Raises registry and option errors."""
         registry = SchemaRegistryClient(self.settings)
         latest = registry.get_latest_version(self.subject)
         check_rules(latest.schema, READ)

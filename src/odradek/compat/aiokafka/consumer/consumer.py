@@ -125,7 +125,7 @@ class AIOKafkaConsumer:
         settings = consumer_settings(given)
         self._deserializers = key_deserializer, value_deserializer
         with raising():
-            # Without deserializers, which are called for single records, batches are converted.
+            # Deserializers are called record by record; without them, whole batches are converted.
             made = records_of if self._deserializers == (None, None) else list[Record]
             self._consumer = KnowingConsumer(settings, made)
         self._closed, self._started = False, False
@@ -239,7 +239,7 @@ class AIOKafkaConsumer:
         return frozenset(theirs(self._subscriptions.assignment(announced=True))) or set()
 
     def _assigned(self, partition: TopicPartition) -> Partition:
-        """Convert a partition to Odradek's type; raise `IllegalStateError` if it isn't assigned."""
+        """Return a partition in Odradek's type; raise `IllegalStateError` if it isn't assigned."""
         wanted = Partition(*partition)
         if wanted not in self._subscriptions.assignment():
             raise IllegalStateError(f"{wanted} isn't assigned")

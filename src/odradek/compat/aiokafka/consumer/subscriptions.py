@@ -29,7 +29,7 @@ TURN = 0.1
 
 
 class Kind(Enum):
-    """Whether partitions are subscribed, matched by a pattern, or assigned."""
+    """How the partitions are chosen: by topics, by a pattern, by `assign`, or not yet."""
 
     NONE = "none"
     TOPICS = "topics"
@@ -71,7 +71,7 @@ class Subscriptions:
         self._wanted: dict[TopicPartition, int | None] = {}
         """Partitions of `assign`, with offsets of later `seek`s, until they are applied."""
         self._afresh = True
-        """Whether `subscribe` was called: positions of the earlier subscription must be dropped."""
+        """Whether positions of an earlier subscription must be dropped (`subscribe` was called)."""
         self._rebalances = Rebalances(None, pauses, self._locate, consumer.announce)
         self.pending: asyncio.Task[None] | None = None
         """Task of the last change, until it has finished and its exception has been raised."""

@@ -32,7 +32,7 @@ class Ends(NamedTuple):
     high_watermark: int
     last_stable_offset: int
     told_ms: int
-    """Milliseconds since the epoch."""
+    """Time of the fetch response, in milliseconds since the epoch."""
 
 
 class AIOKafkaConsumer(LoopConsumer[Any]):
@@ -100,7 +100,7 @@ class AIOKafkaConsumer(LoopConsumer[Any]):
         return bool(self._engine.subscription.in_hand)
 
     def through(self) -> None:
-        """Count all returned records as processed, as a poll of the program does."""
+        """Count all returned records as processed, as the program's next poll would."""
         group = self._engine.group
         if group is not None and group.callbacks.running is None:
             polling = group.polling

@@ -302,7 +302,7 @@ def _told(
     error: KafkaError | None,
     message: Message,
 ) -> None:
-    """Complete a message's future and call its callback, which may be for errors only."""
+    """Complete a message's future and call its callback (with only_errors, only for an error)."""
     if not future.done():
         if error is None:
             future.set_result(message)
