@@ -97,7 +97,7 @@ class Framer:
         self._kept: Kept[str, RegisteredSchema] = Kept(self.cache)
 
     def cache(self) -> SchemaCache:
-        """Return the cache of the registry's client; `over` means that it was emptied."""
+        """Return the registry client's cache, whose `over` is true once the client dropped it."""
         return cache_of(self._registry)
 
     def subject(self, context: SerializationContext | None, name: str | None) -> str:
@@ -176,7 +176,7 @@ class Unframer:
         )
 
     def cache(self) -> SchemaCache:
-        """Return the cache of the registry's client; `over` means that it was emptied."""
+        """Return the registry client's cache, whose `over` is true once the client dropped it."""
         return cache_of(self._registry)
 
     def schema(self, of: SchemaId) -> Schema:

@@ -168,7 +168,7 @@ def ends_of(
 def offsets_at(
     run: AdminRun, specs: Mapping[TopicPartition, str | int]
 ) -> tuple[dict[TopicPartition, OffsetListing], dict[TopicPartition, KafkaError]]:
-    """Look up offsets by keyword or by milliseconds since the epoch; return them and errors."""
+    """Look up offsets by keyword or time (ms since the epoch); return offsets and errors."""
     if not specs:
         return {}, {}
     return run.each(lambda: run.admin.list_offsets(specs, run.left()))

@@ -124,7 +124,7 @@ def _named(source: Source) -> Any:
 
 
 def number(letters: int) -> str:
-    """Return a number of dead letters in words."""
+    """Return a number of dead letters with its noun, such as "2 dead letters"."""
     return f"{letters:,} dead letter{'' if letters == 1 else 's'}"
 
 

@@ -63,7 +63,7 @@ def running_loop(given: Mapping[str, Any]) -> asyncio.AbstractEventLoop:
 
 
 def _whole(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert times to int and flags to bool, because aiokafka accepts other types, too."""
+    """Convert times to int and flags to bool, because aiokafka also accepts other types."""
     found = dict(given)
     for name, value in given.items():
         if name in FLAGS:

@@ -74,7 +74,7 @@ class FramedRows(ABC):
     def _by_kernel(
         self, column: pa.Array | pa.ChunkedArray, room: int
     ) -> tuple[pa.Array, list[int]]:
-        """Read the column with the kernel and return the array and the numbers of unread rows."""
+        """Read the column with the kernel; return the array, and which rows it couldn't read."""
         import pyarrow as pa
 
         if self._kernel is None:

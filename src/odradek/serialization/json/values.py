@@ -30,7 +30,7 @@ class JsonValues:
     """Converts JSON values to Arrow types."""
 
     def __init__(self, *, whole: bool = False) -> None:
-        """With `whole`, 1.0 is an integer, as in JSON Schema but not in Spark's `from_json`."""
+        """Accept 1.0 as an integer if `whole`, as JSON Schema does but not Spark's `from_json`."""
         self._whole = whole
 
     def fitted(self, given: Any, kind: pa.DataType, problems: list[str]) -> Any:

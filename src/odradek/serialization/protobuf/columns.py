@@ -103,7 +103,7 @@ class _OneSchema:
         return ConvertedColumn(pa.nulls(len(column)), errors)
 
     def _first(self, data: bytes) -> Any:
-        """Return the message type of a row. Raises `DeserializationError` if it names none."""
+        """Return the message type of a row. Raises `DeserializationError` if the row names none."""
         of, _ = schema_of(data, indexed=True)
         descriptor = message_of(of, self._registry)
         assert of.id is not None  # noqa: S101 - `message_of` has looked
