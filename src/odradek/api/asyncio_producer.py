@@ -206,7 +206,7 @@ class AsyncProducer(RecordSending[Any, K_contra, V_contra], AsyncTransactional):
     # Called by deliveries and `send`
 
     def _surface(self, error: BaseException) -> None:
-        """Raise an exception of a callback from the program's next call (R-HO-5)."""
+        """Let the program's next call raise an exception that a callback raised (R-HO-5)."""
         self._host.surface(error)
 
     def _check_loop(self) -> None:

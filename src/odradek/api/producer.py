@@ -256,7 +256,7 @@ class Producer(RecordSending[RecordFuture, K_contra, V_contra], Transactional):
     # Called by futures
 
     def _surface(self, error: BaseException) -> None:
-        """Raise an exception of a callback from the program's next call (R-HO-5)."""
+        """Let the program's next call raise an exception that a callback raised (R-HO-5)."""
         self._host.surface(error)
 
     def _defer(self, action: Callable[[], None]) -> None:

@@ -207,7 +207,7 @@ class ClientSpans:
         return int(self._clock() * 1e9)
 
     def about(self, name: str, kind: str) -> dict[str, Any]:
-        """Return the attributes of an operation."""
+        """Return the span attributes of an operation."""
         return {SYSTEM: "kafka", NAME: name, TYPE: kind, **self.client}
 
     def of_cluster(self) -> dict[str, Any]:

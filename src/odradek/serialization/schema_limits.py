@@ -484,7 +484,7 @@ class AvroLimits:
         return self.nodes[at].inner if self.nodes[at].kind == RECORD else []
 
     def _without_bytes(self, at: int, empty: dict[int, int]) -> int:
-        """Return the number of values that a type consists of if it takes no bytes, else 0."""
+        """Return how many values a value of this type contains if it takes no bytes; else 0."""
         node = self.nodes[at]
         if node.kind == FIXED:
             return int(node.size == 0)
@@ -592,7 +592,7 @@ def named_types(schema: Any) -> dict[str, Any]:
         waiting += [each["type"] for each in one.get("fields", ())]
         waiting += [one[name] for name in ("items", "values", "type") if name in one]
         beside = one.get("__named_schemas") or {}
-        if id(beside) not in met:  # a union's branches may share this dict
+        if id(beside) not in met:  # several types may share this dict
             met.add(id(beside))
             waiting += beside.values()
     return found

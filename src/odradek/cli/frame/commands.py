@@ -150,7 +150,7 @@ class CommandRun:
         self._telling.enter_context(telling_of_waiting(text, failing=self._failing))
 
     def still(self, waited: float) -> float:
-        """Return the seconds that the command may still wait if it has waited for `waited` seconds."""
+        """Return the seconds that the command may still wait, after a wait of `waited` seconds."""
         return self.left()
 
     def close(self) -> None:

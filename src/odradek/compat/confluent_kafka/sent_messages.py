@@ -97,7 +97,7 @@ class SentMessages:
 
 
 class Reports(Notes):
-    """Reports of one batch, queued as calls."""
+    """Delivery reports of one batch; a call of this object makes them (see `CallbackQueue`)."""
 
     __slots__ = ("_batch", "_in_hand", "_one", "_sent")
 

@@ -42,7 +42,7 @@ class StreamOffset:
 
     positions: Positions
     cluster: str | None = None
-    """Id of the cluster; plain JSON contains none."""
+    """Id of the cluster; None if the offset was written by the JVM connector or an option."""
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     begins: Positions = field(default_factory=dict)
     """Start of the batch that ends here, for partitions that the previous offset lacks."""

@@ -114,7 +114,7 @@ _ENTRIES = {1: struct.Struct(">Iqh?QQ"), LEDGER: struct.Struct(">Iqh?QQqh")}
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The driver's decision about a batch."""
+    """The driver's decision which transactions of a batch are to be committed, and its state."""
 
     batch: int
     topic: str
