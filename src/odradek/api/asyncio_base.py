@@ -53,7 +53,7 @@ class AsyncClient(Facade[E]):
         what: str,
         option: str = API_TIMEOUT,
     ) -> T:
-        """Run `flow(deadline)` to its end; at the deadline, raise an error with all attempts."""
+        """Run the generator `flow(deadline)`; at the deadline, raise an error with all attempts."""
         return await self._run(self._calls.call(flow, timeout, what, option))
 
     async def cluster_id(self, timeout: float | None = None) -> str:

@@ -206,7 +206,7 @@ class AsyncProducer(RecordSending[Any, K_contra, V_contra], AsyncTransactional):
     # Called by deliveries and `send`
 
     def _surface(self, error: BaseException) -> None:
-        """Raise an exception of a callback from the program's next call (R-HO-5)."""
+        """Let the program's next call raise an exception that a callback raised (R-HO-5)."""
         self._host.surface(error)
 
     def _check_loop(self) -> None:
@@ -222,7 +222,7 @@ class AsyncProducer(RecordSending[Any, K_contra, V_contra], AsyncTransactional):
     def _append_now(
         self, topic: str, lane: TopicLane | None, record: SentRecord, partition: int | None
     ) -> DeliveryFuture | Coroutine[Any, Any, DeliveryFuture]:
-        """Execute `ProducerCalls.append`."""
+        """Append the record; return a coroutine if it has to wait for memory or metadata."""
         made, now = partial(self._future, self), self._loop_host.enter()
         found = self._calls.append(topic, lane, record, partition, made, now)
         return self._run(found) if isinstance(found, Generator) else found

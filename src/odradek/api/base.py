@@ -1,7 +1,7 @@
-"""Base classes of the public clients: an engine on its host, and calls that end by their deadline.
+"""Base classes of the public clients: an engine and its I/O host (a thread or event loop).
 
-In: a configuration, optionally a host. Out: `_run`, which executes a call in the caller's thread;
-`listen`, `explain`, `close`. Must not: decide what a call does.
+In: a configuration, optionally an I/O host. Out: `_run`, which executes a call in the caller's
+thread until its deadline; `listen`, `explain`, `close`. Must not: decide what a call does.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 def on_host(host: Host, make: Callable[..., T], *arguments: Any, **keywords: Any) -> T:
-    """Call `make(*arguments, **keywords)` to create a client on this host, real or simulated."""
+    """Create a client with `make(*arguments, **keywords)` on this I/O host, real or simulated."""
     with hosts_from(only_here(host)):
         return make(*arguments, **keywords)
 
@@ -58,7 +58,7 @@ class Facade(Generic[E]):
         producer: Callable[[dict[str, Any]], Any],
         calls: Callable[..., ClientCalls[E]] = ClientCalls,
     ) -> None:
-        """Use the host of `hosts_from` or create the default one; `build` creates its engine.
+        """Create the engine with `build`, on the I/O host of `hosts_from` or of `make_host`.
 
         `producer` creates the producer of `events.topic`.
         """
@@ -78,7 +78,7 @@ class Facade(Generic[E]):
 
     # Methods of all clients
 
-    if not TYPE_CHECKING:  # type checkers would accept unknown names
+    if not TYPE_CHECKING:  # type checkers must reject unknown names
 
         def __getattr__(self, name: str) -> object:
             raise missing_method(self, name)
@@ -172,7 +172,7 @@ class Client(Facade[E]):
         what: str,
         option: str = API_TIMEOUT,
     ) -> T:
-        """Run `flow(deadline)` to its end; at the deadline, raise an error with all attempts."""
+        """Run the generator `flow(deadline)`; at the deadline, raise an error with all attempts."""
         return self._run(self._calls.call(flow, timeout, what, option))
 
     def cluster_id(self, timeout: float | None = None) -> str:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def event_producer(settings: dict[str, Any]) -> Producer:
-    """Create a producer."""
+    """Create a producer; imported here, so that most clients never import its module."""
     from odradek.api.producer import Producer
 
     return Producer(settings)

@@ -34,7 +34,7 @@ class LogEnds:
     def has_other_ids(self, topic_ids: Mapping[str, str]) -> bool:
         """Return whether the consumer's metadata has another id for one of these topics.
 
-        Then its calls are answered by leaders of another topic of that name.
+        If so, the leaders of another topic with the same name answer the consumer's calls.
         """
         wanted = {name: UUID(topic_id).bytes for name, topic_id in topic_ids.items()}
         return self._consumer._engine.has_other_ids(wanted)  # noqa: SLF001
@@ -65,9 +65,9 @@ class LogEnds:
     def descriptions(
         self, topics: Collection[str], timeout: float
     ) -> tuple[int, list[dict[str, TopicDescription | None]]]:
-        """Return the number of brokers, and the descriptions of topics by each that answers.
+        """Return the number of brokers, and for each broker that answers, its topic descriptions.
 
-        None for a topic that a broker doesn't know.
+        The description of a topic that the broker doesn't know is None.
         """
         engine = self._consumer._engine  # noqa: SLF001
         return self._consumer._call(  # noqa: SLF001
@@ -78,7 +78,7 @@ class LogEnds:
     def epoch_ends(
         self, epochs: Mapping[TopicPartition, int], timeout: float
     ) -> dict[TopicPartition, ListedOffset]:
-        """Return where the records up to each leader epoch end; -1 if the leader doesn't know."""
+        """Return the end offset of each leader epoch; -1 if the leader doesn't know the epoch."""
         engine = self._consumer._engine  # noqa: SLF001
         return self._consumer._call(  # noqa: SLF001
             lambda deadline: engine.epoch_ends(epochs, deadline), timeout, "ends of leader epochs"

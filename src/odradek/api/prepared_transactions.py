@@ -44,7 +44,7 @@ class PreparedTransactions:
     def prepare(self, timeout: float) -> PreparedTransaction:
         """Wait for the records of the producer's transaction; return how others can end it.
 
-        Leave the transaction open then: call `use`, or close the producer with `close(0)`.
+        Afterwards leave the transaction open: call `use`, or close the producer with `close(0)`.
         """
         calls = self._producer._calls  # noqa: SLF001
         return self._producer._run(calls.prepare_transaction(timeout))  # noqa: SLF001
@@ -84,7 +84,7 @@ class PreparedTransactions:
     def end(
         self, those: Sequence[PreparedTransaction], timeout: float, *, committed: bool
     ) -> dict[str, KafkaError | None]:
-        """Commit or abort transactions; an error says that one was no longer open."""
+        """Commit or abort transactions; return by id None, or why it wasn't open any more."""
         return self._ask(transactions.end(those, committed=committed), timeout)
 
     def describe(self, ids: Sequence[str], timeout: float) -> dict[str, TransactionDescription]:
@@ -111,5 +111,5 @@ class PreparedTransactions:
         return self._ask(group_offsets.listing(groups, False), timeout)
 
     def _ask(self, call: AdminCall[T], timeout: float) -> T:
-        engine = cast("AdminEngine", self)  # these calls use brokers and coordinators only
+        engine = cast("AdminEngine", self)  # the calls need only brokers and coordinators
         return self._producer._call(lambda d: call.flow(engine, d), timeout, call.what)  # noqa: SLF001

@@ -256,7 +256,7 @@ class Producer(RecordSending[RecordFuture, K_contra, V_contra], Transactional):
     # Called by futures
 
     def _surface(self, error: BaseException) -> None:
-        """Raise an exception of a callback from the program's next call (R-HO-5)."""
+        """Let the program's next call raise an exception that a callback raised (R-HO-5)."""
         self._host.surface(error)
 
     def _defer(self, action: Callable[[], None]) -> None:
@@ -272,7 +272,7 @@ class Producer(RecordSending[RecordFuture, K_contra, V_contra], Transactional):
         return self._calls.too_late(of, self._host.now())
 
     def _watched(self) -> float:
-        """Note that a caller waits outside of a call; return the seconds that a call would wait."""
+        """Wake the I/O thread for a future that waits by itself; return its default timeout."""
         return self._calls.watched()
 
     # Called by `send`

@@ -33,7 +33,7 @@ class WorkersState:
     def __init__(
         self, consumer: Any, producer: Any, options: WorkOptions, hands: Callable[..., WorkerPool]
     ) -> None:
-        """Create the run; `hands` returns its pool of workers."""
+        """Create the run; `hands` creates its pool of threads or tasks."""
         self._of = consumer
         calls = consumer._calls  # noqa: SLF001 - a user's consumer is of this package
         self._now = calls.host.now

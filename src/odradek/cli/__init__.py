@@ -190,12 +190,12 @@ def main() -> None:
         except SystemExit as end:
             # typer exits with status 1 if the reader has closed the pipe.
             status = 0 if isinstance(end.__context__, BrokenPipeError) else end.code
-        except KeyboardInterrupt:  # raised during an import
+        except KeyboardInterrupt:  # Ctrl-C during an import
             status = INTERRUPTED
         except MissingExtraError as error:
             sys.stderr.write(f"odradek {wanted or ''}: {error}\n")
             status = 1
-        sys.stdout.flush()  # not at exit, where errors can't be handled
+        sys.stdout.flush()  # errors of the flush at exit can't be handled
     except OSError as error:
         if error.errno not in UNWRITABLE:
             if error.filename is None:
@@ -207,7 +207,7 @@ def main() -> None:
             text = f"output can't be written: {error.strerror}"
             sys.stderr.write(f"odradek {wanted or ''}: {text}\n")
             status = 1
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the exit flushes it
     sys.exit(status)
 
 
@@ -232,5 +232,5 @@ def _open_streams() -> None:
 
 
 def _not_called() -> None:
-    """Serve as placeholder of a command in the overview; a called command is imported."""
+    """Stand for a command that isn't called: the overview only needs its name and help text."""
     raise AssertionError("a command that was called must have been imported")

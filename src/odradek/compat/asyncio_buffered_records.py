@@ -36,7 +36,7 @@ class LoopConsumer(BufferedRecords[R], AsyncConsumer):
     async def runs(self, timeout: float, most: int, *, more: bool = False) -> Runs:
         """Wait for records and return them by partition, including those kept for `at_hand`.
 
-        With `more`, those of the last call aren't processed yet, and no rebalance callback runs.
+        With `more`, records of the last call aren't processed yet, so no rebalance callback runs.
         """
         self._found = None
         found = await self._read(self._calls.runs(timeout, most, more=more))

@@ -34,7 +34,7 @@ def batch_position(_: object, batch: Batch, index: int, at: int) -> BatchPositio
 
 
 def never(*_: object) -> None:
-    """Do nothing: outcomes are looked up by batch."""
+    """Do nothing, where `Producer` would register a callback: batches report outcomes here."""
 
 
 class BatchPositionProducer(Producer):
@@ -46,5 +46,5 @@ class BatchPositionProducer(Producer):
         super().__init__(settings)
         self._set_up_sending(self._calls, batch_position, never)  # type: ignore[arg-type]
         self.report_at_once = self._report_at_once
-        engine = self._calls.engine  # not to `self`, which batches mustn't keep alive
+        engine = self._calls.engine  # batches hold these methods, and mustn't keep `self` alive
         self.unnoticed, self.report_failures = engine.unnoticed, engine.report_failures

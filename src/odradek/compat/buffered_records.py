@@ -50,7 +50,7 @@ class BufferedRecords(ConsumerState, Generic[R]):
         if group is None or not group.callbacks.waiting:
             try:
                 record = next(found, None)
-            except ValueError:  # another thread uses the consumer: `fetch` raises
+            except ValueError:  # another thread uses the iterator; `fetch` will raise an error
                 return None
         if record is None:
             self._found = None
@@ -68,11 +68,11 @@ class BufferedRecords(ConsumerState, Generic[R]):
         return self._found or iter(()), self._group, self._clock, self._stretch - self._given
 
     def took(self, count: int) -> None:
-        """Count records that were taken from `rest`."""
+        """Record how many records the caller took from `rest`."""
         self._given += count
 
     def remember_positions(self) -> None:
-        """Make the group commit positions after resets, when the compat layer commits offsets."""
+        """Make the group commit positions found by `auto.offset.reset`, as auto-commit would."""
         engine = self._calls.engine
         with engine.lock:
             if engine.group is not None:
@@ -94,7 +94,7 @@ class BufferedRecords(ConsumerState, Generic[R]):
     def may_commit(self, record: tuple[Any, ...]) -> bool:
         """Return whether the offset after a record may be committed.
 
-        It may not if the partition was lost, or assigned again, since the record was read.
+        It mustn't be if the partition was lost, or assigned again, since the record was read.
         """
         group = self._calls.engine.group
         if group is None or not isinstance(record, ConsumerRecord):
@@ -126,7 +126,7 @@ class ThreadConsumer(BufferedRecords[R], Consumer):
     def runs(self, timeout: float, most: int, *, more: bool = False) -> Runs:
         """Wait for records and return them by partition, including those kept for `at_hand`.
 
-        With `more`, those of the last call aren't processed yet, and no rebalance callback runs.
+        With `more`, records of the last call aren't processed yet, so no rebalance callback runs.
         """
         self._found = None
         found = self._read(self._calls.runs(timeout, most, more=more))

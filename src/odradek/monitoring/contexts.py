@@ -81,7 +81,7 @@ _GETTER = _HeaderGetter()
 def injected(headers: Headers, context: Context) -> Headers:
     """Return the headers with this context appended; existing names are left unchanged.
 
-    If the record has no space for it, the context is left out.
+    The producer leaves the context out if the record would become too large.
     """
     carrier: dict[str, str] = {}
     with FORGIVEN:  # after an error, send the context written so far
@@ -95,7 +95,7 @@ def injected(headers: Headers, context: Context) -> Headers:
 
 
 def extracted(headers: Iterable[tuple[str, bytes | None]] | None, context: Context) -> Context:
-    """Return a context with what a record's headers add to it; invalid headers add nothing.
+    """Return `context` extended by the context in a record's headers, if they have a valid one.
 
     Of several headers with one name the last counts, as in OpenTelemetry's instrumentation of
     Java's clients.
@@ -124,9 +124,9 @@ def valid(context: Context) -> SpanContext | None:
 
 
 def linked(records: Iterable[ReadRecord], known: Mapping[str, Any]) -> list[Link]:
-    """Return a link to each context that records were created in, with its first record's place.
+    """Return a link to each context in the records' headers.
 
-    Attributes in `known`, which all records share, are left out.
+    Its attributes are the place of the first record with this context, except those in `known`.
     """
     found: dict[tuple[int, int], Link] = {}
     for record in islice(records, MOST_LINKS):
@@ -141,15 +141,15 @@ def linked(records: Iterable[ReadRecord], known: Mapping[str, Any]) -> list[Link
 
 
 def all_of(data: Any, name: str) -> list[Any]:
-    """Return the distinct values of this column of a record batch or table.
+    """Return the distinct values of the column `name` of a record batch or table.
 
-    Returns only None if the column has neither strings nor numbers, or if several have that name.
+    Returns [None] if the values aren't strings or numbers, or if several columns have the name.
     """
     if data.schema.names.count(name) != 1:
         return [None]
     try:
         found: list[Any] = data.column(name).unique().to_pylist()
-    except NotImplementedError:  # Arrow's own error for lists and structs
+    except NotImplementedError:  # Arrow raises it for lists and structs
         return [None]
     return found if all(isinstance(one, str | int) for one in found) else [None]
 
@@ -172,7 +172,7 @@ def arrow_records(
     except (
         ValueError,
         IndexError,
-    ):  # Arrow's own errors; without the check, it would read beyond the data
+    ):  # invalid data: Arrow would read beyond its end
         return
     for row in rows.to_pylist():
         found = row[headers]
@@ -182,7 +182,7 @@ def arrow_records(
 
 
 def _pair(given: Any) -> tuple[str, bytes | None] | None:
-    """Return a header of a struct or map row; None if it isn't one."""
+    """Return a name and value for an entry of a headers column; None for an invalid entry."""
     pair: Any = (given.get("key"), given.get("value")) if isinstance(given, dict) else given
     if not isinstance(pair, tuple) or len(pair) != 2:
         return None

@@ -25,7 +25,7 @@ _LABEL = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 
 
 class PrometheusSeries(NamedTuple):
-    """One number of a family."""
+    """One time series of a metric family: labels and a number."""
 
     labels: Mapping[str, str]
     value: float

@@ -106,13 +106,13 @@ def named(attributes: Mapping[str, Any]) -> str:
 
 
 def common(all_: Iterable[T]) -> T | None:
-    """Return the value that all items have in common; None if they differ."""
+    """Return the value that all items are equal to; None if they differ."""
     found = set(all_)
     return found.pop() if len(found) == 1 else None
 
 
 def of_places(places: Collection[tuple[str | None, int | None]]) -> dict[str, Any]:
-    """Return topic and partition as attributes, if all places have the same ones."""
+    """Return the topic and the partition as attributes, each if it is equal for all records."""
     found: dict[str, Any] = {}
     topic = common(topic for topic, _ in places)
     if topic is not None:
@@ -173,7 +173,7 @@ class SentRecordSpan:
         self.ended(error, None)
 
     def sent(self, to: Any, report: Callable[[Any, Any], object]) -> None:
-        """Handle the result `to` of `send`; `report` registers a callback for its outcome."""
+        """Let `report` register a callback on `to` (the future of `send`) that ends the span."""
         span = self._span
         if span is None or not span.is_recording():
             return
@@ -195,7 +195,7 @@ class ClientSpans:
         self.client = {CLIENT: calls.config["client.id"]}
         """Attributes of all spans."""
         self.open: set[SentRecordSpan] = set()
-        """Spans of records without an outcome."""
+        """Open spans, of sent records whose outcome isn't known yet."""
         self.reads = calls.writes is None
         if self.reads and calls.config["group.id"] is not None:
             self.client[GROUP] = calls.config["group.id"]
@@ -207,7 +207,7 @@ class ClientSpans:
         return int(self._clock() * 1e9)
 
     def about(self, name: str, kind: str) -> dict[str, Any]:
-        """Return the attributes of an operation."""
+        """Return the span attributes of an operation."""
         return {SYSTEM: "kafka", NAME: name, TYPE: kind, **self.client}
 
     def of_cluster(self) -> dict[str, Any]:
@@ -219,7 +219,7 @@ class ClientSpans:
     def sending(
         self, send: Callable[..., Any], report: Callable[[Any, Any], object]
     ) -> Callable[..., Any]:
-        """Return a replacement of a producer's `send`, or of the function that it awaits."""
+        """Return a traced replacement of a sync producer's `send`, or of an asyncio one's."""
 
         @of_producers
         def traced(
@@ -279,9 +279,9 @@ class ClientSpans:
     def sent_rows(
         self, topic: str, data: Any, headers: str | None, delivery: RowsDelivery
     ) -> Callable[[BaseException], object]:
-        """Return a function that creates one span for all rows of a call when they are done.
+        """Create one span for all rows of a call when they are done; return a function for errors.
 
-        The span has links unless the data is a stream.
+        The span has links to the rows' contexts, unless the data is a stream.
         """
         begun, context, errors = self.now(), get_current(), list[BaseException]()
         links: list[Link] = []
@@ -346,7 +346,7 @@ class ClientSpans:
         operation: str = "commit",
         asked: bool = True,
     ) -> Generator[Y, float, T]:
-        """Create a span for a commit; one that the client made on its own begins a new trace."""
+        """Create a span for a commit; an automatic commit (not `asked`) begins a new trace."""
         context = get_current() if asked else Context()
         return self._settled(flow, offsets, {GROUP: group}, operation, context, self.now())
 
@@ -376,7 +376,7 @@ class ClientSpans:
                 if len(offsets) == 1:
                     attributes[OFFSET] = next(iter(offsets.values())).offset
                 self._whole(SpanKind.CLIENT, attributes, begun, context, error)
-            del error  # avoids a reference cycle with this frame
+            del error  # its traceback refers to this frame, so there would be a reference cycle
         return found
 
     def _whole(
@@ -388,7 +388,7 @@ class ClientSpans:
         error: BaseException | None = None,
         links: Callable[[], list[Link]] = list,
     ) -> None:
-        """Create a span for a finished operation."""
+        """Create the span of a finished operation, with its begin and end times."""
         if context.get(SUPPRESSED):
             return
         name = named(attributes)
@@ -410,7 +410,7 @@ class ClientSpans:
 
     @contextmanager
     def burying(self, record: ConsumerRecord) -> Iterator[None]:
-        """Send a dead letter in the trace of its record."""
+        """Make the record's trace current, so that its dead letter is sent in this trace."""
         token = attach(extracted(record.headers, unspanned(get_current())))
         try:
             yield
@@ -419,12 +419,12 @@ class ClientSpans:
 
 
 def unspanned(context: Context) -> Context:
-    """Return the context without its span."""
+    """Return the trace context without its current span."""
     return trace.set_span_in_context(trace.INVALID_SPAN, context) if valid(context) else context
 
 
 def _rows(runs: Runs) -> Iterator[ReadRecord]:
-    """Yield the first records that a call returns, from its columns; only those with headers."""
+    """Yield those of the first `MOST_LINKS` returned records that have headers."""
     left = MOST_LINKS
     for partition, columns in runs:
         first, count, headers = columns.start, min(columns.count, left), columns.headers
@@ -480,9 +480,9 @@ def processing(
 ) -> Iterator[Span]:
     """Create the span of a program's work on records and make it the current one.
 
-    The span of a single record is a child of the context that it was sent in, unless there is a
-    current span already; all are linked to the contexts that they were sent in. With `alone`, a
-    current span, that of the program which runs workers, isn't the parent.
+    The span has links to the contexts in which the records were sent. The span of a single record
+    is a child of its context, unless another span is current. With `alone` (workers), the current
+    span is ignored, because it belongs to the program that runs the workers.
     """
     around = get_current()
     context = base = unspanned(around) if alone else around
@@ -522,7 +522,7 @@ def processing(
         try:
             if token is not None:
                 detach(token)
-            elif get_current() is not around:  # a Ctrl-C right after it was attached
+            elif get_current() is not around:  # Ctrl-C came between `attach` and its assignment
                 attach(around)
             over = now()
         finally:

@@ -1,7 +1,7 @@
-"""The record and the field that a serializer is called for, beside the object.
+"""The second argument of serializers: the topic, the field and the headers of the record.
 
-In: a topic, which field, headers. Out: a context. It has the attributes of confluent-kafka's, so
-that each library's serializers can be called with it. Must not: know a schema.
+In: a topic, key or value, headers. Out: a context with the attributes of confluent-kafka's, so that
+serializers of both libraries accept it. Must not: know a schema.
 """
 
 from __future__ import annotations

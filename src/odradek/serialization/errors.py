@@ -68,7 +68,7 @@ class SchemaNotFoundError(SchemaRegistryError):
     """The registry has no such subject, version or schema (404)."""
 
     def confirmed(self, everywhere: bool) -> Self:
-        """Return this error; it blames the record if each server confirmed it (`everywhere`)."""
+        """Return this error; `blames_record` is true if each server confirmed it (`everywhere`)."""
         self.blames_record = everywhere
         return self
 

@@ -39,7 +39,7 @@ FromDict = Callable[[Any, Any], Any]
 
 
 class _Named(Protocol):
-    """A strategy for subject names, as `subject.name.strategy` selects it."""
+    """Function that returns a subject's name, as selected by `subject.name.strategy`."""
 
     def __call__(self, context: SerializationContext | None, name: str | None, /) -> str | None: ...
 
@@ -97,7 +97,7 @@ class Framer:
         self._kept: Kept[str, RegisteredSchema] = Kept(self.cache)
 
     def cache(self) -> SchemaCache:
-        """Return the cache of the registry's client; `over` means that it was emptied."""
+        """Return the registry client's cache, whose `over` is true once the client dropped it."""
         return cache_of(self._registry)
 
     def subject(self, context: SerializationContext | None, name: str | None) -> str:
@@ -132,7 +132,7 @@ class Framer:
         return found
 
     def reference(self, subject: str, schema: Schema) -> RegisteredSchema:
-        """Return a referenced schema with its version; register it if the settings say so."""
+        """Return a referenced schema with its version; register it with `auto.register.schemas`."""
         if self._registers:
             self._registry.registered_schema(subject, schema, self._normalizes)
         return self._registry.lookup_schema(subject, schema, self._normalizes)
@@ -144,7 +144,7 @@ class Framer:
         context: SerializationContext | None,
         indexes: tuple[int, ...] | None = None,
     ) -> bytes:
-        """Return the payload with its schema id."""
+        """Return the payload with its schema id in front, or add the GUID to the headers."""
         of = SchemaId(found.schema_id, found.guid, indexes)
         if self._in_header:
             add_header(of, context)
@@ -176,7 +176,7 @@ class Unframer:
         )
 
     def cache(self) -> SchemaCache:
-        """Return the cache of the registry's client; `over` means that it was emptied."""
+        """Return the registry client's cache, whose `over` is true once the client dropped it."""
         return cache_of(self._registry)
 
     def schema(self, of: SchemaId) -> Schema:

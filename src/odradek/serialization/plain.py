@@ -165,7 +165,7 @@ def parsed_json(value: bytes | memoryview) -> Any:
     try:
         return json.loads(bytes(value))
     except (ValueError, RecursionError) as error:
-        framed = bytes(value[:1]) == b"\0"  # `json` would blame UTF-16 or UTF-32
+        framed = bytes(value[:1]) == b"\0"  # the error of `json` would be about UTF-16
         why = (
             "it starts with a zero byte, like data that is framed with a schema id"
             if framed

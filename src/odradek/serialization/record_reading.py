@@ -128,7 +128,7 @@ class RecordReading:
             # A deserializer of the program may raise any exception.
             except Exception as error:
                 if not blames_record(error):
-                    raise  # a later call may succeed
+                    raise  # not the record's fault: a later call may succeed
                 raise RecordDeserializationError(
                     TopicPartition(record.topic, record.partition),
                     record.offset,

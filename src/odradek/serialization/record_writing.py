@@ -47,7 +47,7 @@ class RecordWriting:
         """
         headers = gone_through(headers)
         there = headers.items() if isinstance(headers, Mapping) else headers or ()
-        listed: Any = list(there) if isinstance(there, Iterable) else []  # `send` reports the error
+        listed: Any = list(there) if isinstance(there, Iterable) else []  # `send` rejects others
         before = len(listed)
         context = SerializationContext(topic, MessageField.KEY, listed)
         if self._key is not None and key is not None:
@@ -63,7 +63,7 @@ class RecordWriting:
         try:
             written = not_awaited(function(given, context))
         except KafkaError as error:
-            if type(error) is not SerializationError:  # such as a registry's, which lacks the topic
+            if type(error) is not SerializationError:  # e.g. SchemaRegistryError: add the topic
                 error.add_note(
                     f"while serializing the {context.field} of a record for topic {context.topic}"
                 )
@@ -199,7 +199,7 @@ async def _put_many(
     written = list[Written]()
 
     async def all_written() -> None:
-        while left:  # `at_hand` may call this again: keep items until they are serialized
+        while left:  # `at_hand` may call this again, so items leave only when serialized
             written.append(writing.in_loop(topic, *left[0]))
             left.popleft()
             if not len(left) % STRETCH:

@@ -90,10 +90,10 @@ class _CircleError(Exception):
 def folded(
     first: int, parts: Callable[[int], Iterable[int]], of: Callable[[int], V], found: dict[int, V]
 ) -> V:
-    """Call `of` for each node that `first` leads to, children before parents.
+    """Call `of` for `first` and all nodes below it, children before parents.
 
-    `found` contains the results by node, also those of earlier calls. Raises `_CircleError` if a
-    node leads back to itself.
+    `found` stores the results by node; nodes with results of earlier calls are skipped. Raises
+    `_CircleError` if a node leads back to itself.
     """
     waiting = [(first, False)]
     above = set[int]()
@@ -151,7 +151,7 @@ class JsonLimits:
         return self.unique and _has_long_integers(value)
 
     def _groups(self, first: int) -> dict[int, list[list[tuple[int, int]]]]:
-        """Return, by definition, the lists of definitions that check the same nested value."""
+        """Return, for each definition, which definitions check each kind of nested value."""
         groups: dict[int, list[list[tuple[int, int]]]] = {}
         waiting = [first]
         while waiting:
@@ -172,7 +172,7 @@ class JsonLimits:
         return groups
 
     def _leading(self, at: int) -> list[int]:
-        """Return the definitions that a definition applies to its own value, and count them."""
+        """Return the definitions that a definition applies to its own value; limit their number."""
         found = self._places.here(at)
         self._kept += len(found)
         if self._kept > MOST_WAYS:
@@ -227,7 +227,7 @@ class JsonLimits:
 
 
 class _Places:
-    """Targets of references in schemas; several per reference if drafts of JSON Schema differ."""
+    """Finds the targets of references; one reference has several if JSON Schema's drafts differ."""
 
     def __init__(self, schema: Any, others: Mapping[str, Any]) -> None:
         self.nodes: dict[int, dict[str, Any]] = {}
@@ -350,9 +350,9 @@ def _values(one: Any) -> list[Any]:
 
 
 def _within(one: dict[str, Any]) -> Iterator[tuple[Any, dict[str, Any]]]:
-    """Yield the schemas of nested values, each with the values that it applies to.
+    """Yield the schemas of nested values, each preceded by a key for the values it applies to.
 
-    These are a member's name, an item's index, `(dict,)` for all members, `(list,)` for all items.
+    A key is a member's name, an item's index, `(dict,)` for all members, `(list,)` for all items.
     """
     members = one.get("properties")
     if isinstance(members, dict):
@@ -402,8 +402,8 @@ def _has_long_integers(value: Any) -> bool:
 def _compared(value: Any) -> tuple[int, int]:
     """Return how much `uniqueItems` would compare if it applied to all lists, and a value's size.
 
-    If the value has many long integers, each list and dict is converted for the comparison;
-    otherwise only long lists are read as a whole.
+    A part counts once for each list or dict around it if the value has many long integers (they are
+    all converted to text), and otherwise once for each long list around it.
     """
     every = _has_long_integers(value)
     compared = size = 0
@@ -470,7 +470,7 @@ class AvroLimits:
                 "Avro",
             )
         self.has_arrays_of_fixed_size = any(self.nodes[at].kind in (FIXED, RECORD) for at in items)
-        """Whether an array's items may have a fixed size, as records with such fields have."""
+        """Whether there is an array of `fixed` or of records, whose items may have a fixed size."""
         height = _height(self.nodes, range(7))
         self._recursive = height == math.inf
         if not self._recursive and height > DEEPEST_VALUE:
@@ -484,7 +484,7 @@ class AvroLimits:
         return self.nodes[at].inner if self.nodes[at].kind == RECORD else []
 
     def _without_bytes(self, at: int, empty: dict[int, int]) -> int:
-        """Return the number of values that a type consists of if it takes no bytes, else 0."""
+        """Return how many values a value of this type contains if it takes no bytes; else 0."""
         node = self.nodes[at]
         if node.kind == FIXED:
             return int(node.size == 0)
@@ -569,7 +569,7 @@ def _node(one: Any, place: Any) -> AvroType:
             return AvroType(MAP, [place(one["values"])])
         if kind == "fixed":
             return AvroType(FIXED, [], one["size"])
-        return AvroType(NUMBER, [])  # an enum
+        return AvroType(NUMBER, [])  # an enum value is a number in the bytes
     if one in _SIZES:
         return AvroType(FIXED, [], _SIZES[one])
     return AvroType(BYTES if one in ("bytes", "string") else NUMBER, [])
@@ -592,7 +592,7 @@ def named_types(schema: Any) -> dict[str, Any]:
         waiting += [each["type"] for each in one.get("fields", ())]
         waiting += [one[name] for name in ("items", "values", "type") if name in one]
         beside = one.get("__named_schemas") or {}
-        if id(beside) not in met:  # all branches of a union share one dict
+        if id(beside) not in met:  # several types may share this dict
             met.add(id(beside))
             waiting += beside.values()
     return found

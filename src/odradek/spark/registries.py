@@ -25,7 +25,7 @@ def query_key() -> str:
 
 def shared_client(key: str, settings: Mapping[str, Any]) -> SchemaRegistryClient:
     """Return the client of all tasks with this key in this process."""
-    mine = (os.getpid(), key)  # a forked child must not use it: locks may be held in its parent
+    mine = (os.getpid(), key)  # a forked child needs its own: inherited locks may be held
     found = _clients.get(mine)
     if found is None:
         while len(_clients) >= MOST:

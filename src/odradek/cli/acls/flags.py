@@ -32,7 +32,7 @@ SUPPORTED = {
     "DELEGATION_TOKEN": ("DESCRIBE",),
     "USER": ("CREATE_TOKENS", "DESCRIBE_TOKENS"),
 }
-"""Kafka's operations by resource type; brokers ask for no others."""
+"""Operations that brokers authorize, by resource type."""
 OPERATIONS = (ALL, *dict.fromkeys(o for those in SUPPORTED.values() for o in those))
 
 Resource = tuple[str, str, str]
@@ -68,7 +68,7 @@ class AclFlags:
         return one_word("--resource-pattern-type", self.pattern, kinds)
 
     def resources(self) -> list[Resource]:
-        """Return the named resources."""
+        """Return the resources that the flags name."""
         pattern = self.pattern_type
         named = {
             "TOPIC": self.topic,

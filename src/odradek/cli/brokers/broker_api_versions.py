@@ -34,11 +34,11 @@ DEFAULTS = {
 }
 """Defaults: a request times out after 5 s, as in Kafka's tool, and is retried for 15 s."""
 TOLD_FROM = 3
-"""Number of the failed attempt from which on failures are reported."""
+"""Failures are reported from the attempt with this number on."""
 
 
 def settings_of(params: Mapping[str, Any]) -> AdminSettings:
-    """Return the admin client's settings: profile, file and flag over the defaults."""
+    """Return the admin client's settings: profile, file and flags override the defaults."""
     flags = Flags(params["bootstrap_server"], params["command_config"], profile=params["profile"])
     return settings(flags, usual=DEFAULTS)
 

@@ -73,7 +73,7 @@ PUBLIC = (
     *("bootstrap_servers", "cluster_id", "version", "directory", "security"),
     *("client_properties", "schema_registry_url", "pid"),
 )
-"""Fields of the state in `--json`."""
+"""Fields of the cluster's state that `--json` prints."""
 NOTHING = "no cluster is running"
 STARTS = "start one with: odradek cluster start (three brokers, bootstrap address localhost:9092)"
 DEFAULT_PORT = 9092
@@ -212,7 +212,7 @@ def stop() -> None:
         _signal(state, signal.SIGKILL)
         if not _gone(watched, _STOP_TIMEOUT_S):
             _fail(f"process {state['pid']} or one of its brokers doesn't stop")
-    read_state()  # deletes the state file if the process was killed
+    read_state()  # a killed process leaves its state file, which this deletes
     typer.echo(f"stopped the cluster at {state['bootstrap_servers']}")
 
 
@@ -272,7 +272,7 @@ def _security(
 def _detach(options: dict[str, Any]) -> None:
     """Start the process that holds the cluster, and wait until it is up."""
     state_directory().mkdir(parents=True, exist_ok=True)
-    # In a new session, so that neither Ctrl-C nor closing the terminal stops it.
+    # The process gets its own session: neither Ctrl-C nor closing the terminal stops it.
     with (state_directory() / "cluster.log").open("wb") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "odradek.testing.brokers.detached"],

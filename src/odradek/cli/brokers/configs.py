@@ -182,7 +182,7 @@ OWN_SOURCES = {
     "CLIENT_METRICS": "DYNAMIC_CLIENT_METRICS_CONFIG",
     "GROUP": "DYNAMIC_GROUP_CONFIG",
 }
-"""Source of options set for the resource itself, by kind; all options of loggers are."""
+"""By kind of resource, the source of options set for the resource itself (always, for loggers)."""
 
 
 def _set_for_it(at: ConfigResource, entry: ConfigEntry) -> bool:

@@ -193,12 +193,12 @@ def _set(
     where: tuple[Path | None, str | None, str | None],
     done: str,
 ) -> Result:
-    """Set a user's password for mechanisms."""
+    """Set a user's password for these SCRAM mechanisms."""
     if run.dry_run:
         shown = [f"Would set the password of user {user} for {m}." for m in mechanisms]
         document = {"dry_run": True, "user": user, "mechanisms": mechanisms}
         return Result(document, shown)
-    run.close()  # a waiting message must not interrupt the prompt
+    run.close()  # its progress message must not interrupt the prompt
     password = read_password(user, *where)
     run.again()
     upsertions = [

@@ -30,7 +30,7 @@ _FINER = re.compile(r"[.,]\d{6}\d*[1-9]")
 
 
 def _date(text: str, _: Mapping[str, Any]) -> date:
-    if "-" not in text:  # fromisoformat accepts 20261128
+    if "-" not in text:  # `fromisoformat` also accepts 20261128
         raise ValueError("expected a date such as 2026-11-28")
     return date.fromisoformat(text)
 
@@ -153,7 +153,7 @@ class _Values:
     def __init__(self, names: Mapping[str, Any]) -> None:
         self._names = names
         self._tried: dict[tuple[int, int], Any] = {}
-        """Cached results by the ids of a dict or list and of a schema, for nested unions."""
+        """Cached results for nested unions, by id() of the value (dict or list) and the schema."""
 
     def made(self, value: Any, schema: Any, where: str) -> Any:
         """Convert a value; `where` is its path, for error messages."""
@@ -278,8 +278,8 @@ class _Values:
 def _exactness(value: Any, schema: Mapping[str, Any], kind: str) -> int:
     """Rank branches that accept the same value: lossless ones come first.
 
-    Among these, a branch comes first if `odradek consume` prints its values like this one: texts
-    for logical types, numbers and bytes for other types.
+    Among lossless ones, a branch comes first if `odradek consume` would print this value for it:
+    texts for logical types, numbers and bytes for other types.
     """
     if kind in _LESS_EXACT:
         return _LESS_EXACT[kind]

@@ -38,7 +38,7 @@ def client_config(
     given = Flags(None, path, tuple(words or ()), params.get("profile"), spelling=spelling)
     found = client_settings(given, tool, usual, own, environment=environment)
     if found.profile.settings:
-        found.checked(tool)  # reports the profile's line of a wrong setting
+        found.checked(tool)  # the error names a wrong setting's line in the profile
     if found.profile.warning:
         say(found.profile.warning)
     return found.given

@@ -1,9 +1,9 @@
 """Run `odradek consume`: write records to standard output, as Kafka's console consumer does.
 
 In: Kafka's flags, and kcat's notations for positions and formats. Out: a line per record, or with
-`--json` an object; at the end, their number on stderr. Exit statuses: 0 (also after SIGTERM), 1 it
-failed, 2 wrong use, 130 Ctrl-C. With `--group` it is a member of that group and commits the records
-that it has written; without, it commits nothing.
+`--json` an object; at the end, the number of records on stderr. Exit statuses: 0 (also after
+SIGTERM), 1 failed, 2 wrong use, 130 Ctrl-C. With `--group`, the command is a member of that group
+and commits the records that it has written; otherwise it commits nothing.
 
 Differences from Kafka's tool: without a group, partitions are assigned (those that a topic has at
 the start); a topic that doesn't exist, and a number for `--offset` that isn't in the log, are
@@ -276,7 +276,7 @@ class _Stdout:
     def __init__(self) -> None:
         self._descriptor = sys.stdout.fileno()
         self._poll = select.poll()
-        self._poll.register(self._descriptor, 0)  # only for POLLERR
+        self._poll.register(self._descriptor, 0)  # `poll` always reports POLLERR
         self._room = select.poll()
         self._room.register(self._descriptor, select.POLLOUT)
 

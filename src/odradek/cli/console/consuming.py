@@ -27,13 +27,13 @@ from odradek.common.errors import ConfigurationError, KafkaError
 from odradek.common.types import TopicPartition
 
 TURN = 0.5
-"""Timeout of a poll in seconds; then a check follows whether the output was closed."""
+"""Timeout of a poll in seconds; after each poll, the loop checks whether the output was closed."""
 AT_ONCE = 500
 """Maximum number of records of one poll."""
 
 
 class CutOffError(Exception):
-    """The output's reader has closed it before everything was written."""
+    """The reader of the output has closed its end before everything was written."""
 
 
 class RecordOutput(Protocol):
@@ -235,7 +235,7 @@ class Records:
                     failure = KafkaError(f"the record at {place} can't be printed: {error}")
                     break
                 self._tell(f"skipped the record at {place}: {error}")
-            except KafkaError as error:  # e.g. no answer of the registry: don't skip the record
+            except KafkaError as error:  # such as an unreachable registry
                 failure = error
                 break
         try:

@@ -206,7 +206,7 @@ def _registered_protobuf(registry: SchemaRegistryClient) -> Decoder:
         try:
             message.ParseFromString(data[at:])
             return MessageToDict(message, always_print_fields_with_no_presence=True)
-        except Exception as error:  # of several classes, some in C: invalid bytes, an unknown Any
+        except Exception as error:  # Protobuf raises several classes
             raise DeserializationError(
                 f"not a valid {message.DESCRIPTOR.full_name}: {error}"
             ) from None

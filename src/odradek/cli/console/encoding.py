@@ -133,13 +133,13 @@ def _encoder(
     from odradek.serialization.context import MessageField, SerializationContext
 
     if (schema is None or kind is LineFormat.PROTOBUF) and "use.latest.version" not in conf:
-        without = "auto.register.schemas" if _registers(conf) else ""  # only for the other part
+        without = "auto.register.schemas" if _registers(conf) else ""  # no schema to register
         conf = {name: conf[name] for name in conf if name != without} | {
             "use.latest.version": "true"
         }
     try:
         write = _WRITERS[kind](registry, schema, conf)
-    except KafkaError as error:  # a missing schema or package, an unknown setting
+    except KafkaError as error:  # e.g. for a missing schema or package
         refuse(str(error))
     context = SerializationContext(topic, MessageField(part))
 
@@ -244,8 +244,8 @@ def _protobuf(registry: SchemaRegistryClient, name: str | None, conf: Mapping[st
             _check_base64(value, made.DESCRIPTOR)
             # Only serializing reports a missing required field.
             payload = ParseDict(value, made()).SerializeToString()
-        except Exception as error:  # Protobuf's or Python's, for a value of a wrong type
-            why = " ".join(str(error).split())  # the text may have several lines
+        except Exception as error:  # Protobuf's or Python's for a wrong type
+            why = " ".join(str(error).split())  # the error's text may have several lines
             raise SerializationError(f"not a valid {whole}: {why}") from None
         return framer.framed(payload, found, context, message_indexes(made.DESCRIPTOR))
 

@@ -37,7 +37,7 @@ class FormatString:
         null: bytes = b"",
         escaped: bool = False,
     ) -> None:
-        """`escaped`: escape characters of records that could steer a terminal (R-IN-3)."""
+        """Parse a format; with `escaped`, escape records' terminal control characters (R-IN-3)."""
         self._key, self._value = key, value
         self._null, self._escaped = null, escaped
         self._pieces = self._parsed(text)

@@ -68,7 +68,7 @@ _JAVA = "org.apache.kafka.common.serialization."
 
 
 def deserializer(name: str | None, where: str) -> Deserializer | None:
-    """Return Kafka's deserializer of this class name (or its start); None: unchanged bytes."""
+    """Return Kafka's deserializer by its class name ("String" is enough); None: keep the bytes."""
     if name is None:
         return None
     found = _DESERIALIZERS.get(name.strip().removeprefix(_JAVA).removesuffix("Deserializer"))
@@ -89,7 +89,7 @@ class RecordFormatter:
         *,
         escaped: bool = False,
     ) -> None:
-        """`escaped`: escape characters of records that could steer a terminal (R-IN-3)."""
+        """Read the properties; with `escaped`, escape records' terminal controls (R-IN-3)."""
         self._escaped = escaped
         self._timestamp = truth(settings, "print.timestamp")
         self._partition = truth(settings, "print.partition")
@@ -166,7 +166,7 @@ class JsonFormatter:
         *,
         escaped: bool = False,
     ) -> None:
-        r"""`escaped`: write all characters that could steer a terminal as `\u…`."""
+        r"""Take the decoders; with `escaped`, write terminal control characters as `\u…`."""
         self._key = key or bytes_or_text
         self._value = value or bytes_or_text
         self._escaped = escaped

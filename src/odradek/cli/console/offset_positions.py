@@ -86,7 +86,7 @@ def _iso(text: str) -> LogPlace | None:
 
 
 def end_place(text: str, flag: str) -> LogPlace:
-    """Parse a position that is an end: it must be known now, so it can't be a future time."""
+    """Parse the position at which reading ends; a time must not be in the future."""
     found = log_place(text, flag)
     if found.kind is PlaceKind.TIME and found.number > time.time() * 1000:
         refuse(f"{flag}: {text} is in the future; the end must be known when the command starts")

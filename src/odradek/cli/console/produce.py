@@ -146,7 +146,7 @@ def produce(
 def _read(*, prompt: bool, quiet: bool) -> Iterator[bytes]:
     """Yield the lines of standard input; on a terminal, with a prompt."""
     where = sys.stderr if quiet else sys.stdout
-    while sys.stdin is not None:  # None if the shell closed it
+    while sys.stdin is not None:  # stdin is None if the shell closed it
         if prompt:
             where.write(">")
             where.flush()

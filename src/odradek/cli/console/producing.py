@@ -178,7 +178,7 @@ class LineProducer:
             return False
         self._pending.append((number, future))
         if self._sync:
-            with suppress(KafkaTimeoutError):  # its outcome is handled below
+            with suppress(KafkaTimeoutError):  # `_settle` handles the line's outcome
                 future.exception()
         while self._pending and self._pending[0][1].done():
             self._settle(*self._pending.popleft())

@@ -64,7 +64,7 @@ def read_client_file(path: Path | None, client: str) -> dict[str, Any]:
     try:
         return properties.read_properties(path, client)
     except ConfigurationError as error:
-        refuse(str(error).partition(" (a str is ")[0])  # drop a hint meant for programs
+        refuse(str(error).partition(" (a str is ")[0])  # drop the hint for Python programs
 
 
 def parse_words(words: Iterable[str], flag: str) -> dict[str, str]:

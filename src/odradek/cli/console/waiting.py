@@ -82,7 +82,7 @@ def patiently(
     what: str,
     first_contact: float = math.inf,
 ) -> T:
-    """Call until success, at most `total` seconds, and print progress every few seconds.
+    """Repeat `call` while it times out, at most `total` seconds; tell the progress meanwhile.
 
     `first_contact`: seconds after which the wait ends if a new client has reached no broker.
     """
@@ -98,7 +98,7 @@ def patiently(
             if until <= 0:
                 raise
             why, _, where = _IN_TIME.sub("", str(error), count=1).partition("\n")
-            if away:  # the details follow when the wait ends
+            if away:  # all details are printed when the wait ends
                 why = why.partition(". ")[0]
             place = where.partition("\n")[0].strip()
             said = f"{why} {place}" if place else why
@@ -176,7 +176,7 @@ def perhaps_unread() -> Iterator[None]:
     except BrokenPipeError:
         pass
     except SystemExit as end:
-        if not isinstance(end.__context__, BrokenPipeError):  # converted by Rich
+        if not isinstance(end.__context__, BrokenPipeError):  # Rich raises SystemExit
             raise
 
 
@@ -202,7 +202,7 @@ def terminable() -> Iterator[Ending]:
     def handler(number: int, frame: FrameType | None) -> None:
         ending.terminated = True
         if signal.getsignal(signal.SIGINT) in (signal.SIG_IGN, None):
-            raise KeyboardInterrupt  # SIGINT is ignored in a shell's background jobs
+            raise KeyboardInterrupt  # background jobs of a shell ignore SIGINT
         signal.raise_signal(signal.SIGINT)  # clients can defer this signal
 
     before = signal.signal(signal.SIGTERM, handler)

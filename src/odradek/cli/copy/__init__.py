@@ -45,7 +45,7 @@ PATIENCE = 60.0
 CLOSING = 10.0
 """Timeout in seconds for ending an open transaction."""
 AT_ONCE = 0.2
-"""Seconds of waiting for the end after which the reason is printed."""
+"""If the copy's end takes longer than these seconds, the reason is printed."""
 
 
 def copy(
@@ -99,7 +99,7 @@ def copy(
                 _tell(work, seconds, json=json)
                 told = True
         except KeyboardInterrupt:
-            if json and not told:  # interrupted before the first record
+            if json and not told:  # Ctrl-C came before the first record
                 _tell(work, 0.0, json=json)
             raise typer.Exit(0 if end.terminated else INTERRUPTED) from None
         if interrupted and not end.terminated:
@@ -160,7 +160,7 @@ def _closing(producer: Producer, *, exactly: bool) -> Iterator[None]:
 
 
 def _tell(work: _Work | None, seconds: float, *, json: bool) -> None:
-    """Print the result; None: interrupted before the group with the progress was known."""
+    """Print the result; `work` is None if Ctrl-C came before the copy was prepared."""
     books = CopyBooks({}) if work is None else work.books
     name, missed = (None, 0) if work is None else (work.plan.name, work.missed)
     if json:

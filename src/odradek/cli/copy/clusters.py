@@ -68,7 +68,7 @@ class CopyCluster:
             environment=self.environment,
         )
         if found.profile.settings:
-            found.checked(client)  # reports the profile's line of a wrong setting
+            found.checked(client)  # the error names a wrong setting's line in the profile
         return found
 
     def admin(self) -> dict[str, Any]:
@@ -87,12 +87,12 @@ class CopyCluster:
         given.setdefault("isolation.level", "read_committed")
         given.setdefault(FIRST_CONTACT, LONGEST_TIMEOUT_MS)
         given.pop("group.id", None)
-        given["auto.offset.reset"] = "none"  # deleted records must be reported
+        given["auto.offset.reset"] = "none"  # an error reports deleted records
         checked(CONSUMER, given)
         return given
 
     def producer(self, transactional_id: str | None) -> dict[str, Any]:
-        """Return the options of the destination's producer; without an id it has no transactions.
+        """Return the producer's options; without a transactional id it has no transactions.
 
         A call waits for buffer memory as long as a record may be retried.
         """

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 STEP = 1.0
-"""Seconds of one step (transaction): the delay for readers of committed records."""
+"""Duration of one step (transaction) in seconds, by which read_committed readers lag behind."""
 TURN = 0.25
 """Timeout of a poll in seconds, by which a step may end late."""
 FAILURES = 5
-"""Consecutive failed steps that end the copy; each was retried for delivery.timeout.ms."""
+"""The copy ends after this many failed steps in a row, each retried for delivery.timeout.ms."""
 COLUMNS = ("key", "value", "headers", "partition", "timestamp")
 
 
@@ -61,7 +61,7 @@ class Copying:
         clock: Callable[[], float],
         watch: CopiedTopics | None = None,
     ) -> None:
-        """`watch` checks the topics before a step is committed, and after a failed one."""
+        """Take `watch`, which checks the topics before a step's commit and after a failed step."""
         self._consumer, self._writer, self._plan = consumer, writer, plan
         self._watch = watch
         self.books = books
@@ -135,7 +135,7 @@ class Copying:
         """Raise an error for added partitions, which this run wouldn't copy."""
         try:
             found = len(self._consumer.partitions_for(self._plan.source, TURN))
-        except KafkaTimeoutError:  # an outage, which the clients report
+        except KafkaTimeoutError:  # the clients report an outage themselves
             return
         if found > self._plan.partitions:
             raise ConfigurationError(

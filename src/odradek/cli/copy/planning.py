@@ -44,7 +44,7 @@ class CopyPlan:
     one_cluster: bool
 
     def kept_at(self, partition: int) -> TopicPartition:
-        """Return the partition under which the group stores the source's offset.
+        """Return the partition for which the group commits the copy's offset in the source.
 
         Within one cluster it is the source's partition, so the group's lag is the copy's lag. In
         another cluster it is the destination's, as brokers reject offsets of unknown topics.
@@ -52,7 +52,7 @@ class CopyPlan:
         return TopicPartition(self.source if self.one_cluster else self.destination, partition)
 
     def source_of(self, partition: int) -> TopicPartition:
-        """Return a partition of the source."""
+        """Return the source topic's partition with this number."""
         return TopicPartition(self.source, partition)
 
 
@@ -113,7 +113,7 @@ class CopiedTopics:
                 ids.append(str(admin.describe_topics(topic, LOOK)[topic].topic_id))
             except UnknownTopicOrPartitionError:
                 self._absent += 1
-                if self._absent < ABSENT:  # a single broker may not know it yet
+                if self._absent < ABSENT:  # one broker may not know the topic yet
                     return
                 raise ConfigurationError(f"topic {topic} was deleted during the copy") from None
             except KafkaError:

@@ -93,7 +93,7 @@ class CopyReport:
 
 
 def size(count: int) -> str:
-    """Return a size in a fitting unit."""
+    """Return a number of bytes as text, in kB, MB or a larger unit."""
     for unit, factor in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if count >= factor:
             return f"{count / factor:.1f} {unit}"

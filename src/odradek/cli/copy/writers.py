@@ -55,7 +55,7 @@ class CopyWriter(Protocol):
 
 
 def kept(plan: CopyPlan, positions: Positions) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Return the group's offsets for these positions."""
+    """Convert positions in the source to the offsets that the copy's group commits."""
     return {
         plan.kept_at(partition): OffsetAndMetadata(offset, plan.mark)
         for partition, offset in positions.items()
@@ -133,7 +133,7 @@ class AtLeastOnceWriter:
         self._sent: list[ArrowFuture] = []
 
     def alone(self) -> AbstractContextManager[None]:
-        return nullcontext()  # concurrent copies aren't detected and duplicate records
+        return nullcontext()  # nothing detects other copies, which duplicate records
 
     def progress(self, *, restart: bool) -> dict[int, int]:
         found = self._admin.list_group_offsets(self._plan.name)

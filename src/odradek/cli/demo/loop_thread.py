@@ -1,6 +1,6 @@
 """Thread of the demo that runs an event loop for the asyncio clients.
 
-In: a coroutine. Out: the coroutine's exception, if any. Must not: run long after its `with` block.
+In: a coroutine. Out: the coroutine's exception, if any. Must not: outlive its context for long.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from types import TracebackType
 from typing import Self
 
 END_S = 30.0
-"""Maximum number of seconds that a stopped event loop takes to end."""
+"""Maximum time in seconds to wait for the event loop's end after the cancellation."""
 
 
 class LoopThread(threading.Thread):
-    """Base class, before another thread class, whose `run` is replaced by the coroutine `main`."""
+    """Mixin for a thread class: its `run` is replaced by an event loop that runs `main`."""
 
     error: BaseException | None
     _cancel: Callable[[], object] | None = None
 
     @abstractmethod
     async def main(self) -> None:
-        """Do the work; cancelled if the `with` block ends before it."""
+        """Do the thread's work; cancelled if the `with` block ends before the work."""
 
     def __enter__(self) -> Self:
         return self
@@ -42,14 +42,14 @@ class LoopThread(threading.Thread):
             self.join(END_S)
 
     def run(self) -> None:
-        """Run the event loop."""
+        """Run `main` in a new event loop, and store its exception in `error`."""
         try:
             asyncio.run(self._cancellable())
-        except asyncio.CancelledError:  # cancelled by the `with` block
+        except asyncio.CancelledError:  # `__exit__` has cancelled `main`
             pass
         except BaseExceptionGroup as several:
             self.error = several.exceptions[0]
-        except BaseException as error:  # reported to the main thread
+        except BaseException as error:  # the main thread reports the error
             self.error = error
 
     async def _cancellable(self) -> None:

@@ -70,13 +70,13 @@ def asked(words: Sequence[str]) -> argparse.Namespace | None:
 
 def run(given: argparse.Namespace) -> int:
     """Run the demo and print its timeline; return the exit status."""
-    logging.getLogger("odradek").addHandler(logging.NullHandler())  # see the timeline
+    logging.getLogger("odradek").addHandler(logging.NullHandler())  # the timeline replaces the log
     folder = results_folder(given.output)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         outcome = story(folder, tell, in_loop=given.asyncio)
         finish(outcome, folder, print)
-    except BrokenPipeError:  # the reader closed the pipe
+    except BrokenPipeError:  # the reader of the output closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (KafkaError, OSError) as error:

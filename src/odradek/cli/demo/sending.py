@@ -77,7 +77,7 @@ class Sending(threading.Thread):
                     self._producer.send(TOPIC, value=value, key=key).add_done_callback(self._count)
                     self.sent += 1
             self._producer.flush(timeout=FLUSH_S)
-        except BaseException as error:  # reported to the main thread
+        except BaseException as error:  # the main thread reports the error
             self.error = error
 
     def _steps(self) -> Iterator[tuple[float, Iterator[tuple[bytes | None, bytes]]]]:
@@ -118,7 +118,7 @@ class LoopSending(LoopThread, Sending):
         return [(self.read, len(self._rows))]
 
     async def main(self) -> None:
-        """Publish and read; read on when all is published."""
+        """Send and read rows at the same time; continue to read after all rows are sent."""
         reads = {**self._config, "client.id": CONSUMER, "auto.offset.reset": "earliest"}
         async with (
             AsyncProducer(self._config) as producer,

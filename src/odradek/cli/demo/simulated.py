@@ -1,7 +1,7 @@
 """The demo in virtual time: without Java and Spark, it takes a second or two.
 
-In: rows of the sample, a seed. Out: a `Story`: the result, the timeline, each client's work in the
-outage, a picture. The brokers and the network are simulated; `Producer` and `Consumer` are the real
+In: rows of the sample, a seed. Out: a `Story`: the result, the timeline, each client's requests
+in the outage, a picture. Brokers and network are simulated; `Producer` and `Consumer` are the real
 ones. Must not: help the clients: they only get one address.
 """
 
@@ -32,7 +32,7 @@ AWAY = 8.0
 """Virtual seconds from the end of the old brokers to the start of the new ones."""
 TICK = 0.25
 PATIENCE = 120.0
-"""Virtual seconds without progress, after all rows were sent, until the demo gives up."""
+"""The demo gives up after this many virtual seconds in which no row arrives, once all were sent."""
 SHOWN = {
     "published": "published by the application",
     "acknowledged": "acknowledged to the producer",
@@ -44,7 +44,7 @@ NAMED = 10
 
 @dataclass(frozen=True, slots=True)
 class Dialling:
-    """Work of a client between the start of the outage and its first metadata afterwards."""
+    """Connection attempts and requests of a client, from the outage to its first new metadata."""
 
     client: str
     connection_attempts: int
@@ -179,7 +179,7 @@ class Simulated:
                     self._take(consumer.poll(timeout=end - world.now))
 
     def _told(self, client: str) -> dict[str, Any]:
-        """Return the only settings that a client gets."""
+        """Return the settings of a client: only the old address and its name."""
         return {"bootstrap.servers": self.cluster.bootstrap_servers, "client.id": client}
 
     def _starts(self) -> None:
@@ -191,7 +191,7 @@ class Simulated:
         self.world.at(self._begin + self._seconds / 2, self._move)
 
     def _steps(self) -> Iterator[float]:
-        """Yield the end times of small steps, until all rows or no more rows arrive."""
+        """Yield the end times of small steps, until all rows arrived or none arrive any more."""
         rows, world = self._sample.rows, self.world
         end = self._begin
         over = self._begin + self._seconds
@@ -232,7 +232,7 @@ class Simulated:
         self._exited = self.world.now
         self._say("the whole cluster stops")
         self.cluster.move(after=AWAY)
-        # Scheduled after the brokers' start at the same time, so that it runs after it.
+        # Scheduled after the brokers' start, so that it runs after the start at the same time.
         self.world.after(AWAY, self._returns)
 
     def _returns(self) -> None:
@@ -283,7 +283,7 @@ class Simulated:
         )
 
     def _dialling(self, client: str) -> Dialling:
-        """Return the client's work as the network saw it, from the outage until new metadata."""
+        """Return the client's connection attempts and requests, from the outage to new metadata."""
         begin = self.world.now if self._exited is None else self._exited
         mine = [e for e in self._reader.events if e.client == client and e.time > begin]
         end = next((e.time for e in mine if e.kind == "rebootstrapped"), self.world.now)

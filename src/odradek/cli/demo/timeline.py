@@ -1,7 +1,7 @@
-"""Collect the clients' events from all processes, or from a simulated world.
+"""Collect the clients' events from all processes, or from a simulation.
 
 In: the JSON lines that every client writes into the events folder, or the traces of simulated
-hosts, and the times at which the cluster stopped and was available again. Out: one timeline, and
+clients, and the times at which the cluster stopped and was available again. Out: one timeline, and
 the durations of outage and recovery.
 """
 
@@ -26,7 +26,7 @@ class Noticed:
 
     time: float
     pid: int | None
-    """None in a simulation."""
+    """Id of the client's process; None in a simulation."""
     client: str
     kind: str
     fields: dict[str, Any] = field(default_factory=dict)
@@ -59,12 +59,12 @@ class EventReader:
         fresh: list[Noticed] = []
         for entry in self._entries():
             done = self._read.get(entry.name, 0)
-            gone = self._clearing and _writer_is_gone(entry.name)  # checked before the last read
+            gone = self._clearing and _writer_is_gone(entry.name)  # check before the last read
             if entry.stat().st_size != done:
                 with Path(entry.path).open("rb") as file:
                     file.seek(done)
                     text = file.read()
-                whole = text[: text.rfind(b"\n") + 1]  # the last line may be incomplete
+                whole = text[: text.rfind(b"\n") + 1]  # a client may be writing the last line
                 self._read[entry.name] = done + len(whole)
                 fresh += [_event(line) for line in whole.splitlines()]
             if gone:
@@ -177,9 +177,9 @@ WORTH_TELLING = {
 
 
 REPEATED_S = 5.0
-"""Seconds in which further first acknowledgements or records aren't reported.
+"""Seconds after a reported first acknowledgement or record in which no other one is reported.
 
-They follow each short interruption while the cluster starts.
+While the cluster starts, there is one after each short interruption.
 """
 
 

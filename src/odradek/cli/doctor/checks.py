@@ -41,7 +41,7 @@ RANK = {
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One step."""
+    """One row of the table: a step, its state and a detail."""
 
     step: str
     state: str
@@ -71,7 +71,7 @@ def _way(seen: Seen) -> Iterator[Check]:
         if rank < reached:
             skipped = detail == "none"
             if stage is ConnectionStage.PROTOCOL and best.meaning in SAYS_NOTHING:
-                skipped = True  # unknown, so later steps weren't reached
+                skipped = True  # the failure doesn't tell if this step worked
             yield Check(step, NOT_SEEN if skipped else OK, detail)
         else:
             meaning = best.meaning or best.last_error or ""

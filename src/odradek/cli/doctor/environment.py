@@ -38,7 +38,7 @@ class DoctorEnvironment:
     now: float = 0.0
     """Seconds since the epoch."""
     at: float = 0.0
-    """The same time on the clock of the clients' engines."""
+    """The time `now` on the monotonic clock of the clients' engines, in seconds."""
 
     @property
     def here(self) -> str:
@@ -75,7 +75,7 @@ def _end_of_certificate(context: ssl.SSLContext, address: Address) -> float | No
             shown = secured.getpeercert()
     except (OSError, ValueError, KafkaError):
         return None
-    ends = (shown or {}).get("notAfter")  # empty without verification
+    ends = (shown or {}).get("notAfter")  # no certificate is shown without verification
     return ssl.cert_time_to_seconds(ends) if isinstance(ends, str) else None
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from odradek.clients.explain.explanation import AddressExplanation, Explanation
 
 SOON = 14 * 86400.0
-"""Seconds before the expiry of a certificate from which on it is reported."""
+"""A certificate is reported if it expires within this many seconds."""
 CLOCKS_APART = 60.0
 """Difference of clocks in seconds that is a problem, because tokens and tickets expire."""
 NAMED = 5
@@ -127,7 +127,7 @@ class Seen:
     topics_named: bool = False
     """Whether topics were named, so that their authorized operations were requested."""
     user: str | None = None
-    """User of PLAIN or SCRAM; brokers alone know those of other mechanisms."""
+    """User name of PLAIN or SCRAM; with other mechanisms, only brokers know the user's name."""
 
     @property
     def ahead(self) -> float | None:
@@ -159,7 +159,7 @@ def findings(seen: Seen) -> list[Finding]:
 
 
 def _unreached(seen: Seen) -> Iterator[Finding]:
-    """Yield findings without metadata, first about the address with the most successful steps."""
+    """Yield the findings if no metadata was loaded, first about the address that got furthest."""
     if isinstance(seen.error, ClusterIdMismatchError):
         yield _other_cluster(seen.error)
         return
@@ -299,7 +299,7 @@ def _reached(seen: Seen, reach: Reachability) -> Iterator[Finding]:
 
 
 def _of_brokers(seen: Seen, reach: Reachability) -> Iterator[Finding]:
-    """Yield findings about the addresses that brokers advertise, the most frequent problem."""
+    """Yield findings about the addresses that brokers advertise: the most frequent mistake."""
     brokers = reach.brokers
     failing = [a for a in brokers if a.error is not None]
     pictures = {a.address: a for a in seen.picture.addresses}

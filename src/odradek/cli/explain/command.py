@@ -201,7 +201,7 @@ def _watch(
 ) -> str:
     started = time.monotonic()
     admin = Admin(given, background=True)
-    # At most half of the total time, so that a check finishes before its end.
+    # A check takes at most half of the total time, so that one finishes in time.
     asker = _Asker(admin, topics, TIMEOUT if timeout is None else min(TIMEOUT, timeout / 2))
     end = None if timeout is None else started + timeout
     try:

@@ -43,7 +43,7 @@ def _bare(word: str) -> str:
 
 
 def listed(names: Iterable[str]) -> str:
-    """Return names for a sentence; from the sixth on only their number."""
+    """Return names for a sentence: the first five, and only the number of the others."""
     every = list(names)
     more = f" and {len(every) - MOST_NAMED} more" if len(every) > MOST_NAMED else ""
     return f"{', '.join(every[:MOST_NAMED])}{more}"

@@ -150,7 +150,7 @@ class CommandRun:
         self._telling.enter_context(telling_of_waiting(text, failing=self._failing))
 
     def still(self, waited: float) -> float:
-        """Return the seconds that a command may still wait, after `waited` seconds."""
+        """Return the seconds that the command may still wait, after a wait of `waited` seconds."""
         return self.left()
 
     def close(self) -> None:
@@ -172,7 +172,7 @@ class AdminRun(CommandRun):
         yes: bool,
         json: bool,
     ) -> None:
-        """`first_contact`: seconds that the admin client waits for a first broker."""
+        """Take `first_contact`: the seconds for which the admin client waits for a first broker."""
         super().__init__(timeout, tool, dry_run=dry_run, yes=yes, json=json)
         self.admin = admin
         self._first_contact = first_contact
@@ -180,7 +180,7 @@ class AdminRun(CommandRun):
         admin.listen(self._connections)
 
     def still(self, waited: float) -> float:
-        """Return the seconds left; before a first broker is reached, those left to reach it."""
+        """Return the seconds left; before any broker is reached, the seconds left to reach one."""
         if self._connections.reached:
             return self.left()
         return min(self.left(), self._first_contact - waited)

@@ -51,12 +51,12 @@ class LiveView(ABC):
 
     def __exit__(self, *_: object) -> None:
         if self._live is not None:
-            self._live.stop()  # draws it for the last time
+            self._live.stop()  # also draws the final picture
             self._live = None
 
     @abstractmethod
     def _draw(self) -> RenderableType:
-        """Return the picture; called in a thread of rich, so copy data that may change."""
+        """Return the picture. It is called in a thread of rich: copy data that may change."""
 
     def _add(self, line: Text) -> None:
         """Add a line."""

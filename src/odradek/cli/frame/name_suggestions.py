@@ -53,7 +53,7 @@ def with_name_suggestions(
             continue
         for item, error in absent.items():
             name = _name(item)
-            if name not in there:  # else only the partition is missing
+            if name not in there:  # if the topic exists, only its partition is missing
                 told[item] = _with(error, did_you_mean(similar_names(name, there)))
     return told
 

@@ -25,7 +25,7 @@ _EXTRA = re.compile(r"Got unexpected extra arguments?(?:\(s\))? \((.*)\)")
 class Overview(TyperGroup):
     """Command group whose list of commands shows the whole first paragraph of their help."""
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:  # Typer contains its own Click
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # Typer has its own Click
         """Write the list of commands."""
         named = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
         rows = [
@@ -38,7 +38,7 @@ class Overview(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments, and remember them for errors with `--json`."""
-        ctx.meta.setdefault(WORDS, list(args))  # Click empties the list
+        ctx.meta.setdefault(WORDS, list(args))  # copied, because Click empties the list
         try:
             return super().parse_args(ctx, args)
         except WRONG_USE as error:

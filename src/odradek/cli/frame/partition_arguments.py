@@ -56,7 +56,7 @@ def option_changes(
     append: Sequence[str] | None,
     subtract: Sequence[str] | None,
 ) -> list[AlterConfigOp]:
-    """Return the changes in the four flags; at least one, and at most one for each option."""
+    """Return the flags' changes; raise `UsageError` for none, or for two of the same option."""
     found = [
         AlterConfigOp(name, value, operation)
         for flag, operation, words in (

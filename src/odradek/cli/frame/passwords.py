@@ -47,7 +47,7 @@ def _first_line(file: Path) -> str:
         if str(file) == STANDARD_INPUT:
             line = sys.stdin.readline(LONGEST + 1)
         else:
-            with file.open(encoding="utf-8") as text:  # a device may be endless
+            with file.open(encoding="utf-8") as text:  # limited below: a device may be endless
                 line = text.readline(LONGEST + 1)
     except OSError as error:
         refuse(f"--password-file: {file} can't be read: {error.strerror or error}")

@@ -136,7 +136,7 @@ def _keys(text: str) -> Iterator[tuple[int, tuple[str, ...]]]:
                 yield number, table
             elif named:
                 yield number, table + _only_keys(tomllib.loads(f"{named[1]}=0"))
-        except tomllib.TOMLDecodeError:  # inside a multi-line string
+        except tomllib.TOMLDecodeError:  # the line is inside a multi-line string
             continue
 
 

@@ -87,7 +87,7 @@ def show_found(result: Result, *, json: bool) -> None:
         before: ResultTable | StoredText | str = ""
         for part in result.shown:
             if result.failed and isinstance(part, ResultTable) and not part.rows:
-                continue  # "nothing found" would be wrong, because there are errors
+                continue  # with errors, "nothing found" could be wrong
             if isinstance(before, ResultTable) or (before and isinstance(part, ResultTable)):
                 typer.echo()
             _show(part)
@@ -166,7 +166,7 @@ def counted(count: int, what: str) -> str:
 
 
 def cell(value: Any) -> str:
-    """Convert a value for a table."""
+    """Return a value as the text of a table cell."""
     if value is None or value in ("", ()):
         return NONE
     if isinstance(value, bool):
@@ -179,13 +179,13 @@ def cell(value: Any) -> str:
 
 def _show(part: ResultTable | StoredText | str) -> None:
     if isinstance(part, StoredText):
-        data = part.text.encode("utf-8", "backslashreplace")  # echo strips escapes of a str
+        data = part.text.encode("utf-8", "backslashreplace")  # `echo` would strip escapes of a str
         if _is_terminal():
             data = b"\n".join(map(for_terminal, data.split(b"\n")))
         typer.echo(data)
         return
     if isinstance(part, str):
-        typer.echo(printable(part, limit=None))  # a line break in a name is escaped
+        typer.echo(printable(part, limit=None))  # also escapes line breaks in names
         return
     if not part.rows:
         if part.empty:

@@ -116,7 +116,7 @@ def client_settings(
     *,
     environment: Mapping[str, str] = os.environ,
 ) -> ClientSettings:
-    """Combine the settings of any client: the command's own flags override all, then defaults.
+    """Combine the settings of any client: `own` overrides all others, and all override `usual`.
 
     Raises `UsageError`; the values aren't checked yet.
     """

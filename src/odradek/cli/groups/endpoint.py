@@ -68,7 +68,7 @@ class MetricsEndpoint:
 
 def _listening(host: str, port: int) -> socket.socket:
     if not host and socket.has_dualstack_ipv6():
-        with contextlib.suppress(OSError):  # then retry with IPv4, which reports the error
+        with contextlib.suppress(OSError):  # IPv4 is tried below, and reports errors
             return socket.create_server(
                 ("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=BACKLOG
             )

@@ -39,7 +39,7 @@ from odradek.monitoring.prometheus import (
 )
 
 QUESTIONS = 4
-"""Maximum number of lookups by time in one measurement; the next one continues."""
+"""Maximum number of lookups by time in one measurement; the next measurement does the rest."""
 MOST_ROWS = 50_000
 """Maximum number of exported partitions of groups; those with the least lag are left out."""
 KINDS = {"group": str, "partition": TopicPartition, "broker": int}
@@ -256,7 +256,7 @@ def _look(run: AdminRun, exporter: LagExporter, told: set[str], *, last: bool = 
         if not exporter.looked and (last or not isinstance(error, KafkaTimeoutError)):
             raise
         errors = [error]
-    # Only the first line: further lines contain attempts and ages, which always differ.
+    # Compare only the first line: others contain attempts and ages, which always differ.
     wrong = {text.partition("\n")[0]: text for text in map(in_words, errors)}
     for text in sorted(wrong[first] for first in wrong.keys() - told):
         say(f"{run.tool}: {text}")

@@ -91,7 +91,7 @@ class Pace:
 
 
 def pace(before: Iterable[LagRow], now: Iterable[LagRow], seconds: float) -> Pace | None:
-    """Return the rate between two measurements, over partitions in both; None without any."""
+    """Return the rates between two measurements, for partitions in both; None without any."""
     earlier = {row.partition: row for row in before}
     read = written = 0
     counted = False

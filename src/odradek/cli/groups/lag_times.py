@@ -45,7 +45,7 @@ class LogTimes:
     def seen(self, end: int, now: float) -> None:
         """Add the current log end."""
         points = self._points
-        if points and points[-1].offset > end:  # truncated or recreated
+        if points and points[-1].offset > end:  # the log was truncated or recreated
             points.clear()
             self._whole = False
         while points and points[-1].time > now:  # this machine's clock was set back
@@ -105,7 +105,7 @@ class LogTimes:
         widest, chosen = 0.0, None
         for offset in offsets:
             if not self._points or offset >= self._points[-1].offset:
-                continue  # everything is read
+                continue  # the group has read all records
             around = self._around(offset)
             if around is None:
                 if not self._whole:
@@ -120,8 +120,8 @@ class LogTimes:
             return None
         around, near = chosen
         _, low, high = around
-        # Alternate between times just before and just after the estimate and the middle, which
-        # always halves the interval.
+        # Take turns: just before the estimate, just after it, and the middle of the interval, which
+        # halves the interval even if the estimate is wrong.
         asides = {1: -0.4 * near, 2: 0.4 * near}
         if (turn := self._asked % 3) not in asides:
             return (low.time + high.time) / 2

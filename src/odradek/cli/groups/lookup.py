@@ -89,8 +89,8 @@ class GroupSelection:
 def describe(run: AdminRun, groups: Iterable[str]) -> tuple[dict[str, GroupDescription], Failed]:
     """Return groups of any kind with their members, in the given order.
 
-    Each kind is requested in turn from the groups' coordinators. A list of all groups would contain
-    the kinds, but it needs every broker, and a silent broker would block it.
+    Coordinators are asked for one kind after the other. A list of all groups would tell the kinds,
+    but it needs every broker, so a silent broker would block it.
     """
     wanted, admin = list(dict.fromkeys(groups)), run.admin
     if not wanted:
@@ -119,7 +119,7 @@ def _no_topics(run: AdminRun, absent: list[str]) -> Failed:
     """
     try:
         topics = set(run.admin.list_topics(run.left()))
-    except KafkaError:  # keep the groups' own errors
+    except KafkaError:  # without the hint, the groups' errors remain
         return {}
     text = (
         "group {0} doesn't exist; {0} is a topic, but this command takes group ids and shows all "
@@ -168,7 +168,7 @@ def ends_of(
 def offsets_at(
     run: AdminRun, specs: Mapping[TopicPartition, str | int]
 ) -> tuple[dict[TopicPartition, OffsetListing], dict[TopicPartition, KafkaError]]:
-    """Look up offsets by keyword or by milliseconds since the epoch; return them and errors."""
+    """Look up offsets by keyword or time (ms since the epoch); return offsets and errors."""
     if not specs:
         return {}, {}
     return run.each(lambda: run.admin.list_offsets(specs, run.left()))

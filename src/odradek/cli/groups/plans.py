@@ -54,7 +54,7 @@ class Plan:
     offsets: dict[TopicPartition, int] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     errors: dict[Any, KafkaError] = field(default_factory=dict)
-    """Errors by partition, or by topic if all of it failed."""
+    """Errors by partition, or by topic if all of its partitions failed."""
 
 
 def parse_mode(given: Mapping[str, object], now: float) -> Mode:
@@ -87,7 +87,7 @@ def plan(
     found: Found,
     wanted: Mapping[TopicPartition, int] | None = None,
 ) -> Plan:
-    """Return the new offset of each partition; `wanted` contains those of a file."""
+    """Return the new offset of each partition; `wanted` contains the offsets of a file."""
     made = Plan()
     for at in partitions:
         match mode.flag:
@@ -112,7 +112,7 @@ def plan(
 
 
 def _there(found: Found, spec: OffsetSpec, at: TopicPartition) -> int:
-    """Return an offset of a lookup that always has a result: the beginning or end of a log."""
+    """Return the offset of a log's beginning or end, a lookup that always has a result."""
     return found[spec][at] or 0
 
 
@@ -155,7 +155,7 @@ def _quoted(text: str) -> str:
 
 
 def read(text: str, groups: Collection[str], name: str) -> dict[str, dict[TopicPartition, int]]:
-    """Parse such CSV lines for these groups; raise a usage error for invalid lines."""
+    """Parse the CSV lines of a `--from-file`; raise a usage error for invalid lines."""
     import csv
     import io
 

@@ -1,10 +1,10 @@
 """Count the records in the dead-letter topics of a pipeline's sources.
 
-In: a checked `Pipeline`. Out: numbers by topic, since the run began. Spark doesn't report numbers
-from a Python source's tasks, so the topics' log ends are looked up: records of other programs, and
-duplicates of retried tasks, are counted, too. Must not: read the topics, or wait long for
-unavailable clusters: all clusters are requested concurrently, and without a response the last
-numbers are kept.
+In: a checked `Pipeline`. Out: the number of records added to each topic since the run began. Spark
+doesn't report such numbers from a Python source's tasks, so the topics' log ends are looked up:
+records of other programs, and duplicates of retried tasks, are counted, too. Must not: read the
+topics, or wait long for unavailable clusters: all clusters are requested concurrently, and without
+a response the last numbers are kept.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class _Topic:
     consumer: Consumer
     name: str
     began: Mapping[TopicPartition, int] | None = None
-    """Log ends at the first lookup."""
+    """Log ends at the first successful lookup, from which on records count."""
     came: int = 0
 
     def look(self) -> None:
@@ -47,7 +47,7 @@ class _Topic:
 
 @dataclass(slots=True)
 class DeadLetterTopics:
-    """Dead-letter topics of one run, with numbers of records by topic for each sink."""
+    """The dead-letter topics behind each sink of one run, with their numbers of new records."""
 
     _of: dict[str, list[_Topic]] = field(default_factory=dict)
     _topics: dict[tuple[str, str], _Topic] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class DeadLetterTopics:
 
     @classmethod
     def met(cls, pipeline: Pipeline) -> DeadLetterTopics:
-        """Find the topics, and look up their log ends."""
+        """Create this for a pipeline's dead-letter topics, and look up their log ends."""
         found = cls()
         for sink in pipeline.sinks.values():
             sources = [pipeline.sources.get(name) for name in sorted(pipeline.behind(sink))]
@@ -93,7 +93,7 @@ class DeadLetterTopics:
             list(pool.map(_look_at, clusters.values()))
 
     def of(self, flow: str) -> dict[str, int]:
-        """Return numbers of records by topic of a flow, without topics that weren't found yet."""
+        """Return the number of new dead letters by topic, for a sink's topics found so far."""
         found: dict[str, int] = {}
         for one in self._of.get(flow, ()):
             if one.began is not None:
@@ -113,7 +113,7 @@ def _look_at(topics: list[_Topic]) -> None:
             topic.look()
         except KafkaTimeoutError:
             return
-        except KafkaError:  # concerns only this topic
+        except KafkaError:  # the other topics may be available
             continue
 
 
@@ -124,7 +124,7 @@ def _named(source: Source) -> Any:
 
 
 def number(letters: int) -> str:
-    """Return a number of dead letters in words."""
+    """Return a number of dead letters with its noun, such as "2 dead letters"."""
     return f"{letters:,} dead letter{'' if letters == 1 else 's'}"
 
 

@@ -144,7 +144,7 @@ class PipelineView(LiveView):
 
 
 def total(batch: Batch, rows: int) -> str:
-    """Return a flow's total rows in words: as read or written."""
+    """Return a flow's total number of rows in words, such as "5 rows written"."""
     return f"{rows:,} {'read' if batch.written is None else 'written'}"
 
 

@@ -258,7 +258,7 @@ class Variables:
 
 
 def close_to(word: str, known: Iterable[str]) -> str:
-    """Return the end of a message about an unknown word: a suggestion, or the known words."""
+    """Return the end of an error message about an unknown word: a suggestion, or the known ones."""
     names = list(known)
     close = difflib.get_close_matches(word, names, n=1)
     if close:

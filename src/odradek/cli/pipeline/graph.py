@@ -52,14 +52,14 @@ def session(pipeline: Pipeline, log: Path | BinaryIO | None) -> Any:
         builder = builder.config(name, value)
     hint = f"; its log is {log}" if isinstance(log, Path) else ""
     try:
-        with ExitStack() as stack:  # the JVM inherits stderr
+        with ExitStack() as stack:  # the JVM inherits this process's stderr
             if isinstance(log, Path):
                 log.parent.mkdir(parents=True, exist_ok=True)
                 log = stack.enter_context(log.open("ab"))
             if log is not None:
                 stack.enter_context(_stderr_to(log))
             return builder.getOrCreate()
-    except Exception as error:  # of any class of Spark or Py4J
+    except Exception as error:  # Spark and Py4J raise many classes
         raise ConfigurationError(f"Spark didn't start: {text_of(error)}{hint}") from error
 
 
@@ -82,13 +82,13 @@ def end_session(spark: Any) -> None:
     context = getattr(spark, "_sc", None)
     gateway = getattr(context, "_gateway", None)
     process = getattr(gateway, "proc", None)
-    if gateway is None or process is None:  # Spark Connect, or a JVM that existed before
+    if gateway is None or process is None:  # the JVM isn't this process's child
         return
     gateway.shutdown()
     process.stdin.close()
     try:
         process.wait(20)
-    except Exception:  # the JVM hangs
+    except Exception:  # the JVM hasn't ended in time
         process.kill()
 
 
@@ -149,10 +149,10 @@ class Graph:
         return self._connected(f"sink {name}", writer.start)
 
     def _connected(self, what: str, attempt: Callable[[], T]) -> T:
-        """Retry once if a Python process of Spark was too slow to connect."""
+        """Call `attempt`; repeat it once if a Python process of Spark was too slow to connect."""
         try:
             return attempt()
-        except Exception as error:  # of any class of Spark or Py4J
+        except Exception as error:  # Spark and Py4J raise many classes
             if not is_not_connected(error):
                 raise
             self._say(f"{what}: {ONCE_MORE}")
@@ -174,7 +174,7 @@ class Graph:
             self._problems.add(source.line_of(text), f"{source.name}: {text}")
 
     def _pausing(self, source: Source) -> dict[str, str]:
-        """Return the option with which our source can be kept from beginning another batch."""
+        """Return the option pauseFile for Odradek's source: the file prevents another batch."""
         if source.format != OURS or self._pause is None or source.option("pauseFile") is not None:
             return {}
         return {"pauseFile": str(self._pause)}
@@ -226,7 +226,7 @@ class Graph:
 def is_not_connected(error: BaseException) -> bool:
     """Return whether a Python process that Spark started was too slow to connect.
 
-    This happens on a busy machine, and its work can be retried.
+    It happens on busy machines, and the failed call can be repeated.
     """
     return NOT_CONNECTED in str(error)
 

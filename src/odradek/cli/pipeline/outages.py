@@ -1,8 +1,8 @@
 """Detect outages and recoveries of a pipeline's clusters from its clients' events.
 
 In: the events that drivers, planners and tasks append to a folder for each cluster, and batches.
-Out: a `ClusterOutage` when no broker answered a client, its end when a client had complete metadata
-again, and when the first rows arrived after it. Must not: access a cluster.
+Out: a `ClusterOutage` from the time when no broker answered a client until a client has complete
+metadata again, with the time of the first rows after it. Must not: access a cluster.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from odradek.cli.demo.timeline import Noticed
 
 LOST = ("round_failed", "rebootstrap")
-"""Kinds of events which mean that no broker answers a client (more than a lost broker)."""
+"""Kinds of events which mean that no broker at all answers a client."""
 
 
 @dataclass(slots=True)
@@ -77,8 +77,8 @@ class Outages:
                 self._out.discard(who)
             elif event.kind == "metadata" and event.fields.get("leaderless") == 0:
                 current = self.current
-                # Only a client that had noticed the outage ends it: others may receive a late
-                # response.
+                # Only metadata of a client that has noticed the outage ends it: another client may
+                # receive the response to an older request.
                 if current is not None and who in self._out:
                     current.over = event.time
                     changed.append(current)
@@ -86,7 +86,7 @@ class Outages:
         return changed
 
     def landed(self, at: float) -> ClusterOutage | None:
-        """Note a batch with rows; if it is the first one after an outage, return the outage."""
+        """Record a batch with rows; return the outage if the batch is the first after it."""
         last = self.found[-1] if self.found else None
         if last is None or last.over is None or last.flowing is not None:
             return None

@@ -43,7 +43,7 @@ SHOWN = 10
 
 @dataclass(frozen=True, slots=True)
 class SourceReading:
-    """State of a source or a lookup."""
+    """What planning found out about a source or a lookup."""
 
     kind: str
     name: str
@@ -142,7 +142,7 @@ def describe(
     spark: Any = None,
     say: Callable[[str], object] = lambda text: None,
 ) -> PipelinePlan:
-    """Plan everything; raise all problems of a step together. A given session isn't stopped."""
+    """Plan sources, views and sinks; raise all problems of a step. Don't stop a given session."""
     readings = ask_clusters(pipeline, say=say)
     if spark is not None:
         return _described(pipeline, spark, readings, say)

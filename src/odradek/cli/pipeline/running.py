@@ -44,7 +44,7 @@ POLL = 0.25
 POLL_STOPPING = 0.02
 """Seconds between checks while stopping; short, to catch the time between two batches."""
 PATIENT = 5.0
-"""Seconds for which a stop waits until a query is idle."""
+"""Seconds for which a stop waits for a query to be idle, before it accepts other states."""
 
 
 class Stop:
@@ -59,7 +59,7 @@ class Stop:
         return self
 
     def watch(self) -> None:
-        """Install the handlers; call it after Spark's start, which replaces that of Ctrl-C."""
+        """Install the handlers. Call this after Spark's start, which replaces Ctrl-C's handler."""
         self._take_over(self._asked)
 
     def _take_over(self, handler: Callable[[int, FrameType | None], None]) -> None:
@@ -109,18 +109,18 @@ class Flow:
     cut: bool = False
     """Whether the query was stopped within a batch."""
     left: Checkpoint | None = None
-    """Checkpoint after the stop."""
+    """State of the checkpoint after the stop; None if the query wasn't stopped."""
     again: bool = False
     """Whether the query was restarted."""
 
     def between_batches(self, *, patient: bool) -> bool:
         """Return whether, by the query's status, no batch runs that a stop would interrupt.
 
-        Spark can't stop a query at the end of a batch. Our sources begin no further batch (option
-        pauseFile); with other sources the next batch may begin before the stop arrives, so `stop`
-        compares the checkpoint afterwards. While a query requests new offsets, a stop has no effect
-        until the next batch begins. This state only counts if `patient` is false, after batches
-        that followed each other without a pause.
+        Spark can't stop a query at the end of a batch. Odradek's sources begin no further batch
+        (option pauseFile); with other sources the next batch may begin before the stop arrives, so
+        `stop` checks the checkpoint afterwards. While a query requests offsets, a stop only takes
+        effect when the next batch begins. So this state counts only if `patient` is false, that is
+        if the query hasn't been idle for some time.
         """
         status = self.query.status
         if not status["isTriggerActive"]:
@@ -130,7 +130,7 @@ class Flow:
         return found
 
     def stop(self, *, forced: bool) -> None:
-        """Stop the query, and determine whether that interrupted a batch."""
+        """Stop the query, and determine by its checkpoint whether a batch was interrupted."""
         self.query.stop()
         self.left = Checkpoint(seen=False) if self.checkpoint is None else look(self.checkpoint)
         self.cut = self.left.repeats is not None if self.left.seen else forced
@@ -161,7 +161,7 @@ class Queries:
         self._display, self._now, self._sleep = display, now, sleep
 
     def poll(self) -> float | None:
-        """Show new batches; return the time if one of them has rows, else None."""
+        """Show new batches; return the current time if one of them has rows, else None."""
         landed = None
         new: list[tuple[Flow, list[Batch]]] = []
         for flow in self.flows:
@@ -282,7 +282,7 @@ class Running:
         try:
             with locked(map(pipeline.checkpoint, pipeline.sinks.values())):
                 return self._started()
-        except KeyboardInterrupt:  # before any query ran; PySpark's handler raises it, too
+        except KeyboardInterrupt:  # no query ran yet
             self._display.say("stopped", f"{self._pipeline.name} was stopped before it had started")
             return 0 if signal.SIGTERM in self._stop.signals[-1:] else 128 + signal.SIGINT
 
@@ -370,7 +370,7 @@ class Running:
                 self._display.say(
                     "stopping", "stopping after the running batches (a second signal stops at once)"
                 )
-            with suppress(OSError):  # e.g. a full disk
+            with suppress(OSError):  # such as a full disk
                 self._pause.touch()
             queries.wind_down(self._stop_timeout, lambda: len(self._stop.signals) > 1)
         self._look(queries)
@@ -381,7 +381,7 @@ class Running:
             reader = self._readers[name]
             for outage in watch.notice(reader.poll()):
                 self._display.outage("outage" if outage.over is None else "back", outage)
-            reader.events.clear()  # saves memory in long runs
+            reader.events.clear()  # otherwise they would fill the memory in long runs
             flowing = watch.landed(landed) if landed is not None else None
             if flowing is not None:
                 self._display.outage("flowing", flowing)
@@ -419,7 +419,7 @@ class Running:
         if failures or self._vanished:
             return 1
         if signal.SIGINT in self._stop.signals:
-            return 128 + signal.SIGINT  # as for all commands
+            return 128 + signal.SIGINT  # the status of all commands after Ctrl-C
         if any(flow.cut for flow in queries.flows):
             return 128 + (self._stop.signals[-1] if self._stop.signals else signal.SIGTERM)
         return 0

@@ -107,7 +107,7 @@ class Place:
         return next((v for k, v in self.options.items() if k.lower() == name.lower()), None)
 
     def line_of(self, message: str) -> int:
-        """Return the line number for a message: that of the longest option name in it."""
+        """Return the line of the option whose name occurs in an error message (the longest one)."""
         return _line_named(message, self.lines, self.line)
 
 
@@ -430,7 +430,7 @@ class _Parser:
             lines |= registry.lines
 
     def _uses(self, node: Node, used: dict[str, Registry], what: str) -> bool:
-        """Note the registry of a column; key and value must have the same one."""
+        """Record which registry a column uses; key and value must use the same registry."""
         name = self._text(node, "registry")
         found = self._registries.get(name)
         if found is None:
@@ -450,7 +450,7 @@ class _Parser:
         """Return the name of the option that an entry of `key` or `value` sets."""
         if part != "schema":
             return f"{name}{part.capitalize()}"
-        # avroSchema: the reader schema, or the schema for writing; valueSchema: the writer schema.
+        # Option avroSchema is for reading or writing; valueSchema is the writer schema of Avro.
         avro = str(parts["format"].value).strip().lower() == "avro" if "format" in parts else False
         return (
             "avroSchema" if avro and ("registry" in parts or "from" in entries) else "valueSchema"
@@ -491,7 +491,7 @@ class _Parser:
         self._put(option, self._text(node, option), node, options, lines)
 
     def _check(self, what: str, place: Place, *, stream: bool = True) -> None:
-        """Check options with the parser of our data source."""
+        """Check options with the parser of Odradek's data source."""
         if place.format != OURS or place.cluster is None:
             return
         try:

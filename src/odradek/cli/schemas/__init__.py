@@ -209,7 +209,7 @@ def _would_register(run: RegistryRun, subject: str, schema: Schema, normalize: b
     try:
         fits, reasons = compatible_with(run.registry, subject, schema, LATEST)
     except SchemaNotFoundError:
-        fits, reasons = True, []  # the first version of a new subject
+        fits, reasons = True, []  # a new subject's first version always fits
     if fits:
         return Result({**document, "existed": False}, [f"Would register it under {subject}."])
     why = "; ".join(reasons) or "the registry returns no reason"

@@ -1,8 +1,8 @@
 """Less frequent garbage collections while a simulation runs.
 
-In: nothing. Out: a context manager. Simulated worlds create few cycles, and most of their objects
-live until the end, so with default thresholds the collector uses a tenth of the time. Must not:
-keep the changed thresholds after the block.
+In: nothing. Out: a context manager. Simulations create few reference cycles, and most of their
+objects live until the end, so with default thresholds the collector takes a tenth of the run time.
+Must not: keep the changed thresholds after the block.
 """
 
 from __future__ import annotations

@@ -78,20 +78,20 @@ class SeedsTask:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Result of a task."""
+    """Result of running one task's seeds."""
 
     first: int
     totals: dict[str, float]
     failed: tuple[tuple[int, str], ...]
     """Failing seeds with their violations."""
     drawn: dict[str, int]
-    """Numbers of occurrences of each fault in the schedules."""
+    """How often each kind of fault occurs in the schedules."""
     hits: dict[str, int]
-    """Numbers of effects of faults, by kind of effect."""
+    """How often faults had an effect on a client or broker, by kind of effect."""
 
 
 def run_task(task: SeedsTask) -> Report:
-    """Run the schedules of some seeds; with several jobs in a worker process."""
+    """Run the schedules of a task's seeds (in a worker process if there are several jobs)."""
     from odradek.simulation.runs.explore import explore as outcomes
 
     totals: Counter[str] = Counter()
@@ -238,7 +238,7 @@ def _explore(
 ) -> tuple[Counter[str], list[tuple[int, str]], dict[str, Counter[str]]]:
     """Run tasks until all are done, the time is up, or one has failed.
 
-    Returns their cost, the failing seeds, and how often faults were drawn and took effect.
+    Returns the total cost, the failing seeds, and how many faults were drawn and took effect.
     """
     totals: Counter[str] = Counter(dict.fromkeys(COUNTED, 0))
     faults: dict[str, Counter[str]] = {"drawn": Counter(), "took_effect": Counter()}
@@ -303,7 +303,7 @@ def _smallest(failure: tuple[int, str], directory: Path, like: SeedsTask) -> dic
 
 
 def _again(seed: int, like: SeedsTask) -> RunOutcome:
-    """Run the schedule of a seed once more."""
+    """Run the schedule of a seed again, to write its history."""
     from odradek.simulation.runs.explore import run_schedule
     from odradek.simulation.runs.random_schedules import random_schedule
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 Done = Iterator[tuple[list["Slice"], list["Load"]]]
 SHOWN_EVERY = 2.0
 SLICES, LARGEST_SLICE = 100, 500
-"""Minimum number of slices of a fleet, for early progress, and maximum clients per slice."""
+"""Minimum number of parts of a fleet (so that progress shows early); maximum clients per part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class FleetWorkers:
 
 @dataclass(frozen=True, slots=True)
 class Outputs:
-    """Outputs besides text."""
+    """Kinds of output other than text on stdout, by the flags that request them."""
 
     json: bool
     picture: Path | None
@@ -154,7 +154,7 @@ def _cases(
 
 
 def _take(plan: FleetPlan, workers: FleetWorkers, outputs: Outputs) -> None:
-    """Simulate the unfinished slices, and print the whole result."""
+    """Simulate the clients that remain, part by part, and print the whole result."""
     require_extra("pyarrow")
     from odradek.cli.simulate.fleet_tables import Book, OtherPlanError
 
@@ -216,7 +216,7 @@ def _simulate(plan: FleetPlan, workers: FleetWorkers, book: Book) -> None:
 
 
 def _done(plan: FleetPlan, workers: FleetWorkers, todo: list[Slice]) -> Done:
-    """Yield slices with their loads, as soon as they are simulated."""
+    """Yield parts of the fleet with their counts, as soon as they are simulated."""
     if not todo:
         return iter(())
     if workers.spark:

@@ -1,6 +1,6 @@
 """Report simulated fleets: a page of text for each, a table for comparison, two pictures.
 
-In: figures and loads. Out: text on stdout, SVG files. Must not: count anything itself.
+In: summaries and counts (`Load`) of fleets. Out: text on stdout, SVG files. Must not: count itself.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Run `odradek simulate fleet --spark`: a session for as long as slices are simulated.
+"""Run `odradek simulate fleet --spark`: a session for as long as clients are simulated.
 
-In: a plan, slices, a master. Out: loads after each wave of tasks. The session and its tasks end
-after the last wave, or if the caller stops (Ctrl-C). Must not: store loads.
+In: a plan, parts of the fleet, a master. Out: counts per wave of tasks. The session and tasks end
+after the last wave, or if the caller stops (Ctrl-C). Must not: store counts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def on_spark(
     plan: FleetPlan, todo: list[Slice], master: str | None, shards: int | None
 ) -> Iterator[tuple[list[Slice], list[Load]]]:
-    """Simulate slices on Spark; yield slices and their loads after each wave of tasks."""
+    """Simulate parts of the fleet on Spark; yield parts and counts after each wave of tasks."""
     from odradek.spark.analytics.fleet_shards import default_shards, simulate_shards
 
     with spark_session("odradek-fleet", master) as session:

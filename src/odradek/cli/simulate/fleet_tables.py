@@ -1,8 +1,8 @@
-"""Results of a fleet as Parquet files, and the state from which a stopped run continues.
+"""Results of a simulated fleet as Parquet files, and the state from which a stopped run continues.
 
-In: loads of finished slices. Out, in a folder: `load`, `recovery` and `tries` (.parquet) at the
-end, `unfinished.parquet` until then. That file is replaced atomically, so it is valid even after a
-kill. Must not: mix results of another plan or of other code.
+In: counts (`Load`) of groups of clients (`Slice`) that were simulated. Out, in a folder: `load`,
+`recovery` and `tries` (.parquet) at the end, `unfinished.parquet` until then. The unfinished file
+is replaced atomically, so it is valid even after a kill. Must not: mix results of several plans.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _PLAN, _DONE = b"odradek.plan", b"odradek.done"
 
 
 class OtherPlanError(Exception):
-    """A folder contains the state of another run."""
+    """The output folder contains the state of an unfinished run with other options or code."""
 
 
 class Book:
-    """Finished slices of a plan, stored in a folder if there is one."""
+    """Results of a fleet so far, and which groups of clients remain; saved if a folder is given."""
 
     def __init__(self, plan: FleetPlan, folder: Path | None) -> None:
         from odradek.simulation.measurements.fleet import Load
@@ -44,11 +44,11 @@ class Book:
                 self._take_up(folder / UNFINISHED)
 
     def todo(self) -> list[Slice]:
-        """Return the remaining slices."""
+        """Return the groups of clients that aren't simulated yet."""
         return [part for part in self._slices if part.number not in self.done]
 
     def enter(self, parts: Sequence[Slice], loads: Sequence[Load]) -> None:
-        """Add finished slices with their loads, and save the state."""
+        """Add the counts of simulated groups of clients, and save the state."""
         for load in loads:
             next(own for own in self.loads if own.case == load.case).add(load)
         self.done.update(part.number for part in parts)
@@ -56,7 +56,7 @@ class Book:
             self._save(self._folder / UNFINISHED)
 
     def finish(self) -> None:
-        """Write the tables, and delete the state."""
+        """Write the three tables, and delete the file with the unfinished state."""
         if self._folder is None:
             return
         _replace(
@@ -96,7 +96,7 @@ class Book:
 
 
 def _table(loads: Sequence[Load], kinds: Sequence[str]) -> pa.Table:
-    """Return one of the three tables, whose rows contain the case's names."""
+    """Return the table of these kinds of counts; each row names its policy and setting."""
     from odradek.simulation.measurements.fleet import WINDOWS
 
     rows: dict[tuple[int, int, int], dict[str, int]] = {}

@@ -1,7 +1,7 @@
-"""Read `--host`: the kind of host that runs the clients of a simulated world.
+"""Read `--host`: which I/O host (thread or event loop that runs a client) a simulation uses.
 
-In: a name. Out: the function that creates such hosts; an unknown name is a usage error. Must not:
-import a host to print help.
+In: a name. Out: the function that creates such I/O hosts; an unknown name is a usage error. Must
+not: import an I/O host to print help.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ HOSTS = (
 
 
 def host_maker(name: str) -> HostMaker | None:
-    """Return the function that creates hosts; None for the default of the simulation."""
+    """Return the function that creates I/O hosts; None for the simulation's default."""
     if name == SIMULATED:
         return None
     from odradek.testing.virtual.world_host import MoodyAsyncioHost, WorldAsyncioHost
@@ -34,5 +34,5 @@ def host_maker(name: str) -> HostMaker | None:
 
 
 def flag(name: str) -> str:
-    """Return the flag in the form of a command line."""
+    """Return ` --host NAME` for a command line; an empty text for the default."""
     return "" if name == SIMULATED else f" --host {name}"

@@ -28,7 +28,7 @@ PROGRESS_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Parameters of one distribution."""
+    """Parameters of the runs whose results form one distribution."""
 
     brokers: int
     fault: str
@@ -46,7 +46,7 @@ class RecoveryTask:
 
 
 def run_task(task: RecoveryTask) -> tuple[Cell, list[RecoveryRun]]:
-    """Run some seeds; with several jobs in a worker process."""
+    """Run a task's seeds (in a worker process if there are several jobs)."""
     from odradek.simulation.measurements.recovery import RecoveryFault, recover
 
     cell = task.cell

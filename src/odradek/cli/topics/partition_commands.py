@@ -112,7 +112,7 @@ def reassign(
     if not wanted:
         refuse("no partition is given: use TOPIC:PARTITION=BROKERS or --reassignment-json-file")
     there, failed = _described(run, list(dict.fromkeys(at.topic for at in wanted)))
-    # For a topic that can't be described, the error of the reassignment is clearer.
+    # Errors of descriptions are ignored: for the same topic, the reassignment's error is clearer.
     before = {at: p.replicas for at, p in there.items() if at in wanted}
     if run.dry_run:
         failed |= _would_fail(run, wanted, there)

@@ -28,7 +28,7 @@ def parse_scope(words: Iterable[str]) -> dict[str, list[int] | None]:
             refuse(f"{word!r}: expected partition numbers after the colon, as in {topic}:0,2")
         known = found.setdefault(topic, [])
         if not colon or known is None:
-            found[topic] = None  # the whole topic includes partitions named separately
+            found[topic] = None  # the whole topic includes its named partitions
         else:
             known.extend(n for n in dict.fromkeys(numbers) if n not in known)
     return found

@@ -176,7 +176,7 @@ class BrokerResponseError(KafkaError):
         invalid_metadata: bool = False,
     ) -> None:
         """Set the class's attributes; `message` defaults to Kafka's name."""
-        if errno is None:  # a subclass defined by a program
+        if errno is None:  # the program has defined this subclass
             return
         known = ERRORS.get(errno)
         cls.errno, cls.message = errno, message or (known.name if known else "")

@@ -63,7 +63,7 @@ def running_loop(given: Mapping[str, Any]) -> asyncio.AbstractEventLoop:
 
 
 def _whole(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert times to int and flags to bool, because aiokafka accepts other types, too."""
+    """Convert times to int and flags to bool, because aiokafka also accepts other types."""
     found = dict(given)
     for name, value in given.items():
         if name in FLAGS:
@@ -80,7 +80,7 @@ def client_settings(given: Mapping[str, Any]) -> dict[str, Any]:
             _told.add(name)
             logger.info("%s has no effect: %s", name, why)
     found = {name: given[name] for name in SAME}
-    if found["connections_max_idle_ms"] is None:  # never close idle connections
+    if found["connections_max_idle_ms"] is None:  # None: never close idle connections
         found["connections_max_idle_ms"] = -1
     timeout, backoff = given["request_timeout_ms"], given["retry_backoff_ms"]
     found |= {
@@ -201,7 +201,7 @@ def consumer_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     found["allow_auto_create_topics"] = True
     reset = given["auto_offset_reset"]
     found["auto_offset_reset"] = reset if reset in ("earliest", "latest") else "none"
-    # A fetch without records takes fetch_max_wait_ms.
+    # A broker without new records delays its fetch response for fetch_max_wait_ms.
     least = given["fetch_max_wait_ms"] + 1
     found["request_timeout_ms"] = max(found["request_timeout_ms"], least)
     if given["group_id"] is not None:

@@ -49,7 +49,7 @@ def translated(
 ) -> BaseException:
     """Return aiokafka's exception for an Odradek error, and any other exception unchanged.
 
-    `closed`: for a call of a closed client; `too_large`: for a record beyond a limit.
+    `closed`, `too_large`: the exception for a closed client, and for a record beyond a limit.
     """
     if not isinstance(error, ours.KafkaError):
         return error
@@ -63,10 +63,10 @@ def _made(error: ours.KafkaError, closed: type[Exception], too_large: type[Excep
         return theirs.OffsetOutOfRangeError({tuple(error.partition): error.position})
     if isinstance(error, NoOffsetForPartitionError):
         return theirs.NoOffsetForPartitionError(tuple(error.partition))
-    if isinstance(error, TopicRecreatedError) and not error.outcome:  # raised by a commit
+    if isinstance(error, TopicRecreatedError) and not error.outcome:  # a commit raised it
         return theirs.CommitFailedError(str(error))
     if isinstance(error, TopicRecreatedError) and closed is theirs.ConsumerStoppedError:
-        return theirs.IllegalStateError(str(error))  # raised by a seek, not retriable
+        return theirs.IllegalStateError(str(error))  # a seek raised it; a retry can't help
     for kind, made in FIRST:
         if isinstance(error, kind):
             return made(str(error))
@@ -87,7 +87,7 @@ def _made(error: ours.KafkaError, closed: type[Exception], too_large: type[Excep
 def _reason(
     error: ours.KafkaError, closed: type[Exception], too_large: type[Exception]
 ) -> Exception:
-    """Return aiokafka's exception for the error that ended the transaction, if it is known."""
+    """Return aiokafka's exception for the error's cause, which ended the transaction."""
     cause = error.__cause__
     if isinstance(cause, ours.KafkaError):
         return _made(cause, closed, too_large)

@@ -104,7 +104,7 @@ def libversion() -> tuple[str, int]:
 
 
 def __getattr__(name: str) -> object:
-    if name in ("admin", "aio"):  # on first use, because importing asyncio is slow
+    if name in ("admin", "aio"):  # imported on first use: asyncio is slow to import
         return import_module(f"{__name__}.{name}")
     text = f"module {__name__!r} has no attribute {name!r}"
     raise AttributeError(f"{text}: {_MISSING[name]}" if name in _MISSING else text)

@@ -43,7 +43,7 @@ logger = logging.getLogger("odradek.compat")
 
 Committable = dict[odradek.TopicPartition, odradek.OffsetAndMetadata]
 SAME_ERROR, SAME_FATAL = 30.0, 1.0
-"""Seconds between two messages with the same error, and with the same fatal error."""
+"""Minimum seconds between two messages with equal errors, and with equal fatal errors."""
 
 
 class AssignedConsumer:
@@ -57,9 +57,9 @@ class AssignedConsumer:
         self._queue = CallbackQueue(self._given)
         self._all_books = OffsetBooks(store=self._given.store_offsets)
         self._last: tuple[Any, ...] | None = None
-        """Last returned record, until the offsets are needed."""
+        """Last returned record, if `_all_books` doesn't contain it yet; see `_books`."""
         self._in_hand: Iterator[Message] = iter(())
-        """Fetched messages."""
+        """Iterator over messages that are fetched and not returned yet."""
         self._every = self._given.commit_every
         self._ends = PartitionEnds() if self._given.partition_eof else None
         self._callbacks: dict[str, RebalanceCallback | None] = {}
@@ -67,9 +67,9 @@ class AssignedConsumer:
         self._watermarks: dict[tuple[str, int], tuple[int, int]] = {}
         self._commit_at = 0.0
         self._missed: set[str] = set()
-        """Missing topics that were reported to the program."""
+        """Names of missing topics that were reported to the program, each once."""
         self._again: deque[Message] = deque()
-        """Errors that an interrupted `consume` didn't return."""
+        """Errors that `consume` had taken but didn't return, because it was interrupted."""
         self._has_something = False
         """Whether there is a subscription or an assigned partition."""
         self._closed = False
@@ -84,7 +84,7 @@ class AssignedConsumer:
         tell_regularly(self._queue, CONSUMER, self._given, self, lambda own: own._consumer)
 
     def _hear(self, event: odradek.Event) -> None:
-        """Take note of an event of the client."""
+        """Notice that the member has left its group; pass each event to the callbacks' queue."""
         if event.kind == "group" and event.fields["event"] == "poll_overdue":
             self._overdue = True
         self._queue.hear(event)
@@ -92,7 +92,7 @@ class AssignedConsumer:
     # Differences between threads and event loops
 
     def _as_called(self, found: Given) -> Given:
-        """Return the configuration with its callbacks as they are called."""
+        """Return the configuration; for an event loop, with coroutine callbacks wrapped."""
         return found
 
     def _made(self) -> Any:
@@ -110,7 +110,7 @@ class AssignedConsumer:
 
     @property
     def _books(self) -> OffsetBooks:
-        """Offsets, with those of all messages returned so far."""
+        """Returned, stored and committed offsets, updated with the last returned message."""
         last, self._last = self._last, None
         if last is not None:
             self._all_books.handed_out(last)
@@ -133,7 +133,7 @@ class AssignedConsumer:
             yield from self._begin_at(chosen, self._running.partitions)
             return
         with translating():
-            consumer.assign([])  # drop the positions of partitions that are kept, too
+            consumer.assign([])  # otherwise partitions that are kept would keep their positions
             consumer.assign([ours(p) for p in chosen])
         self._has_something = bool(chosen)
         self._books.forget()
@@ -190,7 +190,7 @@ class AssignedConsumer:
     def _begin_at(
         self, chosen: list[TopicPartition], assigned: frozenset[tuple[str, int]]
     ) -> Flow[None]:
-        """Set start offsets in a rebalance callback, where the partitions are assigned already."""
+        """Set the start offsets of partitions that a rebalance has already assigned."""
         for partition in chosen:
             if (partition.topic, partition.partition) not in assigned:
                 raise_error(
@@ -206,7 +206,7 @@ class AssignedConsumer:
                 yield from self._move(partition)
 
     def _move(self, partition: TopicPartition) -> Flow[None]:
-        """Seek to an offset, which may be a logical one."""
+        """Seek to the partition's offset, which may be a number or a constant like OFFSET_END."""
         consumer, place, offset = self._consumer, ours(partition), partition.offset
         with translating():
             if offset == OFFSET_BEGINNING:
@@ -329,7 +329,7 @@ class AssignedConsumer:
     def _behind(
         message: Message | None, offsets: list[TopicPartition] | None
     ) -> list[TopicPartition]:
-        """Return the offsets, or the offset after a message."""
+        """Return the given offsets; for a message, the offset after it."""
         if message is None:
             return partition_list(offsets)
         if not isinstance(message, Message):
@@ -358,7 +358,7 @@ class AssignedConsumer:
         chosen = self._to_commit(message, offsets)
         given: Any = chosen
         if message is not None and isinstance(message._record, odradek.ConsumerRecord):
-            given = message._record  # it may have been read before its partition was lost
+            given = message._record  # rejected if its partition was lost since it was read
         if asynchronous:
             yield from self._commit_later(chosen, given)
             return None
@@ -371,7 +371,7 @@ class AssignedConsumer:
         return self._outcomes(done, whole=message is None and offsets is None)
 
     def _commit_later(self, chosen: Committable, given: Any = None) -> Flow[None]:
-        """Commit without waiting; `given` is the record that the offset belongs to."""
+        """Commit without waiting: `given` (the record of a message), or else `chosen`."""
         if not chosen:
             self._tell_of_commit({}, KafkaError(KafkaError._NO_OFFSET))
             return
@@ -379,7 +379,7 @@ class AssignedConsumer:
             yield self._open().commit_async(given or chosen, self._committed)
 
     def _commit_now(self, of: Collection[odradek.TopicPartition] | None = None) -> Flow[None]:
-        """Commit the stored offsets before partitions are dropped, if this package commits."""
+        """Commit the stored offsets before partitions are dropped, if this class auto-commits."""
         chosen = {} if self._given.commit_every is None else self._books.to_commit(of)
         if not chosen:
             return
@@ -394,7 +394,7 @@ class AssignedConsumer:
             self._tell_of_commit(done, None)
 
     def _due(self) -> Committable:
-        """Return the offsets to commit now, if this package commits and the interval has passed."""
+        """Return the offsets to commit now, if this class auto-commits and the time has come."""
         every = self._given.commit_every
         if every is None or (now := monotonic()) < self._commit_at:
             return {}
@@ -407,7 +407,7 @@ class AssignedConsumer:
         *,
         whole: bool,
     ) -> list[TopicPartition]:
-        """Return the committed offsets, of all assigned partitions if `whole`."""
+        """Return partitions with their committed offsets; all assigned ones if `whole`."""
         places = self._consumer.assigned() if whole else list(done)
         return [with_offset(place, done.get(place)) for place in places]
 
@@ -424,7 +424,7 @@ class AssignedConsumer:
         self._tell_of_commit(offsets, None if error is None else translated(error))
 
     def _forget_deleted(self, error: odradek.KafkaError) -> None:
-        """Forget offsets of topics that were deleted and created again: no commit takes them."""
+        """Forget offsets of deleted and recreated topics, which every commit would reject."""
         errors = error.errors.items()
         gone = [tuple(p) for p, e in errors if isinstance(e, odradek.errors.TopicRecreatedError)]
         if gone:
@@ -454,7 +454,7 @@ class AssignedConsumer:
         return error_message(found, place if isinstance(place, odradek.TopicPartition) else None)
 
     def _too_late(self) -> Message | None:
-        """Return a message, once, for partitions lost because of a late poll."""
+        """Return an error message, once, after the member lost its partitions by a late poll."""
         if not self._overdue:
             return None
         self._overdue = False
@@ -467,7 +467,7 @@ class AssignedConsumer:
         return error_message(KafkaError(KafkaError._MAX_POLL_EXCEEDED, text))
 
     def _missing(self) -> Message | None:
-        """Return a message, once, for a subscribed topic that doesn't exist."""
+        """Return an error message for a subscribed topic that doesn't exist; once per topic."""
         for missing in self._consumer.explain().missing:
             if missing.partition is None and missing.topic not in self._missed:
                 self._missed.add(missing.topic)
@@ -481,7 +481,7 @@ class AssignedConsumer:
     def _known_watermarks(
         self, place: odradek.TopicPartition, position: int | None
     ) -> tuple[int, int]:
-        """Return the watermarks as far as they are known; `position` is None if unknown."""
+        """Return the known watermarks, `OFFSET_INVALID` for unknown ones, without a request."""
         low, high = self._watermarks.get(place, (OFFSET_INVALID, OFFSET_INVALID))
         lag = None if position is None else self._consumer.lag(place)
         return low, high if lag is None or position is None else position + lag

@@ -27,7 +27,7 @@ Calls = Callable[[], int]
 If a call raises, the function is called again for the rest.
 """
 MOST_ERRORS = 1000
-"""Maximum number of queued calls at which errors are still queued for `error_cb`."""
+"""If this many calls are queued, further errors for `error_cb` are dropped."""
 ROUNDING = 0.001
 """Seconds by which a wait may end early, because of rounded timeouts."""
 _ERRORS = {
@@ -48,12 +48,12 @@ _ERRORS = {
 
 
 class CallbackQueue:
-    """Queue of calls that the program's thread makes."""
+    """Queue of callback calls: any thread adds them, and the program's thread makes them."""
 
     def __init__(self, given: Given) -> None:
         self._waiting: SimpleQueue[Calls] = SimpleQueue()
         self._begun: deque[Calls] = deque()
-        """Batches in which a call has raised; their remaining calls come first."""
+        """Batches in which a call has raised; their remaining calls are made first."""
         self.empty: Callable[[], bool] = self._waiting.empty
         """Return whether the queue is empty; called for each message of a consumer."""
         self._error_cb = given.error_cb
@@ -106,7 +106,7 @@ class CallbackQueue:
                 served += calls()
             except BaseException:
                 self._begun.append(calls)
-                self._waiting.put(_nothing)  # so that `empty()` returns False
+                self._waiting.put(_nothing)  # `empty()` must return False while calls remain
                 raise
             calls = self._next(0) if more > 0 else None
             more -= 1
@@ -116,10 +116,10 @@ class CallbackQueue:
         with suppress(IndexError):
             return self._begun.popleft()
         try:
-            # While the interpreter shuts down, no other thread could end the wait.
+            # Don't wait while the interpreter shuts down: no other thread runs to end the wait.
             waits = timeout > 0 and not sys.is_finalizing()
             return self._waiting.get(waits, min(timeout, FOREVER))
-        except Empty:  # another thread may have taken it
+        except Empty:  # the timeout expired, or another thread took the call
             return None
 
     def serve_last(self) -> None:
@@ -131,7 +131,7 @@ class CallbackQueue:
     def hear(self, event: odradek.Event) -> None:
         """Report an event of the client to `error_cb` and `logger`."""
         known = _ERRORS.get(event.kind)
-        if known is None or event.fields.get("failure") is False:  # an idle connection was closed
+        if known is None or event.fields.get("failure") is False:  # False: closed while idle
             return
         code, level, form = known
         text = form.format_map(event.fields)

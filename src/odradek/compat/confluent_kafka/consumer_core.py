@@ -1,8 +1,8 @@
 """Shared part of `Consumer` and `AIOConsumer`: messages, subscriptions, metadata, closing.
 
-In: subscriptions or assignments, calls that request messages. Out: messages, errors among them, as
-flows (`flows`), which the two classes run; rebalance callbacks run inside these. Must not: decide
-what is assigned or fetched, or check for each message what can be checked once.
+In: subscriptions or assignments, calls that request messages. Out: messages and error messages. The
+calls are generators (see `flows`), which the two classes run; rebalance callbacks run inside the
+calls. Must not: decide what is assigned or fetched, or repeat checks for each message.
 """
 
 from __future__ import annotations
@@ -51,39 +51,39 @@ class ConsumerCore(AssignedConsumer):
     _questions: Any
     """Source of cluster metadata."""
     _program: Callable[[], Any]
-    """Reference to the consumer that callbacks get, which an event loop mustn't keep alive."""
+    """Weak reference to the program's consumer, which is passed to its callbacks."""
 
     # Differences between threads and event loops
 
     def _now(self) -> float:
-        """Return the time on the clock of deadlines."""
+        """Return the time in seconds, on the monotonic clock on which deadlines are computed."""
         raise NotImplementedError
 
     def _idle(self, seconds: float) -> Any:
-        """Return a pause for a consumer without partitions; callbacks may arrive meanwhile."""
+        """Wait while the consumer has no partitions; a new callback may end the wait."""
         raise NotImplementedError
 
     def _rest(self, seconds: float) -> Any:
-        """Return a pause."""
+        """Wait for these seconds: in the thread, or as an awaitable."""
         raise NotImplementedError
 
     def _called(self, flow: Callable[..., Flow[None]]) -> Callable[..., Any]:
-        """Return a flow of this object as a callback of the Odradek consumer."""
+        """Convert a generator function of this object to a callback for Odradek's consumer."""
         raise NotImplementedError
 
     # Messages
 
     def at_hand(self) -> Message | None:
-        """Return the next fetched message, unless something else has to be done first."""
+        """Return the next fetched message; None if `poll` has other work to do first."""
         try:
             return next(self._in_hand, None)
-        except ValueError:  # another thread is taking one
+        except ValueError:  # another thread is taking a message from the same generator
             return None
 
     def _rest_in_hand(self) -> Iterator[Message]:
-        """Yield fetched messages until something else has to be done first.
+        """Yield fetched messages until `poll` has other work: a callback, a commit or a rebalance.
 
-        It is a single generator, as the function calls between would slow down each message.
+        This one generator does all checks itself: function calls would slow down each message.
         """
         consumer, taken = self._consumer, 0
         found, group, clock, most = consumer.rest()
@@ -116,7 +116,7 @@ class ConsumerCore(AssignedConsumer):
     def consume(self, num_messages: int, timeout: float) -> Flow[list[Message]]:
         """Return `num_messages` messages, or fewer after `timeout` seconds, errors among them.
 
-        Messages count as returned when all are: a rebalance, or a commit, must not come between.
+        They count as returned all together: no commit or rebalance may come between two of them.
         """
         if not 0 <= num_messages <= MOST_MESSAGES:
             raise ValueError("num_messages must be between 0 and 1000000 (1M)")
@@ -130,7 +130,7 @@ class ConsumerCore(AssignedConsumer):
                 if not more:
                     break
                 found = found + more if found else more
-        except BaseException:  # cancelled, interrupted, or a callback raised
+        except BaseException:  # a cancellation, Ctrl-C, or a callback's exception
             self._give_back(found, taken)
             raise
         for run in taken:
@@ -138,7 +138,7 @@ class ConsumerCore(AssignedConsumer):
         return found
 
     def _give_back(self, messages: list[Message], taken: Runs) -> None:
-        """Return these messages again, and the records of these runs, in the next calls."""
+        """Let the next calls return these error messages and the records in `taken` again."""
         for message in messages:
             error = message.error()
             if error is not None and error.code() == KafkaError._PARTITION_EOF:
@@ -150,14 +150,14 @@ class ConsumerCore(AssignedConsumer):
             first.setdefault(odradek.TopicPartition(*run[0][:2]), run[0])
         for place in first.keys() & self._consumer.assigned():
             record = first[place]
-            with suppress(odradek.IllegalStateError, TopicRecreatedError):  # lost meanwhile
+            with suppress(odradek.IllegalStateError, TopicRecreatedError):  # the partition was lost
                 self._consumer.seek(place, odradek.OffsetAndMetadata(record[2], "", record[8]))
 
     def _next(self, deadline: float, most: int, taken: Runs) -> Flow[list[Message]]:
         """Return at least one message and at most `most`; none after the deadline.
 
-        `taken` contains the runs that the program hasn't received yet. With any, none are returned
-        either once a rebalance waits until the program has processed them.
+        `taken` contains the records that the program hasn't received yet. If there are any, and a
+        rebalance waits until they are processed, the result is empty, too.
         """
         while not (taken and self._consumer.needs_poll()):
             self._queue.serve(0)
@@ -192,19 +192,19 @@ class ConsumerCore(AssignedConsumer):
         return []
 
     def _some(self, patience: float, most: int, taken: Runs) -> Flow[list[Message]]:
-        """Return the next messages; add their runs to `taken`.
+        """Return the next messages, and add their records to `taken`.
 
-        A single one is taken from the fetched records, which avoids a flow of the engine for each.
+        If only one is requested, it comes from the fetched records, without an engine call for it.
         """
         consumer, books = self._open(), self._books
         found: list[Message] = []
         if most > 1 or taken:
             runs = yield consumer.runs(patience, most, more=bool(taken))
-            taken += runs  # before they are converted, which may be interrupted
+            taken += runs  # first, because Ctrl-C may interrupt the conversion
             for run in runs:
                 found += messages_of(run)
             return found
-        message, tries = consumer.at_hand(), 2  # the first try may only yield to the event loop
+        message, tries = consumer.at_hand(), 2  # the first `fetch` may only yield to the loop
         while message is None and tries and (yield consumer.fetch(patience)):
             message, tries = consumer.at_hand(), tries - 1
         if message is not None:
@@ -215,7 +215,7 @@ class ConsumerCore(AssignedConsumer):
         return found
 
     def _end(self) -> Flow[Message | None]:
-        """Return a message for a partition whose end was reached."""
+        """Return a `_PARTITION_EOF` message for a partition whose end was reached, or None."""
         ends, consumer = self._ends, self._open()
         if ends is not None:
             for partition in ends.reached(consumer):

@@ -45,5 +45,5 @@ async def awaited(flow: Flow[T]) -> T:
             except BaseException as error:
                 resume, given = flow.throw, error
     finally:
-        given = None  # tracebacks would keep it alive
+        given = None  # a traceback that refers to this frame would keep the object alive
         flow.close()

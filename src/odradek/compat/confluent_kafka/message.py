@@ -144,8 +144,8 @@ class Message:
     def _parts(self) -> tuple[Any, ...]:
         """Return the record with its headers as a list."""
         record = self._record
-        if type(record) is not tuple:  # an Odradek record, whose headers are a tuple
-            collectable(self)  # the program may add objects to the list
+        if type(record) is not tuple:  # Odradek's record has a tuple of headers
+            collectable(self)  # the program may add objects to the new list
             record = self._record = (*record[:_HEADERS], list(record[_HEADERS]) or None, record[8])
         return record
 

@@ -1,6 +1,6 @@
 """Values and enumerations that confluent-kafka's calls take and return.
 
-In: parts. Out: objects with these parts as attributes. Must not: send requests; `admin` does.
+In: values. Out: objects that have them as attributes. Must not: send requests; `admin` does.
 """
 
 from __future__ import annotations

@@ -21,14 +21,14 @@ class OffsetBooks:
 
     def __init__(self, *, store: bool) -> None:
         self.store = store
-        """Whether returned messages count as processed."""
+        """Whether a returned message counts as processed, so that its offset is stored."""
         self._read: dict[Place, tuple[int, int]] = {}
         """Offset and leader epoch of the last returned record, by partition."""
         self._stored: dict[Place, odradek.OffsetAndMetadata] = {}
         self._committed: dict[Place, int] = {}
 
     def handed_out(self, record: tuple[Any, ...]) -> None:
-        """Note that a record and those before it in its partition were returned."""
+        """Record that the program has received this record and all before it in its partition."""
         self._read[record[0], record[1]] = record[2], record[8]
 
     def position(self, place: Place) -> TopicPartition:
@@ -60,12 +60,12 @@ class OffsetBooks:
     def committed(
         self, offsets: Iterable[tuple[odradek.TopicPartition, odradek.OffsetAndMetadata]]
     ) -> None:
-        """Note committed offsets."""
+        """Record that these offsets were committed."""
         for (topic, number), offset in offsets:
             self._committed[topic, number] = offset.offset
 
     def sought(self, place: Place) -> None:
-        """Note a seek: forget the records that were read before it."""
+        """Forget which records of a partition were returned, because of a seek."""
         self._read.pop(place, None)
 
     def forget(self, places: Iterable[Place] | None = None) -> None:

@@ -13,7 +13,7 @@ from odradek.compat.confluent_kafka.kafka_error import KafkaError
 from odradek.compat.confluent_kafka.message import Message, error_message
 
 PATIENCE = 0.05
-"""Interval in seconds of checks while the log end of a partition isn't reached."""
+"""Seconds between two checks while some partition's log end isn't reached."""
 
 
 class PartitionEnds:

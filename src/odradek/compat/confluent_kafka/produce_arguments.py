@@ -21,7 +21,7 @@ def as_bytes(given: Any) -> bytes | None:
         return given
     if isinstance(given, str):
         return given.encode()
-    return bytes(memoryview(given))  # raises TypeError for other types
+    return bytes(memoryview(given))  # `memoryview` raises TypeError for other types
 
 
 def as_headers(given: Any) -> list[tuple[str, bytes | None]]:
@@ -68,7 +68,7 @@ def as_partition(number: int) -> int | None:
     """Check a partition's number; return None if the partitioner is to choose."""
     if number == ANY_PARTITION:
         return None
-    found = int(index(number))  # accepts True as 1, as confluent-kafka does
+    found = int(index(number))  # True is 1 here, as in confluent-kafka
     if found < 0:
         raise_error(KafkaError._UNKNOWN_PARTITION, f"invalid partition {number}")
     return found

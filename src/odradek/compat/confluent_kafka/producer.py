@@ -102,7 +102,7 @@ class Producer:
         number = None if partition == ANY_PARTITION else as_partition(partition)
         sent, producer, begun = self._sent, self._producer, self._sent.now()
         try:
-            if headers is None:  # fast path
+            if headers is None:  # the fast path for most messages
                 number = producer.report_at_once(
                     sent.room, sent.by_batch, begun, topic, key, value, number, timestamp, call
                 )
@@ -171,7 +171,7 @@ class Producer:
         self._open()
         while len(self._sent):
             left = max(0.0, deadline - monotonic())
-            with suppress(odradek.KafkaError):  # callbacks get the errors
+            with suppress(odradek.KafkaError):  # the messages' callbacks get the errors
                 self._open().flush(min(left, PATIENCE))
             if not self._queue.serve(min(left, PATIENCE)) and not left:
                 break
@@ -204,7 +204,7 @@ class Producer:
                 "purge() always drops all messages: in_queue and in_flight must both be true",
             )
         self._producer = self._made()
-        with suppress(odradek.KafkaTimeoutError):  # always raised: the timeout is 0
+        with suppress(odradek.KafkaTimeoutError):  # the timeout 0 always expires
             producer.close(0)
 
     def __len__(self) -> int:

@@ -34,14 +34,14 @@ class SentMessages:
         self.only_errors = given.only_errors
         self.deliver = deliver
         self.now = monotonic_clock()
-        """Clock in C: `produce()` calls it for each message."""
+        """Clock implemented in C, because `produce()` calls it for each message."""
         self._unheard: list[tuple[int, BaseException]] = []
         self._most_messages = given.most_messages or sys.maxsize
         self._most_bytes = given.most_bytes
         self.room = Room()
-        """Number of messages and bytes that may be added before all have to be counted again.
+        """How many messages and bytes may be added before all pending ones are counted again.
 
-        Concurrent threads may exceed the limits by one message each, and every message is counted.
+        Concurrent threads may exceed the limits by one message each.
         """
         self.by_batch: dict[Batch, Reports] = {}
         """Reports of batches that have no outcome yet."""
@@ -61,7 +61,7 @@ class SentMessages:
                 raise BufferError("Local: Queue full")
 
     def expect(self, batch: Batch, message: tuple[Any, ...], size: int) -> None:
-        """Note that a message was added to a batch, whose outcome may arrive at the same time."""
+        """Add a message to the reports of its batch, whose outcome may arrive concurrently."""
         reports = self.by_batch.get(batch)
         if reports is None:
             made = Reports(self, batch)
@@ -72,7 +72,7 @@ class SentMessages:
                 batch.done.when_done(made.over)
                 return
         reports.add(message, size)
-        if reports.can_be_made:  # the outcome arrived meanwhile
+        if reports.can_be_made:  # the batch's outcome has arrived concurrently
             reports.late()
 
     def again(self, reports: Reports) -> None:
@@ -81,23 +81,23 @@ class SentMessages:
         self.deliver(reports)
 
     def fails_unheard(self, count: int, error: BaseException) -> None:
-        """Note that `count` messages without a callback failed."""
+        """Record that `count` messages failed that have no callback."""
         self._unheard.append((count, error))
 
     def take_unheard(self) -> list[tuple[int, BaseException]]:
-        """Return the (count, error) pairs noted since the last call."""
+        """Return and clear the (count, error) pairs that `fails_unheard` has recorded."""
         found, self._unheard = self._unheard, []
         return found
 
     def forget(self, reports: Reports) -> None:
-        """Drop the reports of a batch that were all delivered."""
+        """Remove a batch's reports after all of them were delivered."""
         self._all.pop(reports, None)
-        if reports.count:  # a message was added meanwhile
+        if reports.count:  # another thread has added a message
             self._all[reports] = None
 
 
 class Reports(Notes):
-    """Reports of one batch, queued as calls."""
+    """Delivery reports of one batch; a call of this object makes them (see `CallbackQueue`)."""
 
     __slots__ = ("_batch", "_in_hand", "_one", "_sent")
 
@@ -106,7 +106,7 @@ class Reports(Notes):
         self._sent = sent
         self._batch = batch
         self._one = Lock()
-        """Lock of the thread that delivers the reports."""
+        """Held by the thread that delivers the reports, so that only one does."""
         self._in_hand = 0
 
     @property
@@ -131,7 +131,7 @@ class Reports(Notes):
     def _move(self) -> None:
         """Move the messages to the batches into which this batch was split."""
         sent, each = self._sent, self.size // max(1, self.left)
-        taken = self._take(self.count)  # more may be added meanwhile
+        taken = self._take(self.count)  # other threads may add more
         for index, *others in taken.items():
             batch, place, _ = self._batch.find(index)
             sent.expect(batch, (place, *others), each)
@@ -146,14 +146,14 @@ class Reports(Notes):
     def __call__(self) -> int:
         """Call the callbacks in the program's thread; return the number of reports."""
         if not self._one.acquire(blocking=False):
-            return 0  # another thread, or a caller of this call, delivers them
+            return 0  # another thread delivers them, or one of the callbacks has polled
         made = 0
         try:
             while self.count:
                 made += self._tell()
         finally:
             self._one.release()
-        if self.left:  # another thread added one and returned
+        if self.left:  # another thread has added a message, and couldn't get the lock
             self._sent.deliver(self)
         else:
             self._sent.forget(self)

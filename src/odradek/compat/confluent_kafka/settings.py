@@ -120,7 +120,7 @@ def given(kind: str, config: Any, keywords: Mapping[str, Any] | None = None) -> 
     if not isinstance(config, dict):
         raise TypeError("expected configuration dict")
     settings = {**_DEFAULTS[kind], **_spelled({**config, **(keywords or {})})}
-    settings.setdefault("bootstrap.timeout.ms", _INT_MAX)  # librdkafka has no such timeout
+    settings.setdefault("bootstrap.timeout.ms", _INT_MAX)  # no timeout in librdkafka
     if isinstance(servers := settings.get("bootstrap.servers"), str):
         settings["bootstrap.servers"] = _WITHOUT_PORT.sub(r"\1:9092", servers)
     found = Given({})
@@ -144,7 +144,7 @@ def given(kind: str, config: Any, keywords: Mapping[str, Any] | None = None) -> 
 
 
 def _spelled(config: dict[Any, Any]) -> dict[str, Any]:
-    """Return settings by Kafka's names; those in `default.topic.config` override the others."""
+    """Return settings by Kafka's names; settings in `default.topic.config` take precedence."""
     nested = config.pop("default.topic.config", None) or {}
     if not isinstance(nested, dict):
         raise TypeError("default.topic.config must be a dict")

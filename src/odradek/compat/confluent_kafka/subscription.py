@@ -42,7 +42,7 @@ def checked_callbacks(**callbacks: Any) -> dict[str, RebalanceCallback | None]:
 class RunningCallback:
     """Partitions of the rebalance callback that runs in this thread or task.
 
-    Calls that other threads and tasks make meanwhile don't belong to the callback.
+    Calls that other threads or tasks make while it runs don't belong to the callback.
     """
 
     def __init__(self) -> None:

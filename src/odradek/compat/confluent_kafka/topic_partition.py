@@ -123,8 +123,8 @@ def found_at(
 def to_commit(partition: TopicPartition) -> odradek.OffsetAndMetadata:
     """Convert a partition's offset to the type that Odradek's clients commit."""
     epoch = -1 if partition.leader_epoch is None else partition.leader_epoch
-    # confluent-kafka also writes the final zero of a C string. It distinguishes "" from None, and
-    # without it members of the group that still use confluent-kafka would read past the end.
+    # confluent-kafka stores a final zero byte, as in a C string. It distinguishes "" from None, and
+    # members of the group that still use confluent-kafka would read past a text without the zero.
     metadata = "" if partition.metadata is None else f"{partition.metadata}\0"
     return odradek.OffsetAndMetadata(partition.offset, metadata, epoch)
 

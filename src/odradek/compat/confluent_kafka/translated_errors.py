@@ -74,7 +74,7 @@ def code_of(error: BaseException) -> int:
         return number
     cause = error.__cause__
     if cause is None and isinstance(error, odradek.CommitFailedError):
-        return KafkaError.UNKNOWN_MEMBER_ID  # the client itself rejected the commit
+        return KafkaError.UNKNOWN_MEMBER_ID  # Odradek rejected the commit itself
     return KafkaError._FAIL if cause is None else code_of(cause)
 
 

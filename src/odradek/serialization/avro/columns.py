@@ -79,7 +79,7 @@ def avro_to_arrow(
 
 
 class _Decoding:
-    """One call of `avro_to_arrow`."""
+    """State of one call of `avro_to_arrow`."""
 
     def __init__(
         self,
@@ -157,7 +157,7 @@ def arrow_to_avro(
         )
     context = context_of(topic, field)
     given: Any = serializer
-    if not isinstance(given, AvroSerializer):  # such as confluent-kafka's serializer
+    if not isinstance(given, AvroSerializer):  # for example confluent-kafka's class
         return written_rows(column, lambda value: given(value, context))
     check = _Fitting(column.type).check
     return written_rows(column, lambda value: serializer.checked(value, context, check))
@@ -175,7 +175,7 @@ class _Fitting:
         """By id() of a schema: that schema, and its copy for checks (None if none are needed)."""
 
     def check(self, value: Any, parsed: Any) -> None:
-        """Check a value whose type may differ from the schema's. Raises `SerializationError`."""
+        """Raise `SerializationError` for a wrong value, if the column's type allows such values."""
         found = self._checked.get(id(parsed))
         if found is None:
             exact = is_bytes(parsed) or self._is_exact(parsed)

@@ -25,12 +25,12 @@ NO_BRANCH = "the data doesn't match its Avro schema: a union has no such branch"
 
 
 class Walk:
-    """One pass over the bytes of a value; needs no recursion."""
+    """Cursor that walks through the bytes of one value, with its own stack instead of recursion."""
 
     def __init__(self, nodes: list[AvroType], data: bytes) -> None:
         self._nodes, self._data, self._at = nodes, data, 0
         self._open: list[list[int]] = []
-        """Stack of unfinished values: type, and number of parts read (of arrays, maps: unread)."""
+        """Stack of unfinished values: type index, and parts read (arrays, maps: items unread)."""
 
     def go(self) -> None:
         """Check the nesting of the whole value; raises `DeserializationError`."""
@@ -44,7 +44,7 @@ class Walk:
                 self._enter(at)
 
     def _next(self, node: AvroType, frame: list[int]) -> int:
-        """Return the type of the next part of the innermost value; -1 at its end."""
+        """Return the index of the type of the innermost value's next part; -1 at its end."""
         if node.kind == RECORD:
             frame[1] += 1
             return node.inner[frame[1] - 1] if frame[1] <= len(node.inner) else -1

@@ -134,7 +134,7 @@ def _bare(one: Any) -> Any:
 
 
 def _is_ignored(one: dict[str, Any]) -> bool:
-    """Return whether a logical type annotates another base type, or is an invalid decimal."""
+    """Return whether a logical type annotates a type that it can't, or is an invalid decimal."""
     name, kind = one.get("logicalType"), one.get("type")
     if not isinstance(name, str) or name not in BASE_TYPES:
         return False
@@ -153,11 +153,11 @@ def _correct_default(field: dict[str, Any]) -> None:
     if not _fits(default, kind):
         del field["default"]
     elif isinstance(kind, dict) and kind.get("type") in ("float", "double"):
-        field["default"] = float(default)  # fastavro rejects 0 here
+        field["default"] = float(default)  # fastavro rejects integers such as 0 here
 
 
 def _fits(default: Any, kind: Any) -> bool:
-    """Return whether a default may have a type; True for types that are used by name."""
+    """Return whether a default's JSON may belong to a type; True for a type used by name."""
     if isinstance(kind, list):
         return any(_fits(default, one) for one in kind)
     if isinstance(kind, dict):
@@ -194,7 +194,7 @@ def _complete(parsed: Any, named: dict[str, Any]) -> Any:
             if "name" in one:
                 defined.add(one["name"])
                 if "." not in one["name"]:
-                    one["namespace"] = ""  # or it inherits that of the enclosing type
+                    one["namespace"] = ""  # otherwise it inherits the enclosing type's namespace
             if "fields" in one:
                 one["fields"] = [field.copy() for field in one["fields"]]
                 places = [(field, "type") for field in one["fields"]]

@@ -119,7 +119,7 @@ class _Compiling:
         self._ends_here(step)
 
     def _held(self, written: Any, wanted: Any, column: PlannedColumn, depth: int) -> None:
-        """Add steps for types that aren't unions in either schema."""
+        """Add the steps for a type that is a union in neither of the schemas."""
         if _is_name(written) or _is_name(wanted):
             if written != wanted:
                 raise UnplannedError("a named type in only one of the schemas")
@@ -148,7 +148,7 @@ class _Compiling:
             self._alike(written, wanted, column, depth)
 
     def _alike(self, written: Any, wanted: Any, column: PlannedColumn, depth: int) -> None:
-        """Add steps for two schemas of the same kind, without type promotion."""
+        """Add the steps for two types of the same kind, which need no type promotion."""
         kind = _kind(written)
         if kind in ("record", "error", "enum", "fixed") and not _same_name(written, wanted):
             raise UnplannedError("names that differ")
@@ -315,7 +315,7 @@ def _kind(schema: Any) -> Any:
 
 
 def _branch(union: list[Any], written: Any) -> Any:
-    """Return the reader union's only type besides null, or null if null was written."""
+    """Return the reader union's branch: null for a written null, else its only other type."""
     if written == "null" and "null" in union:
         return "null"
     kinds = [one for one in union if one != "null"]
@@ -325,7 +325,7 @@ def _branch(union: list[Any], written: Any) -> Any:
 
 
 def _logical(schema: Any, kind: str) -> str | None:
-    """Return the logical type if the column's type represents it."""
+    """Return the schema's logical type; None if the column has just the base type."""
     name = _logical_name(schema)
     if name == "decimal" and kind in ("bytes", "fixed"):
         if schema["precision"] > LARGEST_DECIMAL128:

@@ -62,11 +62,11 @@ class AvroReading:
         _, for_writer, limits = self._written_of(written)
         if limits.may_be_deep(payload):
             Walk(limits.nodes, payload).go()
-        # fastavro may skip arrays of fixed-size items unchecked; checking each read costs 2 us.
+        # fastavro may skip arrays of fixed-size items unchecked. Checking each read costs 2 µs.
         watched = wanted is not None and limits.has_arrays_of_fixed_size
         stream = WholeBytes(payload) if watched else io.BytesIO(payload)
         if isinstance(written, list) and payload and payload[0] & 1:
-            raise DeserializationError(NO_BRANCH)  # negative branch number
+            raise DeserializationError(NO_BRANCH)  # an odd first byte is a negative branch number
         for_reader = None if wanted is None else self._wanted_of(wanted)[1]
         try:
             found = self._read(stream, for_writer, for_reader, names)
@@ -130,8 +130,8 @@ def _apart(value: Any) -> Any:
     while waiting:
         holder = waiting.pop()
         items = holder.items() if isinstance(holder, dict) else enumerate(holder)
-        for at, one in items:  # replacing values doesn't change the keys
-            name, inner = one if isinstance(one, tuple) else (None, one)  # fastavro's named record
+        for at, one in items:  # replacing a value while iterating is safe
+            name, inner = one if isinstance(one, tuple) else (None, one)  # a tuple: (name, record)
             if not isinstance(inner, dict | list):
                 continue
             inner = inner.copy()

@@ -33,7 +33,7 @@ class _Choices(list[Any]):
     """Branches of a union or symbols of an enum, in which negative indexes are errors."""
 
     def __len__(self) -> int:
-        return sys.maxsize  # C adds it to a negative index: out of range
+        return sys.maxsize  # C code adds the length to a negative index: now out of range
 
     def __getitem__(self, at: Any) -> Any:
         if at < 0:
@@ -50,7 +50,7 @@ def guarded(parsed: Any, texts: Collection[str] = (), *, reading: bool = False) 
     _register()
     made: dict[int, Any] = {}
     fields: dict[int, str] = {}
-    """Name of the field that has a type, by id() of the type."""
+    """By id() of a field's type, the name of the field."""
     waiting: list[tuple[Any, Any]] = []
 
     def copied(one: Any, choices: bool = reading) -> Any:
@@ -125,7 +125,7 @@ def _uuid_text(data: str, schema: dict[str, Any], _: Any = None) -> str:
 def _decimal(data: bytes, schema: dict[str, Any], _: Any = None) -> Decimal:
     """Return the decimal of big-endian bytes; reject too many digits before the conversion."""
     digits = min(schema["precision"], MOST_DIGITS)
-    most = digits * 5 // 12 + 2  # a digit has 3.33 bits at the most
+    most = digits * 5 // 12 + 2  # a decimal digit takes at most 3.33 bits
     if len(data) > most:
         sign = b"\xff" if data[-most] & 0x80 else b"\0"
         if data[:-most].strip(sign):
@@ -168,7 +168,7 @@ class _Unfit:
     def __init__(self, why: str) -> None:
         self._why = why
 
-    def __len__(self) -> int:  # fastavro calls it outside unions
+    def __len__(self) -> int:  # fastavro calls `len` if the type isn't in a union
         raise ValueError(self._why)
 
     def __iter__(self) -> Any:
@@ -176,7 +176,7 @@ class _Unfit:
 
 
 def _checked(data: Any, schema: dict[str, Any]) -> Any:
-    """Return a value that isn't a `Decimal`; check bytes that represent a decimal."""
+    """Return a value that isn't a `Decimal`, or `_Unfit` for bytes of an invalid decimal."""
     try:
         if isinstance(data, bytes | bytearray | memoryview):
             _decimal(bytes(data), schema)

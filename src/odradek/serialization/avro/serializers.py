@@ -220,7 +220,7 @@ class AvroDeserializer:
         """Deserialize bytes to an object; return None for None."""
         if data is None:
             return None
-        data = bytes(data)  # may be a bytearray
+        data = bytes(data)  # the program may pass a bytearray
         prefix, at = data[:ID_SIZE], ID_SIZE
         writers = self._writers.known()
         known = None if ctx is not None and ctx.headers else writers.get(prefix)

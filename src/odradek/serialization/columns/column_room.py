@@ -56,20 +56,20 @@ class ColumnRoom:
         """Maximum number of bytes of the columns that the kernel fills."""
 
     def fitting(self, value: Any, size: int) -> Any:
-        """Return the given value, which was read from `size` bytes, and account for its memory.
+        """Return the value, read from `size` bytes, and subtract its memory from the call's limit.
 
-        Raises `DeserializationError` if the value needs too much.
+        Raises `DeserializationError` if the value needs too much memory.
         """
         try:
             found = self._root.size_of(value)
         except (TypeError, LookupError, AttributeError):
-            return value  # Arrow will report the problem
+            return value  # the value doesn't match the type, which Arrow will report
         self.check(found, size)
         self._left -= found
         return value
 
     def check(self, found: int, size: int) -> None:
-        """Raise `DeserializationError` if a row of `size` bytes needs too much memory (`found`)."""
+        """Raise `DeserializationError` if `found` bytes of memory are too much for `size` bytes."""
         most = max(self._root.of_null + RATIO * size + self.share, self._left)
         if found > most:
             raise DeserializationError(
@@ -106,13 +106,13 @@ class JsonRoom:
     def is_large(self, given: Any, size: int) -> bool:
         """Return whether Python would need seconds to create a value.
 
-        Arrow then reads this row alone.
+        Such a row is then read by Arrow, in a call of its own.
         """
         return self._least(given) > self.root.of_null + RATIO * size + FREE // TOGETHER
 
 
 def _largest_item(column: PlannedColumn, *, within: bool) -> int:
-    """Return the bytes of the largest null that a list's item may be; 0 without a list."""
+    """Return how many bytes a null item may take at most in any list; 0 without lists."""
     import pyarrow as pa
 
     lists = pa.types.is_list(column.kind)
@@ -121,9 +121,9 @@ def _largest_item(column: PlannedColumn, *, within: bool) -> int:
 
 
 def _least_of(column: PlannedColumn) -> Callable[[Any], int]:
-    """Return a function for the minimum size of a value in columns, as if all leaves were null.
+    """Return a function for a value's minimum size in columns, as if all its leaves were null.
 
-    The function only visits fields that an object has: missing ones are counted by the type.
+    The function only visits the fields that an object has; the type gives the size of the others.
     """
     import pyarrow as pa
 

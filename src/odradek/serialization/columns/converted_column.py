@@ -56,7 +56,7 @@ class RowSchemas:
         several: bool = False,
         instead: Any = None,
     ) -> None:
-        """Prepare each schema with `use`; with `several`, rows may have different schemas.
+        """Take `use`, called once for each schema; with `several`, rows may have different ones.
 
         `instead`, if given, is returned for all rows, whatever their schema id is.
         """
@@ -77,7 +77,7 @@ class RowSchemas:
         found = self._by_prefix.get(prefix)
         if found is None:
             found = self._found(data)
-            if prefix[:1] == b"\0":  # without framing, these bytes don't identify a schema
+            if prefix[:1] == b"\0":  # other bytes aren't framed and don't identify a schema
                 self._by_prefix[prefix] = found
         return found
 
@@ -176,7 +176,7 @@ def _python_value(one: pa.Scalar) -> Any:
     try:
         return one.as_py(maps_as_pydicts="strict")
     except (KeyError, ValueError, OverflowError) as error:
-        # A duplicate key of a map, a year after 9999, or a string that isn't UTF-8.
+        # Raised for a map's duplicate key, a year after 9999, or a string that isn't UTF-8.
         why = error.args[0] if isinstance(error, KeyError) and error.args else error
         raise SerializationError(
             f"the value can't be converted to a Python object: {why}"

@@ -74,7 +74,7 @@ class FramedRows(ABC):
     def _by_kernel(
         self, column: pa.Array | pa.ChunkedArray, room: int
     ) -> tuple[pa.Array, list[int]]:
-        """Read the column with the kernel and return the array and the numbers of unread rows."""
+        """Read the column with the kernel; return the array, and which rows it couldn't read."""
         import pyarrow as pa
 
         if self._kernel is None:
@@ -90,7 +90,7 @@ class FramedRows(ABC):
                 left += [first + at for at, mark in enumerate(marks) if mark] if 1 in marks else []
                 first += len(chunk)
         except BaseException:
-            self._kernel = column_reader(self._columns.layout())  # drop the rows of this call
+            self._kernel = column_reader(self._columns.layout())  # the old one holds rows
             raise
         return array_of(self._columns, kernel), left
 

@@ -122,7 +122,7 @@ def _check_kind(kind: Any) -> None:
 
 
 class _Decoding:
-    """One call of `json_to_arrow`."""
+    """State of one call of `json_to_arrow`."""
 
     def __init__(
         self, registry: SchemaRegistryClient, reader_schema: str | Schema | None, validate: bool

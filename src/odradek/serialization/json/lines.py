@@ -65,9 +65,9 @@ class ArrowJson:
                         return None
             found = table.column("v").combine_chunks()
             if not parsed and found.null_count != values.null_count:
-                return None  # a JSON null, perhaps with other text after it
+                return None  # a value is null, perhaps with other text after it
             if _has_any(found, _is_infinite):
-                return None  # an integer of hundreds of digits, which Python rejects
+                return None  # it was an integer of hundreds of digits, which Python rejects
             if (
                 _has_any(found, _is_negative_zero)
                 and pc.any(pc.match_substring_regex(shown, NEGATIVE_WHOLE_ZERO)).as_py()
@@ -84,7 +84,7 @@ def _read_lines(before: bytes, values: pa.Array, after: bytes, schema: pa.Schema
     from pyarrow import json as arrow_json
 
     lines = pc.binary_join_element_wise(before, values, after, b"")
-    lines = lines.cast(pa.string())  # rejects invalid UTF-8, which the reader accepts
+    lines = lines.cast(pa.string())  # the cast rejects invalid UTF-8, unlike the reader
     _, offsets, data = lines.buffers()
     begin, end = lines.offset, lines.offset + len(lines)
     bounds = memoryview(offsets).cast("i")
@@ -109,7 +109,7 @@ def _has_long_numbers(values: pa.Array) -> bool:
     long_ones = values.filter(pc.greater(pc.binary_length(values), most))
     if not most or not len(long_ones):
         return False
-    number = re.compile(rb"(?<![0-9])[0-9]{%d}" % (most + 1))  # linear time
+    number = re.compile(rb"(?<![0-9])[0-9]{%d}" % (most + 1))  # `(?<!…)` keeps the time linear
     return any(number.search(one.as_py()) for one in long_ones)
 
 
@@ -123,7 +123,7 @@ def _as_read(kind: pa.DataType) -> pa.DataType:
         return pa.list_(kind.value_field.with_type(_as_read(kind.value_type)))
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
         return pa.string()
-    return pa.float64() if pa.types.is_float32(kind) else kind  # float32 is rounded later
+    return pa.float64() if pa.types.is_float32(kind) else kind  # the cast rounds to float32
 
 
 def _as_wanted(found: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -186,7 +186,7 @@ def _times(texts: pa.Array, kind: pa.TimestampType) -> pa.Array:
     digits = 9 if kind.unit == "ns" else 6
     known = pc.match_substring_regex(texts, TIME % (digits, "" if kind.tz is None else f"{ZONE}?"))
     edge = pc.match_substring_regex(texts, EDGES)
-    if pc.all(pc.and_not(known, edge)).as_py() is False:  # None if all are null
+    if pc.all(pc.and_not(known, edge)).as_py() is False:  # `all` is None if all are null
         raise pa.ArrowInvalid("a time that Python may read differently")
     if kind.tz is not None:
         zoned = pc.match_substring_regex(texts, f"{ZONE}$")

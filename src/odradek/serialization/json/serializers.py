@@ -78,12 +78,12 @@ class JsonChecks:
         return None
 
     def check_own(self, schema: Schema, value: Any) -> str | None:
-        """Check a value like `check`, with errors for the program's own schema."""
+        """Check a value like `check`; an invalid schema is the program's own, not the record's."""
         self.prepare_own(schema)
         return self.check(schema, value)
 
     def prepare_own(self, schema: Schema) -> tuple[Any, Any, JsonLimits]:
-        """Prepare a schema like `prepare`, with errors for the program's own schema."""
+        """Prepare a schema like `prepare`; an invalid one is the program's own, not a record's."""
         try:
             return self.prepare(schema)
         except SchemaRegistryError as error:
@@ -166,7 +166,7 @@ def _compared(value: Any) -> str:
     A peer can choose numbers whose hashes collide, but not texts, whose hashes are randomized.
     """
     texts: list[str] = []
-    waiting = [value]  # bytes are finished parts of the text
+    waiting = [value]  # items that are bytes are finished text
     while waiting:
         one = waiting.pop()
         if isinstance(one, bytes):
@@ -198,7 +198,7 @@ def _by_uri(schema: Schema, parsed: Any, registry: SchemaRegistryClient) -> dict
     own = _identified(BASE, parsed)
     found: dict[str, Any] = {}
     waiting, met = [(own, schema)], set[Any]()
-    for base, one in waiting:  # grows during the loop
+    for base, one in waiting:  # `waiting` grows during the loop
         for reference in one.references:
             uri, document = joined(base, reference.name), documents[reference]
             found.setdefault(uri, document)
@@ -306,7 +306,7 @@ class JSONSerializer:
             self._schema = given_schema(schema_str, JSON)
             self._name = _title(self._schema)
             if self._checks is not None and not self._schema.references:
-                self._checks.prepare_own(self._schema)  # reject it before it is registered
+                self._checks.prepare_own(self._schema)  # don't register an invalid schema
         elif not self._framer.takes_latest:
             raise SerializationError("schema_str is required unless use.latest.version is true")
 

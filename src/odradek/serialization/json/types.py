@@ -33,7 +33,7 @@ def json_type(document: Any) -> pa.DataType:
 
 
 class _Types:
-    """Types of one schema."""
+    """Converts one JSON Schema to an Arrow type; counts the types to limit their number."""
 
     def __init__(self, whole: Any) -> None:
         self._whole = whole
@@ -62,7 +62,7 @@ class _Types:
 
 
 def plain_schema(schema: Any, whole: Any) -> Any:
-    """Return a schema with its reference resolved, or a union's only alternative to null."""
+    """Follow a schema's `$ref`, and replace a union with null by its only other alternative."""
     for _ in range(DEEPEST):
         if not isinstance(schema, dict):
             return schema

@@ -30,7 +30,7 @@ class JsonValues:
     """Converts JSON values to Arrow types."""
 
     def __init__(self, *, whole: bool = False) -> None:
-        """With `whole`, 1.0 is an integer, as in JSON Schema but not in Spark's `from_json`."""
+        """Accept 1.0 as an integer if `whole`, as JSON Schema does but not Spark's `from_json`."""
         self._whole = whole
 
     def fitted(self, given: Any, kind: pa.DataType, problems: list[str]) -> Any:
@@ -101,7 +101,7 @@ def _text(given: Any, _: pa.DataType) -> str:
     found = given
     if not isinstance(given, str):
         found = json.dumps(given, separators=(",", ":"), ensure_ascii=False)
-    found.encode()  # raises a ValueError for a lone surrogate, which columns can't contain
+    found.encode()  # ValueError for a lone surrogate, which columns can't contain
     return str(found)
 
 
@@ -115,7 +115,7 @@ def _timestamp(given: Any, kind: pa.DataType) -> datetime | int:
     found = found.replace(tzinfo=UTC)
     if kind.unit != "ns":
         return found if kind.tz is not None else found.replace(tzinfo=None)
-    # Python's datetime only has microseconds.
+    # Python's `datetime` holds only microseconds, so the nanoseconds are added separately.
     beyond = _NANOS.search(given)
     nanos = int(beyond[1][:3].ljust(3, "0")) if beyond else 0
     return (found - _EPOCH) // timedelta(microseconds=1) * 1000 + nanos

@@ -71,7 +71,7 @@ def protobuf_to_arrow(
 
 
 class _OneSchema:
-    """One call of `protobuf_to_arrow` without a class: the rows' schema names the message."""
+    """State of one call of `protobuf_to_arrow` without a class: the schema names the message."""
 
     def __init__(self, registry: SchemaRegistryClient) -> None:
         self._registry = registry
@@ -103,7 +103,7 @@ class _OneSchema:
         return ConvertedColumn(pa.nulls(len(column)), errors)
 
     def _first(self, data: bytes) -> Any:
-        """Return the message type of a row. Raises `DeserializationError` if it names none."""
+        """Return the message type of a row. Raises `DeserializationError` if the row names none."""
         of, _ = schema_of(data, indexed=True)
         descriptor = message_of(of, self._registry)
         assert of.id is not None  # noqa: S101 - `message_of` has looked

@@ -32,7 +32,7 @@ BUILT_IN = (
 def described(
     schema: Schema, schema_id: int, name: str, registry: SchemaRegistryClient
 ) -> tuple[bytes, ...]:
-    """Return the descriptors of a schema's imports, then that of its file, renamed to `name`.
+    """Return the descriptors of imported files, then that of the schema's file, renamed to `name`.
 
     Raises `SchemaRegistryError`, and `InvalidSchemaError` if the registry returns no descriptor.
     """
@@ -45,10 +45,10 @@ def described(
 
 
 def message_of(of: SchemaId, registry: SchemaRegistryClient) -> Any:
-    """Return the descriptor of the message in framed bytes, from the registry.
+    """Look up, in the registry, the descriptor of the message that framed bytes contain.
 
-    Raises `DeserializationError` if the bytes name no message, `SchemaRegistryError` and
-    `InvalidSchemaError`.
+    Raises `SchemaRegistryError`, `InvalidSchemaError`, and `DeserializationError` if the bytes
+    don't identify exactly one message.
     """
     if of.id is None:
         raise DeserializationError(

@@ -33,8 +33,7 @@ class _Message:
     name: str
     within: list[_Message] = field(default_factory=list)
     entry: bool = False
-    """Whether it represents a map's entries: some implementations count these among the messages.
-    """
+    """Whether the message represents a map's entries, which some implementations don't count."""
 
 
 def messages_at(schema: Schema, indexes: tuple[int, ...]) -> set[str]:
@@ -98,7 +97,7 @@ def _worded(text: str) -> _Message:
     words = [one for one in _WORDS.findall(text) if not one.startswith(("//", "/*"))]
     file = _Message("")
     open_ones = [file]  # the enclosing message of each open brace
-    group: _Message | None = None  # a group whose brace follows
+    group: _Message | None = None  # a group whose opening brace hasn't been reached
     at = 0
     while at < len(words):
         word, next_one, third = (*words[at : at + 3], "", "")[:3]

@@ -39,7 +39,7 @@ class ProtobufProgram:
         place = len(self._steps)
         pairs = list(zip(descriptor.fields, column.children, strict=True))
         pairs.sort(key=lambda pair: pair[0].number)
-        known = entry or descriptor.is_extendable  # an unknown field may be an invalid extension
+        known = entry or descriptor.is_extendable  # an extension may be invalid
         step = [Op.MESSAGE, column.number, 0, len(pairs), known, 0]
         self._steps.append(step)
         fields = [[0, inner.number, 0, one.number, 0, NONE] for one, inner in pairs]
@@ -78,7 +78,7 @@ class ProtobufProgram:
                 text = name.encode()
                 entries += [number, len(self._constants), len(text)]
                 self._constants += text
-            self._constants += bytes(-len(self._constants) % 4)  # align the numbers
+            self._constants += bytes(-len(self._constants) % 4)  # the numbers below must be aligned
             found = self._enums[enum.full_name] = len(self._constants)
             self._constants += struct.pack(f"={len(entries) + 1}i", len(names), *entries)
         return found

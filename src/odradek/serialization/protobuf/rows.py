@@ -33,9 +33,9 @@ class ProtobufRows(FramedRows):
     def __init__(
         self, descriptor: Any, wrong: Callable[[SchemaId], str | None], *, empty: bool = True
     ) -> None:
-        """Read rows that contain a message; `wrong(schema)` returns why a row doesn't, or None.
+        """Read rows of one message type; `wrong(schema)` returns why a row has another, or None.
 
-        Errors that `wrong` raises end the call. `empty`: see `protobuf_type`. Raises
+        An error that `wrong` raises ends the whole call. `empty`: see `protobuf_type`. Raises
         `InvalidSchemaError`.
         """
         from google.protobuf.message_factory import GetMessageClass
@@ -51,7 +51,7 @@ class ProtobufRows(FramedRows):
         plain = SchemaId(int.from_bytes(row[1:ID_SIZE], "big"), None, self._indexes)
         try:
             of, at = schema_of(row, indexed=True)
-        except DeserializationError:  # invalid indexes of this row; others may have valid ones
+        except DeserializationError:  # only this row's message indexes may be invalid
             of, at = plain, 0
         indexes = row[ID_SIZE:at]
         if not at or self._wrong(of) is not None:
@@ -81,7 +81,7 @@ class ProtobufRows(FramedRows):
 
 
 class NamedBySchemas:
-    """Check that rows contain one message type, by schemas and message indexes."""
+    """Check by a row's schema and message indexes whether it contains the message `name`."""
 
     def __init__(self, registry: SchemaRegistryClient, name: str) -> None:
         self._registry, self._name = registry, name
@@ -96,7 +96,7 @@ class NamedBySchemas:
                 if not error.blames_record:
                     raise
                 if error.status is not None:
-                    return str(error)  # the schema may be registered later
+                    return str(error)  # not cached: the schema may be registered later
                 why = str(error)
             kept(self._checked, of, why)
         return self._checked[of]

@@ -54,7 +54,7 @@ def _single(one: Any) -> _Shape:
     if kind == "BOOL":
         return _boolean
     if kind == "ENUM":
-        # A number without a name in the enum is a string of its digits.
+        # Columns contain an enum's name, or a string of digits for a number without a name.
         return lambda given: int(given) if given.lstrip("-").isdecimal() else given
     return lambda given: given
 
@@ -67,7 +67,7 @@ def _unsigned(given: Any) -> int:
 
 
 def _boolean(given: Any) -> bool:
-    if not isinstance(given, bool):  # the class would convert any number
+    if not isinstance(given, bool):  # the message class would convert any number
         raise TypeError(f"{given!r} isn't a boolean")
     return given
 

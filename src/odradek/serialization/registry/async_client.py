@@ -48,11 +48,11 @@ class AsyncSchemaRegistryClient:
     @private
     def __init__(self, config: Mapping[str, Any]) -> None:
         """Check the settings without connecting. Raises `ConfigurationError`."""
-        config = with_secrets(config)  # first: tracebacks of later errors may show `config`
+        config = with_secrets(config)  # before checks: a traceback may show `config`
         self._client = SchemaRegistryClient(config)
 
     def __repr__(self) -> str:
-        client = vars(self).get("_client", "<SchemaRegistryClient>")  # if the settings are invalid
+        client = vars(self).get("_client", "<SchemaRegistryClient>")  # unset for invalid settings
         return str(client).replace("<", "<Async", 1)
 
     async def __aenter__(self) -> Self:

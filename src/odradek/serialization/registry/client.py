@@ -142,12 +142,12 @@ class SchemaRegistryClient:
     1
     """
 
-    _of = "nothing"  # for tracebacks that show a client before its settings are checked
+    _of = "nothing"  # shown in a traceback if the settings aren't checked yet
 
     @private
     def __init__(self, config: Mapping[str, Any]) -> None:
         """Check the settings without connecting. Raises `ConfigurationError`."""
-        config = with_secrets(config)  # first: tracebacks of later errors may show `config`
+        config = with_secrets(config)  # before checks: a traceback may show `config`
         settings = registry_settings(config)
         numbers = settings.numbers
         self._settings, self._of = settings, ",".join(settings.urls)
@@ -233,8 +233,8 @@ class SchemaRegistryClient:
 
     def get_latest_version(self, subject_name: str) -> RegisteredSchema:
         """Return a subject's latest version, cached for `cache.latest.ttl.sec`."""
-        # An event loop accepts a response that a thread has just fetched for it, even if the
-        # setting is 0.
+        # If cache.latest.ttl.sec is 0, a response would be outdated before the event loop, for
+        # which a thread has fetched it, can use it.
         least = IN_LOOP if NO_WAITING.get() else 0.0
 
         def fetch() -> tuple[float, RegisteredSchema]:
@@ -319,7 +319,7 @@ class SchemaRegistryClient:
 
     @property
     def _cache(self) -> SchemaCache:
-        if not self._fork.here:  # a forked child: threads of its parent may have held the locks
+        if not self._fork.here:  # in a forked child, inherited locks may be held for ever
             self._fork = ForkSwitch()
             self.clear_caches()
         return self._held
@@ -332,7 +332,7 @@ class SchemaRegistryClient:
         try:
             return self._schema(asked)
         except SchemaRegistryError as error:
-            if error.status not in (400, 422):  # others may come from a proxy: don't cache a schema
+            if error.status not in (400, 422):  # a proxy may have sent any other status
                 raise
             return self._schema(path)
 
@@ -344,11 +344,11 @@ class SchemaRegistryClient:
     def _confirmed(
         self, method: str, path: str, body: object = None, *, everywhere: bool = False
     ) -> Any:
-        """Return the answer to a look-up; repeat the request if the schema is missing.
+        """Return the response to a look-up; repeat the request while the schema is missing.
 
-        The request is repeated until each server has answered for `CONFIRM_S` seconds without a
+        The schema counts as missing once each server has answered for `CONFIRM_S` seconds without a
         failure or gap. With `everywhere`, each server has to confirm that the schema is missing;
-        the error then blames the record.
+        the error's `blames_record` is then true.
         """
         with share_deadline():
             deadline = self._servers.deadline()
@@ -517,7 +517,7 @@ def _registered(answer: Any, schema: Schema, subject: str) -> RegisteredSchema:
     if not isinstance(named, str):
         raise _strange("has an invalid subject")
     rules = _rule_set(found)
-    if rules != schema.rule_set and "ruleSet" in found:  # look-ups return rules, too
+    if rules != schema.rule_set and "ruleSet" in found:  # absent in some responses
         schema = replace(schema, rule_set=rules)
     return RegisteredSchema(number, named, version, schema, guid)
 

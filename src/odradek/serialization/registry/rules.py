@@ -34,7 +34,7 @@ def check_rules(schema: Schema, mode: str) -> None:
             None,
             "Use a client with data rules for this schema, or disable the rule in the registry.",
         )
-        refused.blames_record = False  # don't skip: all records of the schema would be lost
+        refused.blames_record = False  # otherwise the schema's records would be skipped
         raise refused
 
 
@@ -62,7 +62,7 @@ def _applies(rule_set: str, mode: str) -> str | None:
             continue
         failure = str(rule.get("onFailure") or "").split(",")
         action = failure[-1 if mode in (READ, DOWNGRADE) else 0]
-        if action != "NONE":  # NONE: a failure of the rule is ignored
+        if action != "NONE":  # with NONE, failures of the rule are ignored
             return f"{rule.get('name')!r} of type {rule.get('type')}"
     return None
 

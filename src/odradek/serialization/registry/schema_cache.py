@@ -34,7 +34,7 @@ def _any(_: object) -> bool:
 
 
 class _Asked:
-    """Request in flight; the thread that sends it holds the lock."""
+    """A request in flight, which several threads may wait for; its sender holds the lock."""
 
     def __init__(self) -> None:
         self.lock = new_lock()
@@ -136,7 +136,7 @@ class Lookups(Generic[K, T]):
     def _refuse(self, key: K, error: SchemaRegistryError) -> None:
         now = self._clock.now()
         for old in [one for one, (until, _) in list(self._refused.items()) if until <= now]:
-            self._refused.pop(old, None)  # it is outdated, or its call was cancelled
+            self._refused.pop(old, None)  # no call has used this error in time
         self._refused[key] = (now + IN_LOOP, error)
 
 
@@ -171,7 +171,7 @@ class SchemaCache:
 
 
 class Kept(Generic[K, T]):
-    """A dict of a serializer or deserializer; emptied when the client drops its cache."""
+    """A serializer's or deserializer's cache, emptied when the registry client drops its own."""
 
     def __init__(self, cache: Callable[[], SchemaCache]) -> None:
         self._cache = cache

@@ -161,7 +161,7 @@ def _urls(text: str) -> tuple[str, ...]:
         raise ConfigurationError(
             f"{URL} is missing: set it to one or more http(s) URLs, separated by commas"
         )
-    urls = tuple(allowed_server(URL, one) for one in found)  # first, because urlsplit may raise
+    urls = tuple(allowed_server(URL, one) for one in found)  # first: urlsplit may raise an error
     for one in urls:
         if "@" in urlsplit(one).netloc:
             raise ConfigurationError(

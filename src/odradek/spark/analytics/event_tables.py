@@ -34,8 +34,8 @@ BACK = ("first_ack", "first_record")
 DATED = (-62_135_596_800.0, 253_402_300_799.0)
 """First and last second of the years 1 to 9999, in seconds since the epoch."""
 STORM = 10
-"""Number of connection attempts to a broker in a second from which on the second counts as a
-storm."""
+"""Minimum number of connection attempts to a broker in one second for this second to count as part
+of a storm."""
 
 
 def from_folder(spark: SparkSession, folder: str) -> DataFrame:
@@ -90,7 +90,7 @@ def load_table(events: DataFrame) -> DataFrame:
 
 
 def storm_table(load: DataFrame, least: int = STORM) -> DataFrame:
-    """Return a row for each period with `least` or more connection attempts in each second."""
+    """Return a row for each period in which every second has at least `least` attempts."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
@@ -209,7 +209,7 @@ def _trouble() -> Column:
 
 
 def _rank() -> Column:
-    """Return the rank of events at the same time: failures come before other events."""
+    """Return the sort key for events with equal times: failures come before other events."""
     from pyspark.sql import functions as f
 
     return f.when(f.col("kind").isin(*TROUBLE), 0).otherwise(1)

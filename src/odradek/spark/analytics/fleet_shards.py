@@ -1,10 +1,10 @@
 """Simulate fleets of clients on Spark's executors, for fleets that are too large for one machine.
 
-In: a session, the plan of a fleet, the remaining slices. Out: their loads, added up by Spark per
-case, broker and window, wave by wave, so that the caller can show progress and save results. A task
-simulates one slice, client by client, and keeps counts only: its memory doesn't grow with the
-fleet. A client's behaviour depends only on the seed and its number, so the division into slices
-doesn't change the result. Must not: need more on an executor than this package.
+In: a session, the plan of a fleet, the slices (groups of clients) that remain. Out: their counts,
+added up by Spark per case, broker and window, wave by wave, so that the caller can show progress
+and save results. A task simulates one slice, client by client, and keeps only counts: its memory
+doesn't grow with the fleet. A client's behaviour depends only on the seed and its number, so the
+division into slices doesn't change the result. Must not: need more on executors than this package.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 
 SCHEMA = "case int, what string, broker int, at int, count long"
 TASKS_PER_CORE = 8
-"""Number of slices per core in a wave: with more slices, fewer cores are idle at its end."""
+"""Number of slices (tasks) per core in a wave: with more, fewer cores are idle at its end."""
 
 
 def _simulated(
     plan: FleetPlan, wave: Sequence[Slice], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Simulate the slices with these numbers in a task and yield their counts."""
+    """Simulate, in a task, the groups of clients with these numbers in `wave`; yield the counts."""
     for batch in batches:
         for index in batch.column(0).to_pylist():
             yield _rows(wave[index].case, plan.run(wave[index]))
 
 
 def _rows(case: int, load: Load) -> pa.RecordBatch:
-    """Return the counts of a slice as Arrow rows."""
+    """Return the counts of one group of clients as Arrow rows."""
     keys = list(load.counts)
     columns = [
         pa.array([case] * len(keys), pa.int32()),
@@ -59,7 +59,7 @@ def default_shards(spark: SparkSession) -> int:
 def simulate_shards(
     spark: SparkSession, plan: FleetPlan, todo: Sequence[Slice], shards: int
 ) -> Iterator[tuple[list[Slice], list[Load]]]:
-    """Simulate slices in waves of `shards` tasks; yield each wave's slices and their loads."""
+    """Simulate in waves of `shards` tasks; yield the slices of each wave and their counts."""
     from pyspark.sql import functions as f
 
     for start in range(0, len(todo), shards):
@@ -72,7 +72,7 @@ def simulate_shards(
 
 
 def _loads(plan: FleetPlan, wave: Sequence[Slice], merged: pa.Table) -> list[Load]:
-    """Return the loads of a wave, one for each of its cases."""
+    """Return the counts of a wave, one `Load` for each of its cases."""
     loads = {part.case: Load(plan.cases[part.case]) for part in wave}
     for part in wave:
         loads[part.case].clients += part.clients

@@ -39,8 +39,8 @@ def ends_for_bytes(
     """Choose end offsets so that a batch has at most `limit` bytes.
 
     A partition whose record size is unknown gets an equal share of the limit, converted to offsets
-    with a typical record size (at least one offset). Of the other partitions' lags, each partition
-    gets the same fraction of the bytes that remain.
+    with an assumed record size (at least one offset). The bytes that remain are divided among the
+    other partitions in proportion to their lag.
     """
     lags = {tp: end - starts[tp] for tp, end in ends.items() if end > starts.get(tp, end)}
     found, left = dict(ends), float(limit)
@@ -50,7 +50,7 @@ def ends_for_bytes(
         left -= min(few * UNWEIGHED_BYTES, limit / len(lags))
     weighed = {tp: size for tp in lags if (size := sizes[tp]) is not None}
     total = sum(lags[tp] * size for tp, size in weighed.items())
-    if weighed and total > left:  # may be negative by rounding
+    if weighed and total > left:  # `left` may be negative by rounding
         offsets = max(1, int(sum(lags[tp] for tp in weighed) * (max(0.0, left) / total)))
         found |= proportional_ends(offsets, starts, {tp: ends[tp] for tp in weighed})
     return found
@@ -67,9 +67,9 @@ class Pacing:
     """When the last batch was released; None in a new run, whose first batch doesn't wait."""
 
     def holds_back(self, begins: Positions, ends: Positions, now: float) -> bool:
-        """Return whether to wait; a batch that doesn't wait restarts the delay.
+        """Return whether the batch waits; if it doesn't, restart the delay.
 
-        It does so even if there is nothing to read, as in the JVM connector.
+        The delay restarts even if there is nothing to read, as in the JVM connector.
         """
         if self.least is None:
             return False
@@ -81,5 +81,5 @@ class Pacing:
         return False
 
     def let_go(self, now: float) -> None:
-        """Restart the delay for a batch that doesn't wait: the first one of a new query."""
+        """Restart the delay; called directly for the first batch of a query, which never waits."""
         self._last = now

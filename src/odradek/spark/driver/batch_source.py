@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 class KafkaBatchReader(DataSourceReader):
     """Reads a range of offsets of every partition, fixed when the query is planned.
 
-    Spark plans a loaded frame once and may run the plan several times; `cached_plans` decides what
-    later runs read.
+    Spark plans a loaded frame once, but may run the plan for several queries; `cached_plans`
+    decides what later queries read.
     """
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:

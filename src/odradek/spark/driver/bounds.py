@@ -110,7 +110,7 @@ def _offsets(name: str, given: str, least: int) -> OffsetSpec:
         raise OptionError(f"option {name} must be earliest, latest or JSON, not {text!r:.80}")
     document = json_object(name, text)
     if is_own(document) and document["v"] not in WORDS.values():
-        document = document.get("o") or {}  # the offset was copied from a checkpoint of this source
+        document = document.get("o") or {}  # the text was copied from an Odradek checkpoint
     topics = {topic: b for topic, said in document.items() if (b := _bound(said)) is not None}
     nested = {topic: _in_numbers(said) for topic, said in document.items() if topic not in topics}
     offsets = positions_from_json(nested, f"option {name}", least=EARLIEST)
@@ -121,7 +121,7 @@ def _offsets(name: str, given: str, least: int) -> OffsetSpec:
 
 
 def _bound(said: Any) -> int | None:
-    """Return EARLIEST or LATEST for such a word or number; None for anything else."""
+    """Return EARLIEST or LATEST for the word (any case) or number; None for any other value."""
     if isinstance(said, str):
         return WORDS.get(said.strip().lower())
     return said if type(said) is int and said in WORDS.values() else None
@@ -152,7 +152,7 @@ def time_in_words(time_ms: int) -> str:
 
 
 def _of_journal(name: str, text: str) -> str:
-    """Find the offsets in the text of a checkpoint file: `offsets/N` or `sources/0/0`."""
+    """Return the line with offsets from the text of a checkpoint file: offsets/N or sources/0/0."""
     lines = [line.strip() for line in text.splitlines()[1:] if line.strip()]
     found = [line for line in lines if line.startswith("{") and not _is_batch_metadata(line)]
     if len(found) != 1:

@@ -38,13 +38,13 @@ SAMPLED = 16
 PATIENCE_S = 2.0
 """Seconds for which a batch waits for all of its samples together."""
 WAITED_S = 10.0
-"""Age in seconds of a request from which on a batch doesn't wait for its sample; a late response is
+"""Age of a request, in seconds, at which a batch stops waiting for its sample; a late response is
 still used."""
 STALE_S = 60.0
 """Seconds for which an older estimate is used without a warning."""
 COLUMNS = ("key", "value", "headers", "topic", "partition", "offset")
 NAMED = 5
-"""Maximum number of partitions in a log line."""
+"""Maximum number of partitions that a log line names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +62,9 @@ class Weighed:
     """Estimated bytes between two offsets of each partition; None for an unknown size."""
 
     starts: Positions
-    """First existing records: after the batch's start if the beginning of a log was deleted."""
+    """First existing offsets: after the batch's start if the log's beginning was deleted."""
     sizes: Mapping[TopicPartition, float | None]
-    """Bytes per offset from there on; None if unknown."""
+    """Bytes per offset, from `starts` on; None if unknown."""
 
 
 class ByteRates:
@@ -75,8 +75,8 @@ class ByteRates:
         self._client: Consumer | None = None
         self._sizes: dict[TopicPartition, float] = {}
         self._firsts: dict[TopicPartition, tuple[int, int]] = {}
-        """For each partition, the position of its sample and the first existing offset from there
-        on."""
+        """For each partition, the requested offset of its sample and the first offset that exists
+        at or after it."""
         self._under_way: dict[TopicPartition, SampleFetch] = {}
         self._last_error: KafkaError | None = None
         self._told: set[str] = set()
@@ -110,10 +110,10 @@ class ByteRates:
             self._clients.drop(self._client)
             self._client = None
 
-    # -- asking ---------------------------------------------------------------------------
+    # -- sampling -------------------------------------------------------------------------
 
     def _worth_most(self, lags: Mapping[TopicPartition, int]) -> list[TopicPartition]:
-        """Return the partitions to sample: one of each unknown topic first, then by their lag."""
+        """Return the partitions to sample: one of each topic without an estimate, then by lag."""
         free = {tp: lag for tp, lag in lags.items() if tp not in self._under_way}
         known = {tp.topic for tp in self._sizes}
         leads: dict[str, TopicPartition] = {}
@@ -181,16 +181,16 @@ class ByteRates:
         self._firsts[tp] = sample.begin, first
 
     def _take_empty(self, client: Consumer) -> None:
-        """Handle partitions with only markers, aborted records and gaps up to their end."""
+        """Finish samples that found no records: only markers, aborted records and gaps."""
         for tp, sample in list(self._under_way.items()):
             if client.position(tp, timeout=0.0) >= sample.until:
                 del self._under_way[tp]
                 self._firsts[tp] = sample.begin, sample.until
 
     def _goes_to_beginning(self, client: Consumer, error: NoSuchOffsetError) -> bool:
-        """Continue after the deleted beginning of a log (retention); return False for other errors.
+        """Seek to the log start if retention has deleted the position; return False if it hasn't.
 
-        The code that reads the batch decides whether that loss is allowed.
+        The code that reads the batch decides whether the loss of these records is allowed.
         """
         tp, begin = error.partition, error.log_start
         if tp not in self._under_way or begin is None or begin <= error.position:
@@ -199,12 +199,12 @@ class ByteRates:
         return True
 
     def _assign_what_is_left(self, client: Consumer) -> None:
-        """Assign the remaining partitions with unchanged ends, which keeps fetches in flight."""
+        """Assign the remaining partitions. Unchanged ends keep their fetches in flight."""
         client.assign(
             list(self._under_way), until={tp: s.until for tp, s in self._under_way.items()}
         )
 
-    # -- known offsets --------------------------------------------------------------------
+    # -- results --------------------------------------------------------------------------
 
     def _at(self, tp: TopicPartition) -> int | None:
         found = self._firsts.get(tp)
@@ -222,7 +222,7 @@ class ByteRates:
         return {tp: self._sizes.get(tp, averages.get(tp.topic)) for tp in ends}
 
     def _tell(self, sizes: Mapping[TopicPartition, float | None]) -> None:
-        """Log once that sampling fails, and once that it works again."""
+        """Log once per topic that sampling fails, and once that it works again."""
         now = self._clock.now()
         failing = sorted(
             tp

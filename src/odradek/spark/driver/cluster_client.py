@@ -26,17 +26,17 @@ T = TypeVar("T")
 ATTEMPT_S = 10.0
 """Seconds for one call of the client; an outage is a series of such calls."""
 FIRST_CONTACT_S = 20.0
-"""Seconds of an outage before the first contact.
+"""Seconds for which an outage is tolerated before the first contact.
 
-A wrong address, which is more likely than an outage, must fail soon: a query fails within 30 s,
-including the start of Spark's processes."""
+At that time a wrong address is more likely than an outage, and must fail soon: the query fails
+within 30 s, including the start of Spark's processes."""
 SHORT_WAIT_S = 10.0
 """Seconds for which `latest` waits in an outage before it returns "nothing new".
 
-So a query can be stopped.
+Spark can stop a query only between its calls.
 """
 LEAST_S = 0.5
-"""Minimum number of seconds for each call."""
+"""Minimum timeout in seconds of each call, even at the end of the tolerated time."""
 LOG_EVERY_S = 30.0
 
 
@@ -48,7 +48,7 @@ class Clients(Protocol):
 
 
 class OutageContinuesError(Exception):
-    """The outage continues at the deadline of the caller, which is earlier than the query's."""
+    """The outage lasts beyond the caller's deadline, but the query still tolerates it."""
 
 
 class ClusterClient:
@@ -57,7 +57,7 @@ class ClusterClient:
     def __init__(
         self, options: SourceOptions, clients: Clients, clock: Clock, *, forget: Callable[[], None]
     ) -> None:
-        """Set `forget`, which is called after an error, as cached results may be outdated."""
+        """Take `forget`, called after each retriable error because cached results may be wrong."""
         self._options, self._clients, self._clock = options, clients, clock
         self._forget = forget
         self._client: Consumer | None = None
@@ -66,7 +66,7 @@ class ClusterClient:
         self._logged_at = 0.0
         self._attempts = 0
         self.expected: str | None = None
-        """The expected cluster, once a checkpoint has named it."""
+        """Id of the expected cluster; None until a checkpoint has named it."""
         self.known = False
         """Whether a checkpoint shows that this cluster was reached before."""
 
@@ -96,7 +96,7 @@ class ClusterClient:
         Raises `OutageContinuesError` at `until`, if the caller's deadline is earlier.
         """
         begun = self._clock.now()
-        # Stored here: `question` may call `ask` itself, whose success doesn't end this outage.
+        # Copied: `question` may call `ask` too, and success of that call doesn't end this outage.
         since, attempts = self._outage_since, self._attempts
         while True:
             try:
@@ -131,7 +131,7 @@ class ClusterClient:
         return self._options.outage_tolerance if known else FIRST_CONTACT_S
 
     def _patience(self) -> float:
-        """Return the time for which a request is tried, even if the outage began long before it."""
+        """Return the seconds for which each request is tried, even late in a long outage."""
         return min(SHORT_WAIT_S, self._tolerance())
 
     def _go_on(self, what: str, last: KafkaError, begun: float, until: float | None) -> None:

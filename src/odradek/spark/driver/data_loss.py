@@ -28,13 +28,13 @@ class Losses:
     unasked: tuple[TopicPartition, ...] = ()
     """Partitions that the options no longer include, whether they exist or not."""
     cut: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
-    """Positions whose log was truncated, and the offsets from which it has other records."""
+    """Position and first different offset of each partition whose log was truncated below it."""
 
     older: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
-    """Former and current leader epochs that show a recreated topic, without topic ids.
+    """Former and current leader epochs that show a recreated topic, if there are no topic ids.
 
-    The current one is lower, or equal although the log has become shorter: only an election
-    truncates a log.
+    The current epoch is lower, or it is equal although the log has become shorter: within an epoch
+    no log is truncated.
     """
 
     def __bool__(self) -> bool:
@@ -42,14 +42,14 @@ class Losses:
 
     @property
     def doubtful(self) -> bool:
-        """Whether a loss may have been reported by a broker that is outdated.
+        """Whether a loss may have been reported by an outdated broker.
 
-        A leader of a newer epoch than the position's isn't outdated, and reports a cut.
+        `cut` isn't doubtful: only leaders of a newer epoch than the position's report it.
         """
         return bool(self.recreated or self.gone or self.shrunk or self.unasked or self.older)
 
     def doubtful_among(self, positions: Iterable[TopicPartition]) -> set[TopicPartition]:
-        """Return the partitions whose loss other brokers are asked about."""
+        """Return the partitions whose loss another broker has to confirm."""
         anew = {tp for tp in positions if tp.topic in self.recreated}
         return {*anew, *self.gone, *self.shrunk, *self.older}
 
@@ -81,7 +81,7 @@ def deleted(tp: TopicPartition) -> str:
 
 
 def lost_in_election(tp: TopicPartition, begin: int, until: int) -> str:
-    """Return a sentence about offsets that a log lost, and may have used again since."""
+    """Return a sentence about offsets that an unclean leader election removed from a log."""
     return (
         f"{tp}: the records at offsets {begin} to {until - 1} ({number(until - begin, 'offset')}) "
         "were lost in an unclean leader election; the log now has other records there, or none "
@@ -90,7 +90,7 @@ def lost_in_election(tp: TopicPartition, begin: int, until: int) -> str:
 
 
 def with_lower_epoch(tp: TopicPartition, then: int, now: int) -> str:
-    """Return a sentence about a partition whose leader epochs started over."""
+    """Return a sentence about a recreated partition, whose leader epochs started over."""
     if now == then:
         return (
             f"{tp}: the log is shorter than before under the same leader epoch {now}: the topic "
@@ -115,12 +115,12 @@ def find_losses(
 ) -> Losses:
     """Compare the query's offsets with the cluster's topics and log ends.
 
-    `diverged`: the offsets from which logs differ from those that the positions belong to.
+    `diverged`: first offset at which a log differs from the log that the query has read.
     `epochs`: the current leader epochs.
     """
     older: dict[TopicPartition, tuple[int, int]] = {}
     if start.cluster not in (None, topics.cluster):
-        # A mirror, which the options allow, has other topic ids.
+        # The options allow another cluster (a mirror), whose topics have other ids.
         anew: dict[str, tuple[str, str]] = {}
     else:
         older = {

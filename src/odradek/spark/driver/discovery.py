@@ -31,7 +31,7 @@ AT_ONCE = 500
 
 
 class Discovery:
-    """Topics and partitions of a query, cached for the discovery interval."""
+    """The topics and partitions that a query reads, cached for the discovery interval."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class UnconfirmedObservation:
         self._looks = 0
 
     def settled(self) -> bool:
-        """Count another observation; return whether there are enough now."""
+        """Count another observation; return whether it counts as confirmed now."""
         now = self._clock.now()
         self._looks += 1
         if self._since is None:
@@ -120,7 +120,7 @@ class UnconfirmedObservation:
 def _describe_those_there(
     client: Consumer, topics: Sequence[str], timeout: float
 ) -> dict[str, TopicDescription]:
-    """Describe topics; if one is missing, the call fails, and they are described one by one."""
+    """Describe the topics that exist. If one is missing, the call for all fails: ask for each."""
     try:
         return dict(client.describe(topics, timeout=timeout))
     except UnknownTopicOrPartitionError:

@@ -35,7 +35,7 @@ class Narrowing:
     """Conditions on topic, partition, offset and timestamp from a query's filters."""
 
     places: tuple[Filter, ...] = ()
-    """Filters on topic and partition, each decided for a whole range."""
+    """Filters on topic and partition: each keeps or drops whole ranges."""
     least: int = 0
     below: int = LONG_MAX
     """End of the wanted offsets, which start at `least`."""
@@ -133,7 +133,7 @@ _TESTS: Mapping[str, Callable[[Any, Any], bool]] = {
 
 
 def _offset_bounds(kind: str, given: Any) -> tuple[int, int, bool] | None:
-    """Return the range of offsets that a filter allows, and whether it is nothing else."""
+    """Return the range of offsets that a filter allows, and whether it allows all offsets in it."""
     if kind == "IsNotNull":
         return 0, LONG_MAX, True
     if kind == "IsNull":

@@ -2,9 +2,9 @@
 
 In: the end of each finished batch. Out: OffsetCommit requests without a membership, in order. Must
 not: fail or delay the query. These offsets are never read back. The first commit of a run is
-awaited for at most a second: it opens the connections, and Spark kills this process at the end of a
-run, which a short run (`availableNow` without new records) reaches earlier. Later commits have the
-duration of a batch.
+awaited for at most a second: it has to open connections, and Spark kills this process at the end of
+a run, so a short run (`availableNow` without new records) could end before the commit is sent.
+Later commits aren't awaited: they can finish while the next batch runs.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ FIRST_WAIT_S = 1.0
 
 
 Make = Callable[[Mapping[str, Any]], "Consumer"]
-"""Creates a consumer with a `group.id`, whose own thread works."""
+"""Creates a consumer with a `group.id`, which sends its requests in a background thread."""
 
 
 class GroupProgress:
@@ -65,7 +65,7 @@ class GroupProgress:
         try:
             if self._client is None:
                 self._client = self._make(self._options.group_config(end.cluster))
-                with suppress(KafkaTimeoutError):  # an outage or slow coordinator
+                with suppress(KafkaTimeoutError):  # don't delay the query in an outage
                     self._client.commit(news, timeout=FIRST_WAIT_S)
                     return
             self._client.commit_async(news)  # the client logs later failures
@@ -84,7 +84,7 @@ class GroupProgress:
         """Close the client; commits in flight have one second to finish."""
         client, self._client = self._client, None
         if client is not None:
-            with suppress(KafkaError):  # the client has logged what it couldn't finish
+            with suppress(KafkaError):  # the client has logged unfinished commits
                 client.close(timeout=1.0)
 
 

@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 class OtherTopicError(Exception):
-    """The client's metadata has another topic than the description: two brokers disagree."""
+    """The client's metadata and the description have different ids for a topic of one name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class LogView:
         """Result of the last request; None after an error."""
         self._at = 0.0
         self.known: StreamOffset | None = None
-        """The last offset that Spark passed; leaders of older epochs don't judge it (R-ID-6)."""
+        """Last offset that Spark passed; leaders of older epochs can't prove a loss (R-ID-6)."""
         self._newer: dict[TopicPartition, KnownEpoch] = {}
         """Newer leader epochs, which other brokers reported when a broker seemed to have lost
         records."""
@@ -113,7 +113,7 @@ class LogView:
         return False
 
     def recent(self, until: float | None, *, idle: bool) -> PartitionEnds:
-        """Return cached ends while they are recent; an idle caller waits until they aren't."""
+        """Return the log ends, cached for `MEMORY_S`; an `idle` caller waits for new ones."""
         age = self._clock.now() - self._at
         if self.last is not None and age < MEMORY_S:
             if not idle:
@@ -125,7 +125,7 @@ class LogView:
         """Return the current ends of the logs; each leader is asked once."""
 
         def ends(client: Consumer, timeout: float) -> PartitionEnds:
-            topics = self._discovery.topics(until)  # here, as it is called again after an error
+            topics = self._discovery.topics(until)  # requested again if `ask` retries `ends`
             calls = LogEnds(client)
             left = min(timeout, self._contact.timeout(until))
             found = _of_same(client, topics, lambda: calls.ends(self._known_epochs(topics), left))
@@ -133,7 +133,7 @@ class LogView:
             epochs = {tp: at.leader_epoch for tp, at in found.items()}
             after = self._after_stable(offsets) if calls.reads_committed else {}
             is_new = self.known is not None and offsets != self.known.positions
-            # The ends may belong to a recreated topic.
+            # Describe the topics again: the ends may belong to a recreated topic.
             if after.items() - self._waiting.items() or (is_new and calls.fetches_by_name(left)):
                 self._discovery.forget()
                 if self._discovery.topics(until) != topics:
@@ -147,7 +147,7 @@ class LogView:
         return view
 
     def _after_stable(self, ends: Positions) -> dict[TopicPartition, int]:
-        """Return positions after last stable offsets, which options of a new query may name."""
+        """Return the query's positions (or its options' offsets) after the last stable offset."""
         if self.known is not None:
             positions = dict(self.known.positions)
         else:
@@ -163,11 +163,10 @@ class LogView:
         timeout: float,
         until: float | None,
     ) -> dict[TopicPartition, int]:
-        """Return positions after last stable offsets, at most the ends of the logs.
+        """Return the positions in open transactions, limited to the ends of the logs.
 
-        A run without `read_committed` may have read an open transaction, or the user named an
-        offset in it: nothing is lost. A position of a deleted topic or of a log that has diverged
-        isn't among them.
+        Such a position isn't a loss: an earlier run without `read_committed` has read it, or the
+        user's options name it. Positions of deleted topics and of diverged logs are left out.
         """
         topics, known = view.topics, self.known
         if known is not None:
@@ -191,7 +190,7 @@ class LogView:
         return found
 
     def _known_epochs(self, topics: TopicsSnapshot) -> dict[TopicPartition, KnownEpoch]:
-        """Return each partition with the leader epoch of the query's position, -1 if unknown."""
+        """Return the newest leader epoch that is known of each partition, -1 if none is."""
         known, found = self.known, dict.fromkeys(topics.partitions, UNKNOWN)
         if known is not None and is_from(known, topics):
             found |= {
@@ -207,10 +206,10 @@ class LogView:
     def diverged(
         self, start: StreamOffset, view: PartitionEnds, until: float | None
     ) -> dict[TopicPartition, int]:
-        """Return the positions that logs no longer have, with the offsets where the logs diverge.
+        """Return the offset where the log diverges, for each position that it no longer contains.
 
         Only leaders of newer epochs than a position's are asked, once for each position (KIP-320).
-        The ends were looked up before: a later election is noticed by the tasks.
+        Elections after `view` was requested are noticed by the tasks.
         """
         if not is_from(start, view.topics):
             return {}
@@ -253,7 +252,7 @@ class LogView:
         topics: TopicsSnapshot,
         until: float | None,
     ) -> T:
-        """Ask leaders about logs of these topics; raises `OtherTopicError` if others may answer."""
+        """Call `question` with retries; raise `OtherTopicError` if a topic may have another id."""
         return self._contact.ask(
             what,
             lambda client, timeout: _of_same(client, topics, lambda: question(client, timeout)),
@@ -268,10 +267,10 @@ class LogView:
 
 
 def _of_same(client: Consumer, topics: TopicsSnapshot, call: Callable[[], T]) -> T:
-    """Return the leaders' result if the client's metadata has the same topic ids.
+    """Return the result of `call` if the client's metadata has the topic ids of `topics`.
 
-    Leaders don't return the topic id. A broker that is cut off describes a deleted topic, whose
-    leader epochs may be higher.
+    Leaders don't return topic ids, so the metadata has to tell: a broker that is cut off still
+    describes a deleted topic, whose leader epochs may be higher than the new topic's.
     """
     calls = LogEnds(client)
     other = calls.has_other_ids(topics.topic_ids)
@@ -282,11 +281,11 @@ def _of_same(client: Consumer, topics: TopicsSnapshot, call: Callable[[], T]) ->
 
 
 def is_from(offset: StreamOffset, topics: TopicsSnapshot) -> bool:
-    """Return whether an offset belongs to this cluster; its epochs mean nothing in another one."""
+    """Return whether an offset belongs to this cluster; other clusters' epochs mean nothing."""
     return offset.cluster in (None, topics.cluster)
 
 
 def is_same_topic(offset: StreamOffset, topic: str, topics: TopicsSnapshot) -> bool:
-    """Return whether an offset has no other topic id than the cluster has now."""
+    """Return whether an offset's topic id equals the cluster's; an unknown id counts as equal."""
     now = topics.topic_ids.get(topic)
     return offset.topic_ids.get(topic, now) == now

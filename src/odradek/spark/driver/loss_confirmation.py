@@ -1,7 +1,7 @@
 """Compare the metadata of several brokers before a loss is accepted (R-ID-6).
 
 In: partitions, and their topic ids and leader epochs from one broker. Out: whether other brokers
-return the same. A broker that was frozen or cut off describes deleted topics and earlier leaders
+report equal ones. A broker that was frozen or cut off describes deleted topics and earlier leaders
 until it hears from its controller, and its log ends too early. Must not: wait; the caller calls
 several times, for a while.
 """
@@ -32,7 +32,7 @@ class DisagreementError(Exception):
     def __init__(self, newer: Positions) -> None:
         super().__init__(newer)
         self.newer = newer
-        """Leader epochs above the reported ones, by partition."""
+        """By partition, leader epochs above those that the first broker reported."""
 
 
 def check_agreement(
@@ -42,7 +42,7 @@ def check_agreement(
     epochs: Positions,
     timeout: float,
 ) -> None:
-    """Raise an error unless two brokers, or the only one, describe these partitions as stated.
+    """Raise an error unless two brokers (or the only one) report these topic ids and epochs.
 
     `epochs`: the leader epochs (-1: unknown) of the partitions that exist. Raises
     `DisagreementError`, and `KafkaTimeoutError` if too few brokers answer.
@@ -71,7 +71,7 @@ def check_agreement(
 
 
 OTHER_TOPIC = -2
-"""Replaces a leader epoch if the broker has another topic of this name."""
+"""Stands for the leader epoch if the broker knows the topic by another id."""
 
 
 def _leader_epoch(

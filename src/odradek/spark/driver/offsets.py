@@ -30,7 +30,7 @@ SENTINEL: dict[str, Any] = {"v": VERSION, "init": True}
 """Result of `initialOffset()`: nothing has been resolved yet.
 
 Spark may request the initial offset again after a restart, and a Python source can't store one. So
-the first *end* contains the resolved start in `from`, and Spark journals that.
+the first *end* offset, which Spark journals, contains the resolved start in `from`.
 """
 
 Positions = Mapping[TopicPartition, int]
@@ -42,7 +42,7 @@ class StreamOffset:
 
     positions: Positions
     cluster: str | None = None
-    """Id of the cluster; plain JSON contains none."""
+    """Id of the cluster; None if the offset was written by the JVM connector or an option."""
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     begins: Positions = field(default_factory=dict)
     """Start of the batch that ends here, for partitions that the previous offset lacks."""

@@ -15,7 +15,7 @@ from odradek.spark.driver.bounds import OffsetSpec, time_in_words
 from odradek.spark.driver.offsets import EARLIEST, LATEST, Positions, StreamOffset
 
 NAMED = 10
-"""Maximum number of partitions in an error."""
+"""Maximum number of partitions that an error message names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +55,10 @@ def ranges(begins: Positions, ends: Positions, epochs: Positions) -> list[KafkaO
 
 
 def batch_begins(start: StreamOffset | None, end: StreamOffset) -> dict[TopicPartition, int]:
-    """Return a micro-batch's start by partition, from its own end offset or the last batch's.
+    """Return a micro-batch's start by partition: from its end offset, or the previous batch's end.
 
-    A partition may be missing that joined in a batch whose offset Spark didn't journal
-    (asynchronous progress tracking).
+    With asynchronous progress tracking Spark doesn't journal the offsets of all batches, so a
+    partition that was added in such a batch is missing.
     """
     known = start.positions if start is not None else {}
     found = {tp: known[tp] for tp in end.positions if tp in known} | dict(end.begins)

@@ -5,9 +5,9 @@ ranges. Must not: be created in any other planner: with
 `spark.sql.python.filterPushdown.enabled=false` (the default) Spark refuses a reader that accepts
 filters, and no option tells a source the setting.
 
-Spark 4.2 and 4.3 keep one plan for all queries over a loaded frame: the next query, or the other
-half of a join, would read a filter's narrow ranges, and lack rows without an error. So nothing is
-narrowed there. A Spark that keeps a plan for each scan is recognized by its hook for limits.
+Spark 4.2 and 4.3 keep one plan for all queries over a loaded frame: if a filter narrowed it, the
+next query, or the other side of a join, would lack rows without an error. So no filter is accepted
+in these versions. A Spark that plans each scan is recognized by the method `pushLimit` of readers.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ LIMITS = "pushLimit"
 
 
 def planner_pushes() -> bool:
-    """Return whether Spark pushes filters down in this process, and uses each reader for one scan.
+    """Return whether this process is Spark's filter planner, and each scan has its own plan.
 
-    Spark runs each planner in a process of its own, forked from one that imported only the
-    planner's module. If a Spark release renames that module, filters aren't pushed down.
+    Spark forks each planner from a process that has imported only that planner's module, so a
+    loaded `PLANNER` shows it. If Spark renames this module, filters aren't pushed down.
     """
     if not hasattr(DataSourceReader, LIMITS):
         return False

@@ -2,7 +2,7 @@
 
 In: one range for each partition of a topic. Out: as many or more ranges, in order, with exactly the
 same offsets. The result only depends on the ranges: a replayed batch gets the same tasks, which
-exactly-once sinks rely on. Must not: access anything else.
+exactly-once sinks rely on. Must not: use anything but its arguments.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def split(
     if min_partitions is None or not found or len(found) >= min_partitions:
         return found
     total = sum(r.size for r in found)
-    # Ranges that stay whole are left out of the calculation, together with all ranges of their
-    # partitions, so that large ranges get their share of tasks. The JVM connector does the same.
+    # Ranges too small to be divided, and all ranges of their partitions, are left out of the
+    # calculation, so that large ranges get more tasks. The JVM connector does the same.
     small = {r.tp for r in found if _parts(r.size, total, min_partitions) == 1}
     left = [r for r in found if _parts(r.size, total, min_partitions) > 1]
     large = sum(r.size for r in left)
@@ -45,7 +45,7 @@ def _parts(size: int, total: int, wanted: int) -> int:
 def _divided(whole: KafkaOffsetRange, parts: int) -> list[KafkaOffsetRange]:
     found, start, left = [], whole.start, whole.size
     for part in range(parts):
-        size = left // (parts - part)  # the last parts get the remainder
+        size = left // (parts - part)  # rounded down, so later ranges are one offset larger
         left -= size
         if size:
             found.append(replace(whole, start=start, until=start + size))

@@ -63,9 +63,9 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._tracking().freeze()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Return the limit in offsets or bytes; the tracker applies both and all others.
+        """Return a limit for Spark, in offsets or bytes; the tracker itself applies all limits.
 
-        Never ReadAllAvailable, so that Spark only passes that limit for Trigger.Once.
+        The result is never ReadAllAvailable, so Spark only passes that limit for Trigger.Once.
         """
         rows, size = self._options.max_offsets_per_trigger, self._options.max_bytes_per_trigger
         if rows is None and size is not None:
@@ -77,7 +77,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     ) -> dict[str, Any]:
         """Return the end of the next batch; `start` itself if there are no new records."""
         if self._group is None:
-            # At the start of a run: Spark doesn't report the batch before it as finished.
+            # The first call of a run: Spark doesn't report the last batch of the previous run.
             self.commit(start)
         if self._paused() and parse_offset(start) is not None:
             return start

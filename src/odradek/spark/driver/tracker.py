@@ -48,9 +48,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger("odradek.spark")
 
 RENEW_S = 0.5
-"""Seconds between two clients for a batch that is planned again: each client connects."""
+"""Pause in seconds before a new client plans a batch again, as each client has to connect."""
 HINT_PARTITIONS = 500
-"""Number of partitions above which tasks get the brokers only (the size grows with the square)."""
+"""Largest number of partitions whose metadata tasks get; each task carries a copy of it."""
 
 T = TypeVar("T")
 Narrow = Callable[[list[KafkaOffsetRange]], list[KafkaOffsetRange]]
@@ -97,8 +97,8 @@ class OffsetTracker:
     def freeze(self) -> None:
         """Limit the run to the next known log ends (Trigger.AvailableNow); sends no request yet.
 
-        The next request expects the checkpoint's cluster, whose address was right before. It
-        therefore waits through an outage for as long as a running query does.
+        The next request expects the checkpoint's cluster, which was reached before. It therefore
+        waits through an outage for as long as a running query does.
         """
         self._freezing = True
 
@@ -161,7 +161,7 @@ class OffsetTracker:
             found = planning.ranges(begins, end.positions, end.epochs)
         if not is_from(end, topics):
             found = [replace(r, epoch=-1) for r in found]  # another cluster's epochs
-        # This can't be repaired here: the journalled offsets belong to a deleted topic.
+        # A loss is final here: Spark has journalled the batch, with offsets of a deleted topic.
         self._lose(losses.sentences())
         gone = set(losses.gone)
         found = [r for r in found if r.tp not in gone and r.tp.topic not in losses.recreated]
@@ -223,7 +223,7 @@ class OffsetTracker:
         return self._logs.ask("looking up offsets by time", ask, topics, None)
 
     def expect(self, cluster: str) -> None:
-        """Accept only this cluster, as if an earlier plan had used it."""
+        """Accept only the cluster with this id, as if a checkpoint named it."""
         self._meet(cluster)
 
     def stop(self) -> None:
@@ -241,7 +241,7 @@ class OffsetTracker:
         everything: bool,
         until: float | None,
     ) -> StreamOffset | None:
-        """Return the end of the batch; None if there is nothing new, or too little."""
+        """Return the end of the batch; None without new records, or if it waits for more."""
         self._look_for_missing(start, view.topics)
         if start is None:
             joined = begins = self._first_begins(view)
@@ -255,7 +255,7 @@ class OffsetTracker:
         joined = {tp: begins[tp] for tp in joined}
         ends = view.ends
         if not everything:
-            # A query whose run ends with "nothing new" would skip the withheld records.
+            # Don't withhold records in a run that ends with "nothing new": it would skip them.
             paced = start is not None and not self._freezing and not losses
             if paced and self._pacing.holds_back(begins, ends, self._clock.now()):
                 return None
@@ -263,7 +263,7 @@ class OffsetTracker:
         if start is not None and not joined and ends == start.positions:
             return None
         epochs = dict(view.epochs)
-        if start is not None and is_from(start, view.topics):  # a mirror's epochs differ
+        if start is not None and is_from(start, view.topics):  # other clusters have other epochs
             epochs |= {
                 tp: epoch
                 for tp, epoch in start.epochs.items()
@@ -295,7 +295,7 @@ class OffsetTracker:
         losses: data_loss.Losses,
         until: float | None,
     ) -> dict[TopicPartition, int]:
-        """Return the start offsets of partitions that are new or must be read again."""
+        """Return start offsets of new partitions, recreated topics and truncated logs."""
         wanted = [
             tp
             for tp in topics.partitions
@@ -308,14 +308,14 @@ class OffsetTracker:
         return found | {tp: begin for tp, (_, begin) in losses.cut.items()}
 
     def _first_begins(self, view: PartitionEnds) -> dict[TopicPartition, int]:
-        """Return the resolved startingOffsets; partitions that joined start at their beginning."""
+        """Return the resolved startingOffsets; partitions added since start at their beginning."""
         initial = self._initial or {}
         joined = [tp for tp in view.topics.partitions if tp not in initial]
         self._initial = initial | self._logs.beginnings(joined, view.topics, None)
         return {tp: self._initial[tp] for tp in view.topics.partitions}
 
     def _is_resolved(self, view: PartitionEnds, doubt: UnconfirmedObservation) -> bool:
-        """Resolve startingOffsets once; return False while it is in doubt whether they exist."""
+        """Resolve startingOffsets once; return False while a named offset may not exist."""
         if self._initial is None:
             beginnings = cache(
                 lambda: self._logs.beginnings(view.topics.partitions, view.topics, None)
@@ -359,7 +359,7 @@ class OffsetTracker:
     def _confirmed_losses(
         self, end: StreamOffset, found: list[KafkaOffsetRange]
     ) -> tuple[TopicsSnapshot, data_loss.Losses]:
-        """Return the lost parts of a journalled batch, after several checks over a while."""
+        """Return the lost ranges of a journalled batch, after several checks over some time."""
         doubt = UnconfirmedObservation(self._options, self._clock)
         planned = replace(end, positions={r.tp: r.until for r in found})
         while True:
@@ -376,10 +376,10 @@ class OffsetTracker:
         topics: TopicsSnapshot,
         losses: data_loss.Losses,
     ) -> dict[TopicPartition, int]:
-        """Return starting offsets that changed between two offsets of a batch.
+        """Return where reading restarts in topics and logs that changed between `start` and `end`.
 
-        With asynchronous progress tracking Spark doesn't journal every offset, and `from` of those
-        in between is lost: added partitions, recreated topics, truncated logs.
+        With asynchronous progress tracking Spark doesn't journal every offset, so the `from` that
+        would tell of recreated topics and truncated logs may be lost.
         """
         if losses or not (is_from(start, topics) and is_from(end, topics)):
             return {}
@@ -407,7 +407,7 @@ class OffsetTracker:
     def _resolve(
         self, spec: OffsetSpec, topics: TopicsSnapshot, beginnings: planning.Ask, ends: planning.Ask
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, str]]:
-        """Return the offsets of an option, and a sentence for each that isn't in the log."""
+        """Return the offsets of an option, and a sentence for each offset that isn't in its log."""
         spec = spec.over(topics.partitions)
         planning.check_names_all(spec, topics.partitions)
         if spec.time is not None or spec.times:
@@ -453,7 +453,7 @@ class OffsetTracker:
         return parse_offset(document)
 
     def _meet(self, cluster: str | None) -> None:
-        """Set the expected cluster from a checkpoint."""
+        """Expect the cluster whose id a checkpoint contains; raise if another one was reached."""
         if cluster is None:
             return
         self._contact.known = True
@@ -544,5 +544,5 @@ def _narrowed(hint: Hint, needed: Collection[str], topics: TopicsSnapshot) -> Hi
         if name in needed and not _differs(name, topics.topic_ids, known)
     }
     if sum(len(known["partitions"]) for known in kept.values()) > HINT_PARTITIONS:
-        kept = {}  # a worker's first task requests it once, instead of a copy in each task
+        kept = {}  # then the first task of each worker requests the metadata
     return {**hint, "topics": kept}

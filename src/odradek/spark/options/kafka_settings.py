@@ -40,9 +40,9 @@ def divided(
     """Split options into the client's settings and all others.
 
     `known`: settings that the caller reads or sets itself, returned under Kafka's names.
-    `protected`: settings that are not allowed, and what to do instead. Raises `OptionError` for one
-    of these and for a setting that is set twice. Drops other clients' settings that have no effect,
-    and logs a WARNING that names them.
+    `protected`: settings that are not allowed, and what to do instead. Raises `OptionError` for a
+    protected setting and for one that is set twice. Drops other clients' settings that have no
+    effect, and logs a WARNING that names them.
     """
     kafka: dict[str, Any] = {}
     spelt: dict[str, str] = {}

@@ -28,11 +28,11 @@ class SparkOption:
     own: bool = False
     """Whether the JVM connector lacks the option."""
     warned: bool = False
-    """Whether it only causes a warning in another kind of query, as in the JVM connector."""
+    """Whether it only causes a warning in queries not in `queries`, as in the JVM connector."""
 
 
 def with_defaults(plain: Mapping[str, str], options: Mapping[str, SparkOption]) -> dict[str, str]:
-    """Return the texts of all options: those that are set, and the defaults of the others."""
+    """Return the text of every option: as set in `plain`, or else its default."""
     return {name: plain.get(name, option.default) for name, option in options.items()}
 
 

@@ -71,7 +71,7 @@ def parse_registry_formats(
 
     Raises `ConfigurationError`.
     """
-    registry_settings(settings)  # raises for invalid settings
+    registry_settings(settings)  # only checks the settings
     found: dict[str, Format] = {}
     for name in ("key", "value"):
         given = str(plain.get(f"{name}format", "")).strip().lower()

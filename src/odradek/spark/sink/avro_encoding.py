@@ -42,7 +42,7 @@ class AvroEncoding(Encoding):
     """How a column is encoded as Avro."""
 
     text: str | None = None
-    """The schema, which the subject must contain; None: the version is used."""
+    """Text of the schema, which the subject must contain; None: use the subject's `version`."""
 
     def chosen(self, registry: SchemaRegistryClient) -> RegisteredSchema:
         """Return the schema to write with. Raises `SchemaRegistryError`."""
@@ -78,9 +78,9 @@ def _branches(parsed: list[Any]) -> list[Any]:
 
 
 def _is_struct(held: list[Any]) -> bool:
-    """Return whether Spark has a struct for a union.
+    """Return whether Spark represents a union as a struct with a member for each branch.
 
-    Int and long, or float and double, are one number.
+    A union of int and long is a long instead, and one of float and double a double.
     """
     return len(held) > 1 and set(held if all(isinstance(one, str) for one in held) else ()) not in (
         {"int", "long"},
@@ -113,10 +113,10 @@ def _lacking(parsed: Any, named: Mapping[str, Any], where: str) -> Iterator[str]
 
 
 def _shape(parsed: Any, named: Mapping[str, Any]) -> _Shape | None:
-    """Return a function from Spark's value to the one that fastavro writes; None if they are equal.
+    """Return a function that converts Spark's value to fastavro's; None if they are equal.
 
-    They only differ for a union of several types: a struct with a member for each type, of which
-    one is set. The texts of UUIDs are validated, because fastavro writes any text.
+    They differ for a union of several types, for which Spark has a struct with a member for each
+    type, of which one is set. UUIDs are validated, because fastavro would write any text.
     """
     if isinstance(parsed, str):
         return _shape(named[parsed], named) if parsed in named else None

@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("odradek.spark")
 
 BEYOND = 64
-"""Number of partitions to search for markers after the last one: release 0.2 may have had more
-tasks."""
+"""Number of sink partitions searched for markers beyond the batch's own: a batch of release 0.2
+may have had more tasks."""
 
 
 def commit_batch(
@@ -57,7 +57,7 @@ def commit_batch(
     prepared: Prepared,
     clock: Clock,
 ) -> None:
-    """Commit the transactions of all tasks of a batch, or raise before any of it is committed.
+    """Commit the transactions of all tasks of a batch, as one decision of the ledger.
 
     `batch` is Spark's batch id; None in a batch query.
     """
@@ -150,7 +150,7 @@ class _Batch:
         self._end_others(entries)
 
     def _end_others(self, entries: Sequence[TaskEntry]) -> None:
-        """Abort the tasks' transactions, because another run has already written the batch."""
+        """Abort the tasks' transactions except those in `entries`, which the decision lists."""
         listed = {e.transaction(self._ledger.base) for e in entries}
         those = [t for t in self._prepared if t not in listed]
         if those:
@@ -160,7 +160,7 @@ class _Batch:
             )
 
     def _check_finished(self, decided: Decision) -> None:
-        """Raise if a finished batch isn't repeated but is another write with the same number."""
+        """Raise if the batch with this number is finished and has other rows than this attempt."""
         rows, digest = totals(c.content for c in self._of.values())
         same = rows == decided.rows and decided.digest in (None, digest)
         if same or decided.state == ACCEPTED:
@@ -176,7 +176,7 @@ class _Batch:
         )
 
     def _check_same(self, decided: Decision, committed: int) -> None:
-        """Raise if a part of the batch is committed and this attempt has other rows or tasks."""
+        """Raise if this attempt has other rows or tasks than the partly committed decision."""
         before = {e.partition: e.content for e in decided.entries}
         now = {c.partition: c.content for c in self._of.values() if c.rows}
         different = {p for p in before.keys() | now.keys() if before.get(p) != now.get(p)}
@@ -192,7 +192,7 @@ class _Batch:
             )
 
     def _entries(self, committed: dict[int, TaskEntry], *, by_02: bool) -> list[TaskEntry]:
-        """Return the entries of the batch: committed ones, and those that tasks have prepared."""
+        """Return the batch's entries: of committed transactions, and of those tasks prepared."""
         found = dict(committed)
         lacking = set()
         for partition, one in self._of.items():
@@ -202,7 +202,7 @@ class _Batch:
                 t = one.transaction
                 identity = t.producer_id, t.epoch, t.version_2
                 found[partition] = TaskEntry(partition, *identity, *one.content, *one.ticket)
-            elif by_02:  # committed by 0.2
+            elif by_02:  # a task of release 0.2 has committed these rows
                 found[partition] = TaskEntry(partition, *NO_TRANSACTION, *one.content)
             else:
                 lacking.add(partition)
@@ -218,7 +218,7 @@ class _Batch:
         return [found[p] for p in sorted(found)]
 
     def _check_markers(self) -> None:
-        """Raise if 0.2 has committed rows of this batch in tasks that have no rows now."""
+        """Raise if release 0.2 has committed rows for tasks that have no rows in this attempt."""
         beyond = range(len(self._of), len(self._of) + BEYOND)
         empty = [p for p, c in self._of.items() if not c.rows]
         for partition, (marker, _) in self._ledger.markers([*empty, *beyond]).items():
@@ -231,7 +231,7 @@ class _Batch:
                 )
 
     def _check_open(self, entries: Sequence[TaskEntry], sweeps: int) -> None:
-        """Raise before the decision if one of these transactions has ended or may be swept."""
+        """Raise if one of these transactions has ended or may be aborted by a driver's sweep."""
         left = self._ledger.still_open(entries)
         swept = {c.partition for c in self._of.values() if c.sweeps != sweeps}
         lost = {e.partition for e in entries if e not in left or e.partition in swept}

@@ -19,8 +19,8 @@ def check_type(
 ) -> None:
     """Raise `SinkSchemaError` if a column doesn't match a schema's type.
 
-    `may_lack(place)`: whether a field may be missing. A number may be narrower than the schema's.
-    Places look like `value.lines's items.sku`.
+    `may_lack(place)`: whether the field may be missing. A number's type may be narrower than in the
+    schema. A place looks like `value.lines's items.sku`.
     """
     import pyarrow as pa
 
@@ -61,7 +61,7 @@ def _check_struct(
 
 
 def _holds(wanted: pa.DataType, given: pa.DataType) -> bool:
-    """Return whether each value of a column's type fits the schema's."""
+    """Return whether every possible value of a column's type fits the schema's type."""
     import pyarrow as pa
 
     t = pa.types

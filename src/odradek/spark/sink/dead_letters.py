@@ -30,7 +30,7 @@ OPTION = "option deadLetterTopic"
 
 @dataclass(frozen=True, slots=True)
 class Misfit:
-    """Why a record can't be decoded, and in which field."""
+    """The field of a record that can't be decoded, and the reason."""
 
     field: str
     """key or value."""
@@ -49,7 +49,7 @@ class DeadLetters:
         task: int,
         first_contact: float | None = None,
     ) -> None:
-        """`query` is the client's id, and `task` the number of Spark's partition, for headers."""
+        """Take `query` (the client's id) and `task` (number of Spark's partition) for headers."""
         self._producer, self._patience, self._topic = producer, patience, topic
         self._query, self._task, self._first_contact = query, task, first_contact
         self._met = False
@@ -114,7 +114,7 @@ class DeadLetters:
 
 @dataclass(slots=True)
 class _Letter:
-    """One dead letter, which loses fields while it is too large."""
+    """One dead letter; `cut` removes fields from it while it is too large."""
 
     row: int
     made: dict[str, Any]
@@ -129,7 +129,7 @@ class _Letter:
 
 
 class _Fields(NamedTuple):
-    """Fields of the record in a dead letter."""
+    """The fields of an undecodable record, as its dead letter contains them."""
 
     key: bytes | None
     value: bytes | None

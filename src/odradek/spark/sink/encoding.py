@@ -1,7 +1,7 @@
 """Encode keys and values in a format, framed with the id of a schema in a registry.
 
-In: Arrow batches whose key or value isn't bytes yet. Out: the same with framed bytes. The schema is
-looked up in a task, once in a process for as long as the query's client keeps it; nothing is
+In: Arrow batches whose key or value isn't bytes yet. Out: the batches with framed bytes. A task
+looks up the schema, once in a process for as long as the query's client keeps it; nothing is
 registered. Must not: write a value that doesn't fit a schema, or put a row's contents into an
 error.
 """

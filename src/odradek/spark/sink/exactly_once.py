@@ -89,7 +89,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("odradek.spark")
 
 FENCED = (ProducerFencedError, InvalidProducerEpochError)
-"""Errors of coordinators and leaders for an attempt that a newer one has fenced."""
+"""Errors that brokers return to a task's attempt whose producer a newer attempt has fenced."""
 SEVERAL = (
     "If one query, job or foreachBatch function writes several times, set a different sinkName "
     "for each write."
@@ -109,15 +109,15 @@ TAKEN_OVER = (
     "attempt's rows are visible."
 )
 LATE_S = 10.0
-"""Duration of a task in seconds from which on it reads the ledger again at its end.
+"""A task that took at least this many seconds reads the ledger again before it ends.
 
-If its driver has died, nothing else aborts its transaction before the timeout."""
+If the driver has died, only the task can abort its transaction before the timeout."""
 CLOSE_TIMEOUT = 5.0
-"""Seconds for aborting when a task fails; otherwise the next attempt's fence does that."""
+"""Seconds in which a failed task tries to abort; later, the next attempt's fencing aborts."""
 
 
 class Ledger:
-    """The decisions and markers of one sink, read with the connections of a producer."""
+    """Reader of one sink's decisions (see `ledger`) and markers, with a producer's connections."""
 
     def __init__(
         self,
@@ -134,14 +134,14 @@ class Ledger:
         self.writer = writer_of(options, query)
 
     def offsets(self, group: str) -> Offsets:
-        """Return the committed offsets of a group, after the end of open transactions."""
+        """Wait for the end of open transactions, and return a group's committed offsets."""
         return self._patience.wait(
             lambda seconds: self._producer.committed_offsets(group, seconds),
             f"the offsets of group {group!r}",
         )
 
     def newest(self) -> Decision | None:
-        """Return the newest decision, perhaps as a coordinator knew it before it was cut off."""
+        """Return the newest decision; a coordinator that is cut off may return an older one."""
         return read_decision(self.offsets, self.base)
 
     def read(self, batch: int) -> Decision | None:
@@ -156,9 +156,9 @@ class Ledger:
         return found
 
     def markers(self, partitions: Iterable[int]) -> dict[int, tuple[Marker, str]]:
-        """Return the committed markers of tasks, with their topics; doesn't wait for open ones.
+        """Return the committed markers of tasks, with their topics.
 
-        A transaction that its coordinator has ended is visible in them.
+        Markers of open transactions aren't returned; those of ended transactions are.
         """
         ids = {f"{self.base}{partition}": partition for partition in partitions}
         if not ids:
@@ -171,7 +171,7 @@ class Ledger:
         return {p: marker for p, marker in markers.items() if marker is not None}
 
     def ticket(self, counter: str) -> Ticket:
-        """Return the next ticket of a counter; an open transaction of 0.2 is aborted."""
+        """Return the next ticket of a counter; this aborts what release 0.2 left open."""
         # Brokers refuse a timeout above their maximum, even without an open transaction.
         longest = float(self._options.producer_config(counter)["transaction.timeout.ms"]) / 1000
         found = self._patience.wait(
@@ -181,7 +181,7 @@ class Ledger:
         return found.producer_id, found.producer_epoch
 
     def end_plain(self, decision: Decision | None, partition: int) -> None:
-        """Commit a transaction of an earlier release, which uses the counter's id."""
+        """Commit a decided transaction of an earlier release, whose id is now the counter's."""
         entries = () if decision is None else decision.unfinished
         plain = [e.transaction(self.base) for e in entries if e.is_plain]
         mine = [t for t in plain if t.transactional_id == f"{self.base}{partition}"]
@@ -212,7 +212,7 @@ class Ledger:
             )
 
     def check_marker(self, marker: Marker, topic: str, batch: int) -> None:
-        """Raise if a marker of 0.2, which had no ledger, forbids to write this batch."""
+        """Raise if a marker that 0.2 wrote (without a ledger) forbids to write this batch."""
         self._check_writer(marker.writer)
         if marker.batch > batch:
             raise older(batch, marker.batch)
@@ -223,8 +223,8 @@ class Ledger:
 def first_of_run(decision: Decision | None, batch: int, run: str | None) -> bool:
     """Return whether this may be the first batch of a run, by the newest decision.
 
-    Then tasks of an earlier run may have left transactions open, or 0.2, which had no ledger, may
-    have written a part of the batch. If Spark doesn't report the run, it counts as another one.
+    If so, tasks of an earlier run may have left transactions open, or release 0.2 (which had no
+    ledger) may have written a part of the batch. A run that Spark doesn't report counts as new.
     """
     if decision is None or decision.state == NOTHING:
         return True
@@ -243,7 +243,7 @@ def older(batch: int, written: int) -> ReplayError:
 
 
 class TransactionalTask:
-    """One task's part of a batch, from its first row to the prepared transaction."""
+    """The rows that one task writes of a batch, from the first row to the prepared transaction."""
 
     def __init__(
         self,
@@ -264,7 +264,7 @@ class TransactionalTask:
         self._rows = self._digest = 0
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> SinkCommit:
-        """Write the rows and leave their transaction open, unless they are written already.
+        """Write the rows and leave their transaction open; only count rows that exist already.
 
         A task without rows sends no request.
         """
@@ -282,7 +282,7 @@ class TransactionalTask:
                 contact = None if self._batch else self._options.first_contact(self._task.attempt)
                 patience.wait(producer.cluster_id, "the cluster's first answer", at_most=contact)
             found = self._write(producer, patience, ledger, first, rows)
-            ledger.transactions.use(self._id)  # the transaction remains open
+            ledger.transactions.use(self._id)  # frees the producer; the transaction remains open
             return found
         except BaseException as error:
             self._clients.drop(producer, CLOSE_TIMEOUT)
@@ -354,10 +354,10 @@ class TransactionalTask:
         return self._message(topic=topic, transaction=transaction, ticket=created, sweeps=sweeps)
 
     def _is_written(self, decision: Decision, marker: Marker) -> bool:
-        """Return whether this task's part of a decided batch is committed.
+        """Return whether this task's rows of a decided batch are committed.
 
-        Otherwise the task prepares its rows, perhaps unnecessarily: only a driver ends
-        transactions.
+        If not, the task prepares its rows again, even if the driver may still commit the decided
+        transaction: only a driver ends transactions.
         """
         mine = [e for e in decision.entries if e.partition == self._task.partition]
         return any(
@@ -365,14 +365,14 @@ class TransactionalTask:
         )
 
     def _check_wanted(self, ledger: Ledger) -> None:
-        """Raise if the batch was decided meanwhile, so that the transaction isn't left open."""
+        """Raise if a driver has decided the batch meanwhile: the error aborts the transaction."""
         decision = ledger.read(self._batch)
         if decision is not None and decision.covers(self._batch):
             raise SinkWriteError(f"{self._where()}: {TAKEN_OVER}")
 
     def _skipped(self, rows: Iterator[pa.RecordBatch]) -> SinkCommit:
         for _ in rows:
-            pass  # counts the rows
+            pass  # the generator counts the rows
         logger.info(
             "sink: %s: skipped, because its rows were already written (row count: %d)",
             self._where(),
@@ -381,7 +381,7 @@ class TransactionalTask:
         return self._message(skipped=True)
 
     def _compared(self, marker: Marker, rows: Iterator[pa.RecordBatch]) -> SinkCommit:
-        """Check that the rows of a task that 0.2 has committed are the same; write nothing."""
+        """Check that a task repeats the rows that 0.2 committed for it; write nothing."""
         found = self._skipped(rows)
         if found.rows != marker.rows or marker.digest not in (None, found.digest):
             raise ReplayError(
@@ -408,7 +408,7 @@ class TransactionalTask:
         return f"batch {self._batch}, sink partition {self._task.partition} ({self._id})"
 
     def _explained(self, error: KafkaError) -> KafkaError | None:
-        """Return an error that says what a transaction's error means for the query."""
+        """Return an error that says what an error of the transaction means for the query."""
         text = f"{self._where()}: {type(error).__name__}: {sentence(error)}"
         timeout = float(self._config["transaction.timeout.ms"]) / 1000
         if isinstance(error, InvalidTransactionTimeoutError):

@@ -41,8 +41,8 @@ FOREIGN = (
 )
 """Errors of reading metadata that this sink didn't write."""
 LOOKS = 10
-"""Maximum number of reads until head and entries belong together: a driver may replace them
-meanwhile."""
+"""Maximum number of reads of head and entries until they belong together, as a driver may replace
+them between two requests."""
 
 DECIDED, WRITTEN, ACCEPTED, DROPPED = "decided", "written", "accepted", "dropped"
 """States of a decision.
@@ -51,7 +51,7 @@ DECIDED: entries may have to be committed; WRITTEN: all are committed; ACCEPTED:
 resolve` has declared the batch complete; DROPPED: it will be written again.
 """
 NOTHING = "nothing"
-"""State of a ledger without a decision, which only has a number of sweeps."""
+"""State of a ledger that has no decision and only stores the number of sweeps."""
 
 
 def sink_id(options: SinkOptions, query: str, part: int | str) -> str:
@@ -71,7 +71,7 @@ The counter is the transactional id without a ticket, under which no rows are wr
 initialization returns another ticket.
 """
 PLAIN = (-1, -1)
-"""Replaces a ticket if the transactional id is the counter itself, as in earlier releases."""
+"""Stands for "no ticket": earlier releases wrote rows under the counter's transactional id."""
 
 
 def with_ticket(counter: str, ticket: Ticket) -> str:
@@ -80,7 +80,7 @@ def with_ticket(counter: str, ticket: Ticket) -> str:
 
 
 class TaskEntry(NamedTuple):
-    """A task's part of a batch: its transaction and what it has written."""
+    """The transaction in which one task wrote its rows of a batch, with their count and digest."""
 
     partition: int
     producer_id: int
@@ -97,7 +97,7 @@ class TaskEntry(NamedTuple):
         return self.producer_id >= 0 and (self.ticket_id, self.ticket_epoch) == PLAIN
 
     def transaction(self, base: str) -> PreparedTransaction:
-        """Return the transaction; `base` is the sink's id without a partition."""
+        """Return the transaction with the rows; `base` is the sink's id without a partition."""
         name = with_ticket(f"{base}{self.partition}", (self.ticket_id, self.ticket_epoch))
         return PreparedTransaction(name, self.producer_id, self.epoch, self.version_2)
 
@@ -108,33 +108,33 @@ class TaskEntry(NamedTuple):
 
 
 NO_TRANSACTION = (-1, -1, False)
-"""Producer id, epoch and version of a part that a task of 0.2 has committed."""
+"""Replaces producer id, epoch and version if a task of release 0.2 has committed its rows."""
 _ENTRIES = {1: struct.Struct(">Iqh?QQ"), LEDGER: struct.Struct(">Iqh?QQqh")}
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The driver's decision about a batch."""
+    """The driver's decision which transactions of a batch are to be committed, and its state."""
 
     batch: int
     topic: str
     """Topic of the stored offsets."""
     state: str
     entries: tuple[TaskEntry, ...]
-    """Empty if the batch is finished, because they aren't needed any more."""
+    """One entry per task that wrote rows; empty once all of their transactions are committed."""
     writer: str
     run: str | None = None
-    """Run of the query that decided; None if Spark doesn't tell it."""
+    """Id of the query's run that made the decision; None if Spark doesn't report it."""
     rows: int = 0
     digest: int | None = 0
-    """Sum of the digests; None if another release computed it in another way."""
+    """Sum of the entries' digests; None if a release with another algorithm computed it."""
     following: tuple[int, int] | None = None
     """Producer id and epoch of the next driver, unless another driver comes in between."""
     sweeps: int = 0
-    """Number of times that drivers have aborted transactions of unknown tasks.
+    """Number of sweeps, in which a driver aborts transactions that aren't in its decision.
 
-    A transaction whose task has read another number may be aborted at any time, so no decision
-    lists it.
+    A task reads this number before its transaction begins. If the number has changed since, a sweep
+    may abort the transaction at any time, so no decision lists it.
     """
 
     def covers(self, batch: int) -> bool:
@@ -148,7 +148,7 @@ class Decision:
 
     @property
     def finished(self) -> bool:
-        """Whether all rows of the batch are committed, or count as such."""
+        """Whether all rows of the batch are committed, or the user has accepted the loss."""
         return self.state in (WRITTEN, ACCEPTED)
 
     def offsets(self, base: str) -> dict[str, dict[TopicPartition, OffsetAndMetadata]]:
@@ -210,7 +210,7 @@ def read_decision(fetch: Fetch, base: str) -> Decision | None:
                 part = fetch(_group(base, number)).get(at)
                 found = {} if part is None else json.loads(part.metadata)
                 if part is None or part.offset != batch or found["n"] != head["n"]:
-                    break  # a driver is replacing it
+                    break  # a driver is replacing this decision
                 entries += _unpacked(found["e"], version)
             else:
                 return Decision(
@@ -235,9 +235,9 @@ def read_decision(fetch: Fetch, base: str) -> Decision | None:
 
 
 def _newest(offsets: Offsets) -> tuple[TopicPartition, dict[str, Any]]:
-    """Return the newest head; there are several if the output topic has changed.
+    """Return the newest head: each output topic that the sink has used may have a head.
 
-    Of two heads of the same batch, a dropped one or one without a decision is older.
+    Of two heads of the same batch, one with state DROPPED or NOTHING is the older.
     """
     last = max(stored.offset for stored in offsets.values())
     heads = {p: json.loads(o.metadata) for p, o in offsets.items() if o.offset == last}
@@ -259,16 +259,16 @@ class Marker:
     batch: int
     rows: int
     digest: int | None
-    """None if another release computed it in another way: only the count can be compared."""
+    """None if a release with another algorithm computed it: only `rows` can be compared."""
     run: str | None
     writer: str | None = None
-    """The query of the marker; None if another release wrote it."""
+    """Name of the query that wrote the rows (`writer_of`); None in markers of old releases."""
     transaction: tuple[int, int] | None = None
-    """Producer id and epoch; None if 0.2 wrote it, where each task committed by itself."""
+    """Producer id and epoch of the transaction; None in markers that release 0.2 wrote."""
     created: Ticket = PLAIN
-    """Ticket in the name of the transactional id."""
+    """Ticket in the name of the transactional id, of the attempt that first used the id."""
     used: Ticket = PLAIN
-    """Ticket of the task, which may have taken the id over from its predecessor."""
+    """Ticket of the attempt that wrote the rows; it may use an id that another one created."""
 
     def stored(self) -> OffsetAndMetadata:
         """Return the marker as an offset with metadata, for the commit."""
@@ -287,8 +287,8 @@ class Marker:
 def read_marker(offsets: Offsets, group: str) -> tuple[Marker, str] | None:
     """Return the newest marker among a group's offsets, and its topic.
 
-    There are several if the topic changed from batch to batch. Raises `ReplayError` for offsets
-    that this sink didn't write.
+    A group has several markers if the batches' topics differ. Raises `ReplayError` for offsets that
+    this sink didn't write.
     """
     if not offsets:
         return None
@@ -318,7 +318,7 @@ def _foreign(group: str, tp: TopicPartition) -> str:
 
 
 def totals(contents: Iterable[tuple[int, int]]) -> tuple[int, int]:
-    """Return number and digest of all rows, which don't depend on how tasks divide them."""
+    """Return number and digest of all tasks' rows; both are independent of the division."""
     rows = digest = 0
     for count, part in contents:
         rows, digest = rows + count, (digest + part) & MASK

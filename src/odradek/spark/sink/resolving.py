@@ -31,7 +31,7 @@ from odradek.spark.sink.sink_options import SinkOptions
 from odradek.spark.tasks.worker_clients import Clock
 
 AT_ONCE = 64
-"""Number of partitions whose markers are read together, until none of them has a marker."""
+"""Sink partitions whose markers are read by one call; a call without markers is the last."""
 
 
 class Remedy(StrEnum):
@@ -53,7 +53,7 @@ class BatchState(StrEnum):
     NOTHING = "nothing"
     """No row of it is committed: the query's next run writes it."""
     COMPLETE = "complete"
-    """All rows are committed, since before or by this command."""
+    """All rows are committed, by this command or before it."""
     PARTLY = "partly"
     """A part of the rows is committed, and the user has to choose."""
     ACCEPTED = "accepted"
@@ -72,7 +72,7 @@ class TaskPart:
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """A batch, its parts, and its new state."""
+    """A batch, the rows of its tasks, and its new state."""
 
     query: str
     batch: int | None
@@ -81,7 +81,7 @@ class Resolution:
     parts: tuple[TaskPart, ...] = ()
 
     def rows(self, *, committed: bool) -> int:
-        """Return the number of rows that are committed, or that aren't."""
+        """Return the number of committed rows, or of uncommitted ones."""
         return sum(part.rows for part in self.parts if part.committed is committed)
 
 
@@ -95,10 +95,10 @@ def resolve(
     prepared: Prepared,
     clock: Clock,
 ) -> Resolution:
-    """Commit what can be committed of a batch; otherwise carry out the choice.
+    """Commit a batch if all of its transactions can be committed; otherwise do what `choice` says.
 
     `batch` is the batch that the query's next run repeats; None for the sink's newest one. The
-    query must not run meanwhile: its driver is fenced.
+    query must not run at this time: its driver is fenced.
     """
     with driver(options, query, make=make, prepared=prepared, clock=clock) as at:
         found = at.ledger.newest()
@@ -131,8 +131,8 @@ def resolve(
 
 
 def _chosen(found: Decision, committed: set[int], choice: Remedy) -> tuple[BatchState, str]:
-    """Return the outcome, and the state to store; empty if nothing changes."""
-    by_tasks = any(e.producer_id < 0 for e in found.entries)  # their number isn't known
+    """Return the batch's state, and the decision's state to store ("" if nothing changes)."""
+    by_tasks = any(e.producer_id < 0 for e in found.entries)  # 0.2 didn't store the task count
     whole = found.finished or (len(committed) == len(found.entries) and not by_tasks)
     if not whole and not committed:
         return BatchState.NOTHING, ""
@@ -146,7 +146,7 @@ def _chosen(found: Decision, committed: set[int], choice: Remedy) -> tuple[Batch
 
 
 def _of_markers(at: SinkDriver, batch: int | None, sweeps: int) -> Decision | None:
-    """Return what 0.2 has written of a batch, whose tasks committed by themselves."""
+    """Return the rows that tasks of release 0.2, which wrote no ledger, committed of a batch."""
     markers: dict[int, Marker] = {}
     for begin in count(0, AT_ONCE):
         found = at.ledger.markers(range(begin, begin + AT_ONCE))

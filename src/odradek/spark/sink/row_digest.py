@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 VERSION = 1
 MASK = (1 << 64) - 1
 PIECE = 256 << 10
-"""Bytes hashed at a time: arrays of eight bytes for each of these stay in a core's cache, which
-halves the time. It makes no difference to the sum.
+"""Bytes hashed at a time, so that numpy's arrays (eight bytes for each of them) stay in a core's
+cache, which halves the time. The digest doesn't depend on it.
 """
 WHOLE, SPREAD, MIX = 0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0xD6E8FEB86659FD93
-"""Odd constants: of the golden ratio, xxHash's second prime, and one of the rrmxmx mixers."""
+"""Odd multipliers: from the golden ratio, from xxHash (second prime), and from rrmxmx."""
 NULL = 0xA0761D6478BD642F
 """Hash of a null; no empty value has it."""
 
@@ -50,9 +50,9 @@ def _digest(batch: pa.RecordBatch) -> int:
 
 
 def _mixed(hashes: Hashes) -> Hashes:
-    """Let each input bit affect all output bits, so that sums of hashes differ.
+    """Mix the bits of each hash in place: each input bit affects all output bits.
 
-    The array is changed in place.
+    Without mixing, the sums of different rows' hashes could be equal.
     """
     import numpy as np
 
@@ -85,7 +85,7 @@ def _hashes(array: Any) -> Hashes:
 
 
 def _offsets(array: Any) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Return the start of each entry, and the end of the last one, in the data or the children."""
+    """Return the offset of each entry in the array's data or children, and the last entry's end."""
     import numpy as np
     import pyarrow as pa
 
@@ -97,9 +97,9 @@ def _offsets(array: Any) -> np.ndarray[Any, np.dtype[np.int64]]:
 
 
 def _texts(array: Any) -> Hashes:
-    """Hash binary or string entries: whole words of eight bytes, and a rest padded with zeros.
+    """Hash binary or string entries in words of eight bytes, the last one padded with zeros.
 
-    The kernel's `text_hashes` is the same, four to nine times as fast.
+    The compiled `text_hashes` returns the same hashes, four to nine times as fast.
     """
     import numpy as np
     import pyarrow as pa
@@ -127,7 +127,7 @@ def _texts(array: Any) -> Hashes:
 
 
 def _table(data: Any, count: int, length: int) -> Hashes:
-    """Hash entries of equal length: rows of a table of words, the last one partial or empty."""
+    """Hash entries of equal length as a table of words; a row's last word is partial or empty."""
     import numpy as np
 
     width = (length >> 3) + 1
@@ -140,7 +140,7 @@ def _table(data: Any, count: int, length: int) -> Hashes:
 
 
 def _words(data: Any, offsets: Any, lengths: Any) -> Hashes:
-    """Hash entries of different lengths: hash all words together, and add them up by entry."""
+    """Hash entries of different lengths: hash all words at once, then add them up by entry."""
     import numpy as np
 
     padded = np.zeros(len(data) + 8, np.uint8)  # words may extend beyond the last byte

@@ -39,14 +39,14 @@ class ProducerCache:
     def checkout(self, config: Mapping[str, Any], *, fresh: bool = False) -> tuple[Producer, bool]:
         """Return the process's producer for a configuration, and whether it was used before.
 
-        One with transactions serves all transactional ids in turn (`PreparedTransactions.use`).
-        `fresh` is for the second attempt of a task: the producer of the failed attempt isn't used
-        again. A producer that failed while it was idle isn't used either, for example because it
-        reached another cluster.
+        A transactional producer serves all transactional ids in turn (`PreparedTransactions.use`).
+        `fresh` is set for repeated attempts of a task, and replaces the failed attempt's producer.
+        A producer that failed while it was idle is replaced too, for example if it reached another
+        cluster.
         """
         pid = self._pid()
         for key in [k for k in self._kept if k[0] != pid]:
-            del self._kept[key]  # the parent process must close it
+            del self._kept[key]  # inherited by fork: only the parent process may close it
         same = {**config, TRANSACTIONAL_ID: ""} if TRANSACTIONAL_ID in config else config
         key = (pid, fingerprint(same))
         if key in self._kept and (fresh or self._kept[key].ended is not None):
@@ -62,7 +62,7 @@ class ProducerCache:
         """Remove and close a producer, by default without waiting for a failed task's rows."""
         for key in [k for k, kept in self._kept.items() if kept is producer]:
             del self._kept[key]
-        with contextlib.suppress(Exception):  # it may be broken: closing is optional
+        with contextlib.suppress(Exception):  # the producer may be broken
             producer.close(timeout)
 
     def __len__(self) -> int:
@@ -77,7 +77,7 @@ def make_producer(config: Mapping[str, Any]) -> Producer:
 
 
 def prepared_by(producer: Producer) -> PreparedTransactions:
-    """Return the calls that end transactions of other processes."""
+    """Return calls that end other processes' transactions, over this producer's connections."""
     from odradek.api.prepared_transactions import PreparedTransactions
 
     return PreparedTransactions(producer)

@@ -55,25 +55,25 @@ logger = logging.getLogger("odradek.spark")
 _TASK = re.compile(r"(\d+)(\.\d+\.\d+)?")
 DRIVER = "driver"
 FENCE_S = 10.0
-"""Seconds for ending transactions of a failed batch or of an earlier run."""
+"""Timeout in seconds for finding and aborting open transactions after a failure or restart."""
 SWEEP_S = 1.0
-"""Seconds for searching for such transactions after any other batch: the next batch searches
-again."""
+"""The same timeout after a batch without a failure: open transactions are unlikely, and the next
+batch searches again."""
 GONE = (UnknownTopicIdError, UnknownTopicOrPartitionError)
-"""Errors for offsets of a deleted topic."""
+"""Errors that brokers return if offsets are committed for a deleted topic."""
 LEDGER_TIMEOUT_MS = "30000"
-"""Transaction timeout of the decision.
+"""Timeout of the transaction that stores a decision.
 
-If a driver dies while it commits its decision, tasks can't read the ledger for this time.
+If a driver dies before the end of this transaction, tasks can't read the ledger for this time.
 """
 CONTACT_S = 2.0
-"""Seconds within which brokers must answer a driver that has little time.
+"""Seconds within which brokers must answer a driver that only cleans up after a failed batch.
 
-A wrong address must be reported soon."""
+With a wrong address, its error must not be delayed for longer."""
 
 
 class DriverLedger(Ledger):
-    """The decisions of one sink, as its only driver reads them."""
+    """Reader of one sink's decisions for the driver, after it has fenced all other drivers."""
 
     topic: str | None = None
     """A topic that the sink writes to; None if it isn't known."""
@@ -93,7 +93,7 @@ class DriverLedger(Ledger):
         return read_decision(lambda group: self._certain(group, stable=True), self.base)
 
     def read(self, batch: int) -> Decision | None:
-        """Return the newest decision, after the end of an earlier batch; or raise."""
+        """Finish an earlier batch if its decision isn't carried out; return the newest decision."""
         found = super().read(batch)
         if found is None or found.batch >= batch or not found.unfinished:
             return found
@@ -113,24 +113,24 @@ class DriverLedger(Ledger):
     def complete(self, decision: Decision, partly: Callable[[int], None]) -> set[int]:
         """Commit all transactions of a decision; return the partitions of those that are committed.
 
-        The result is final: a transaction that is not committed now has been aborted. If brokers
-        have aborted a part before and none is committed, the rest is aborted. If a part is
-        committed, `partly` is called with the number of its tasks before the rest is committed, and
-        may raise.
+        The result is final: all other transactions have been aborted. If brokers have aborted some
+        transactions and none is committed, the rest is aborted. If some are committed and some are
+        aborted, `partly` (which may raise) is called with the number of committed ones, and then
+        the rest is committed.
         """
         entries = [e for e in decision.unfinished if e.producer_id >= 0]
         left = self.still_open(entries)
         done = {e.partition for e in decision.unfinished if e.producer_id < 0}
-        done |= self._end([e for e in entries if e not in left], committed=True)  # ended before
+        done |= self._end([e for e in entries if e not in left], committed=True)  # already ended
         if not done and len(left) < len(entries):
-            # Otherwise a driver that was frozen for long could still commit them.
+            # If they stayed open, a driver that was frozen for long could still commit them.
             done, left = self._end(left, committed=False), []
         if done and len(done) + len(left) < len(decision.unfinished):
             partly(len(done))
         return done | self._end(left, committed=True)
 
     def still_open(self, entries: Sequence[TaskEntry]) -> list[TaskEntry]:
-        """Return the entries with open transactions; all, if brokers can't tell."""
+        """Return the entries with open transactions; all entries if brokers can't tell."""
         at = {e.transaction(self.base).transactional_id: e for e in entries}
         if not at:
             return []
@@ -139,13 +139,13 @@ class DriverLedger(Ledger):
                 lambda seconds: self.transactions.describe(list(at), seconds),
                 "the state of the tasks' transactions",
             )
-        except (UnsupportedVersionError, TransactionalIdNotFoundError):  # before Kafka 3.0; expired
+        except (UnsupportedVersionError, TransactionalIdNotFoundError):  # old broker, or expired id
             return list(entries)
         states = {n: (now.state, now.producer_id, now.producer_epoch) for n, now in found.items()}
         return [e for n, e in at.items() if states[n] == (ONGOING, e.producer_id, e.epoch)]
 
     def _end(self, entries: Sequence[TaskEntry], *, committed: bool) -> set[int]:
-        """Commit or abort transactions; return the partitions of those that are committed."""
+        """Commit or abort the entries' transactions; return the partitions of committed ones."""
         if not entries:
             return set()
         those = {e.partition: e.transaction(self.base) for e in entries}
@@ -164,19 +164,19 @@ class DriverLedger(Ledger):
         }
 
     def _last_markers(self, partitions: Sequence[int]) -> dict[int, tuple[int, int] | None]:
-        """Return, for each partition, the task's transaction that was committed last."""
+        """Return the last committed transaction of each sink partition, from its marker."""
         if self.topic is None:
             found = self.markers(partitions)
         else:
-            # Attempts that aren't in the ledger may have open transactions, which don't matter
-            # here.
+            # Not `stable`: attempts outside of the ledger may have open transactions, for whose
+            # end this read needn't wait.
             ids = {p: f"{self.base}{p}" for p in partitions}
             read = {p: read_marker(self._certain(n, stable=False), n) for p, n in ids.items()}
             found = {p: marker for p, marker in read.items() if marker is not None}
         return {p: marker.transaction for p, (marker, _) in found.items()}
 
     def _certain(self, group: str, *, stable: bool) -> Offsets:
-        """Return the offsets of a group from a coordinator that can still commit."""
+        """Return a group's offsets from a coordinator that has just accepted test offsets."""
         wait, producer, transactions = self._patience.wait, self._producer, self.transactions
         offsets = {TopicPartition(self.topic or "", 0): OffsetAndMetadata(0)}
         while True:
@@ -189,7 +189,7 @@ class DriverLedger(Ledger):
             except AbortableTransactionError as error:
                 if not isinstance(error.refusal, GONE):
                     raise
-                self.topic = None  # deleted, without a known successor
+                self.topic = None  # it was deleted, and no other topic of the sink is known
                 wait(producer.abort_transaction, "the abort of these offsets")
                 return self.offsets(group)
             broker = transactions.coordinator_of(group)
@@ -232,11 +232,11 @@ class SinkDriver:
     def sweep(
         self, newest: Decision, spared: Iterable[PreparedTransaction], seconds: float = FENCE_S
     ) -> None:
-        """Abort other open transactions of tasks, and fence their producers.
+        """Abort all open transactions of tasks except `spared`, and fence their producers.
 
-        `newest` is stored with a higher number of sweeps before. This fails if another driver has
-        taken over meanwhile; a later one doesn't list what this one aborts. Raises `KafkaError` if
-        brokers can't list transactions.
+        First `newest` is stored with a higher number of sweeps: this fails if another driver has
+        taken over, and keeps later drivers from listing the aborted transactions. Raises
+        `KafkaError` if brokers can't list transactions.
         """
         base, known = self.ledger.base, {one.transactional_id for one in spared}
         until = min(self.patience.until, self.patience.clock.now() + seconds)
@@ -251,18 +251,18 @@ class SinkDriver:
     def finish(
         self, decision: Decision, spared: Sequence[PreparedTransaction], seconds: float = FENCE_S
     ) -> Decision:
-        """Store that a decision is completely carried out, so that later readers needn't check it.
+        """Store that all transactions of a decision are committed: later readers needn't check.
 
-        Then abort open transactions of other attempts (of a repeated stage, or beside a speculative
-        one) and of earlier runs: rows after an open transaction are hidden until its timeout.
+        Then abort open transactions of other attempts (of repeated stages or speculative tasks) and
+        of earlier runs: rows after an open transaction are hidden until its timeout.
         """
         written = replace(decision, state=WRITTEN, entries=())
         try:
             self.store(written)
             self.sweep(written, spared, seconds)
         except KafkaError as error:
-            # Another driver may have taken over. Later readers check the transactions themselves,
-            # and the next batch searches again for open ones.
+            # Another driver may have taken over. The batch is committed all the same: later readers
+            # check its transactions, and the next batch searches again for open ones.
             logger.debug(
                 "sink: batch %d is written, but the ledger may not say so yet, or transactions of "
                 "other attempts may be open: %s",

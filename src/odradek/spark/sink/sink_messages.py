@@ -33,15 +33,15 @@ class SinkCommit(WriterCommitMessage):
     run: str | None = None
     digest: int = 0
     skipped: bool = False
-    """The rows had been written before."""
+    """Whether the task wrote nothing, because its rows had been written before."""
     topic: str = ""
     """Topic of the marker; empty for a task that has written nothing."""
     transaction: PreparedTransaction | None = None
     """The open transaction with the rows; None for a task that has written nothing."""
     ticket: Ticket = PLAIN
-    """Ticket in the name of its transactional id."""
+    """Ticket in the name of the transactional id (see `ledger`)."""
     sweeps: int = 0
-    """Number of sweeps in the ledger, before the transaction was begun."""
+    """Number of sweeps that the task read in the ledger before its transaction began."""
 
     @property
     def content(self) -> tuple[int, int]:
@@ -99,7 +99,7 @@ def batch_task(options: SinkOptions | None = None) -> SinkTask:
     partition, attempt = context.partitionId(), context.attemptNumber()
     if options is None or options.job_id is None:
         return SinkTask(partition, attempt)
-    # In foreachBatch the job is the query (`write_batch`), and its runs can be distinguished.
+    # `write_batch` (foreachBatch) sets the query's id as job_id; then Spark also reports the run.
     is_query = context.getLocalProperty(QUERY_ID) == options.job_id
     run = context.getLocalProperty(RUN_ID) if is_query else None
     return SinkTask(partition, attempt, options.batch_id, options.job_id, run)

@@ -194,10 +194,10 @@ PROTECTED = {
     "transactional.id": "delivery=exactly_once creates one for each task",
 }
 RAISED = {"acks": ("0", "1"), "enable.idempotence": ("false",)}
-"""Weaker settings than the sink's, which copied queries contain; the sink's are used instead."""
+"""Values that are ignored with a warning, because the sink always uses stronger ones."""
 RETRIES, IN_FLIGHT = "retries", "max.in.flight.requests.per.connection"
 MOST_IN_FLIGHT = 5
-"""Maximum with idempotence; queries that switch it off may have more."""
+"""Maximum with idempotence; a larger number (from a query without it) is ignored."""
 PATIENCE = ("delivery.timeout.ms", "max.block.ms")
 """Producer options that `outageTolerance` sets."""
 
@@ -213,8 +213,8 @@ FROM_SPARK = frozenset(("path", "paths", "checkpointlocation", "queryname", "mod
 """Options that Spark adds."""
 
 FIRST_CONTACT, NEXT_CONTACT = 20.0, 3.0
-"""Seconds within which a cluster must answer for the first time: in a task's first attempt, and in
-later ones.
+"""Seconds to wait for the cluster's very first response: in a task's first attempt, and in each
+later attempt.
 
 Spark makes four attempts by default, and a wrong address must be reported within half a minute."""
 BUFFER = 64 << 20
@@ -299,7 +299,7 @@ def _encodings(plain: Mapping[str, Any], delivery: str) -> dict[str, Encoding]:
             if option.lower() in plain:
                 raise OptionError(f"option {option} needs option schemaRegistryUrl")
         return {}
-    registry_settings(settings)  # raises for invalid settings
+    registry_settings(settings)  # only checks the settings
     found: dict[str, Encoding] = {}
     for name in ("key", "value"):
         if f"{name}format" in plain:
@@ -390,8 +390,8 @@ def _refuse_unknown(plain: Mapping[str, str], query: str) -> None:
 def _room(kafka: Mapping[str, Any]) -> str:
     """Return the value of `buffer.memory`.
 
-    The largest row must fit: if only its size is set, the memory is at least as large; if only the
-    memory is set, the client itself lowers the largest size.
+    A row of the maximum size must fit. If only max.request.size is set, the memory is at least as
+    large; if only the memory is set, the client itself lowers max.request.size.
     """
     most = str(kafka.get(LARGEST, "")).strip()
     usual = str(max(BUFFER, int(most) if most.isdecimal() else 0))
@@ -399,7 +399,7 @@ def _room(kafka: Mapping[str, Any]) -> str:
 
 
 def _drop_limits(kafka: dict[str, Any]) -> None:
-    """Drop limits from copied queries, because this sink waits through outages instead."""
+    """Drop settings that the sink overrides (acks, retries, in-flight limit); log a warning."""
     for name, weaker in RAISED.items():
         if str(kafka.get(name, "")).strip().lower() in weaker:
             logger.warning(
@@ -454,9 +454,9 @@ def _delivery(texts: Mapping[str, str]) -> str:
 
 
 def _sink_name(texts: Mapping[str, str]) -> str:
-    """Read a name without dashes.
+    """Read option sinkName, which must not contain dashes.
 
-    JobId `etl-a`, sinkName `b` must differ from jobId `etl`, sinkName `a-b`.
+    Otherwise jobId `etl-a` with sinkName `b`, and jobId `etl` with `a-b`, would share ids.
     """
     name = _name(texts, "sinkName")
     if name == "ledger":

@@ -31,7 +31,7 @@ _TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class SinkColumns:
-    """Columns that are written, and the topic unless a column contains it."""
+    """Names of the columns that are written, and the topic if it is the same for all rows."""
 
     sent: tuple[str, ...]
     topic: str | None
@@ -61,14 +61,14 @@ class TopicRows:
     rows: pa.RecordBatch
     first_row: int
     taken: Any = None
-    """Indices into the batch that began at `first_row`; None: the rows are that batch."""
+    """Index of each row in the batch that begins at `first_row`; None if `rows` is contiguous."""
 
     def row(self, index: int) -> int:
-        """Return the number within the task of the row at an index."""
+        """Convert a row's index in `rows` to its number in the task."""
         return self.first_row + (index if self.taken is None else self.taken[index].as_py())
 
     def slices(self, most_bytes: int) -> Iterator[TopicRows]:
-        """Divide the rows into pieces of about `most_bytes` bytes; a row is never divided."""
+        """Divide the rows into batches of about `most_bytes` bytes; a row is never divided."""
         pieces = min(-(-self.rows.nbytes // most_bytes), self.rows.num_rows)
         if pieces <= 1:
             yield self
@@ -152,7 +152,7 @@ def _split(rows: pa.RecordBatch, topics: Any, first_row: int) -> Iterator[TopicR
     if len(names) == 1:
         yield TopicRows(names[0].as_py(), rows, first_row)
         return
-    order = pc.array_sort_indices(codes)  # stable: each topic's rows keep their order
+    order = pc.array_sort_indices(codes)  # a stable sort: each topic's rows keep their order
     counts = pc.value_counts(codes)
     by_code = dict(zip(counts.field(0).to_pylist(), counts.field(1).to_pylist(), strict=True))
     at = 0

@@ -1,7 +1,7 @@
 """Send the rows of one task with bounded memory, and wait through outages.
 
-In: Arrow batches, a producer. Out: acknowledged rows, counted. Flow: split by topic → pieces →
-`send_arrow` → wait for the oldest piece if too many bytes are unacknowledged. Must not: wait
+In: Arrow batches, a producer. Out: acknowledged rows, counted. Flow: split by topic → chunks →
+`send_arrow` → wait for the oldest chunk if too many bytes are unacknowledged. Must not: wait
 without a log message every 30 s, or make Python objects of rows.
 """
 
@@ -37,24 +37,24 @@ LOG_EVERY = 30.0
 TOPIC_PATIENCE = 5.0
 """Seconds for which an unknown topic may be a new one that the broker doesn't know yet."""
 PIECE = 8 << 20
-"""Bytes that are passed to the producer at once, and awaited together."""
+"""Size in bytes of a chunk of rows, which is passed to the producer with one call."""
 _ROW = re.compile(r"^row (\d+)")
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """A task's wait, up to a limit; a message is logged every 30 s."""
+    """Repeats calls that time out, up to a total limit; logs a message every 30 s."""
 
     tolerance: float
     clock: Clock
     explain: Callable[[], object]
     until: float = math.inf
-    """Time of the clock at which all waits end."""
+    """Time on `clock` at which every wait ends, even if its own limit is later."""
 
     def wait(self, attempt: Callable[[float], T], what: str, *, at_most: float | None = None) -> T:
         """Call `attempt(seconds)` until it doesn't time out.
 
-        Each call must continue the wait of the previous one.
+        After a timeout the operation must still be in progress, so that the next call waits for it.
         """
         since = self.clock.now()
         limit = self.tolerance if at_most is None else at_most
@@ -85,7 +85,7 @@ class Patience:
 def window_of(config: Mapping[str, Any]) -> int:
     """Return the maximum of unacknowledged bytes: half of the producer's memory.
 
-    Rows exist twice for a moment: as Spark passed them, and as records.
+    The other half allows for rows that exist twice: as Spark passed them, and as records.
     """
     return int(config["buffer.memory"]) // 2
 
@@ -143,7 +143,7 @@ class RowSender:
         self.first_topic = self.first_topic or topic
 
     def _unless_gone(self, attempt: Callable[[float], T]) -> Callable[[float], T]:
-        """Return an attempt that raises `MissingTopicError` if a topic was deleted.
+        """Return an attempt that, after a timeout, raises `MissingTopicError` for a deleted topic.
 
         A producer that an earlier task has used assumes that the topic still exists.
         """
@@ -226,7 +226,7 @@ def _check_name(rows: TopicRows) -> None:
 
 
 def _named(error: KafkaError, piece: TopicRows) -> SinkRowError:
-    """Add the row's number in the task, because the client knows only its number in the piece."""
+    """Convert the row's number in its chunk, which the client reports, to that in the task."""
     text, row = str(error), None
     if found := _ROW.match(text):
         row = piece.row(int(found[1]))
@@ -240,7 +240,7 @@ def _named(error: KafkaError, piece: TopicRows) -> SinkRowError:
 
 
 def _failure(error: BaseException, future: ArrowFuture, piece: TopicRows) -> KafkaError:
-    """Return an error with the number of unwritten rows, and the first of them."""
+    """Return an error that tells how many rows were not written, and the first row's number."""
     import pyarrow.compute as pc
 
     text = f"{type(error).__name__}: {error}"

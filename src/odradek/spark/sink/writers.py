@@ -45,7 +45,7 @@ def write_rows(
     clients, config = process_producers(), options.producer_config()
     producer, used = clients.checkout(config, fresh=task.attempt > 0)
     patience = Patience(options.outage_tolerance, SystemClock(), producer.explain)
-    known = used or bool(task.batch)  # a later batch of a query: its cluster has answered before
+    known = used or bool(task.batch)  # after batch 0, the cluster must have answered before
     sender = RowSender(
         producer,
         columns,
@@ -60,7 +60,7 @@ def write_rows(
         if sender.rows:
             sender.finish()
     except BaseException:
-        # The next task must not inherit its state.
+        # The next task must not inherit the state of a producer whose task has failed.
         clients.drop(producer)
         raise
     return SinkCommit(task.partition, sender.rows, task.attempt)

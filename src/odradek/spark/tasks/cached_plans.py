@@ -1,4 +1,4 @@
-"""Resolve a cached plan again in later runs: each task resolves its own part.
+"""Plan again when a later query reuses a cached plan: each task plans its own share.
 
 Spark asks a loaded frame for its partitions once and keeps them, for every query over a variable, a
 view or the static side of a join. The JVM connector plans each query. In: a partition as it was
@@ -47,7 +47,7 @@ BATCH_ID = "streaming.sql.batchId"
 TIMED = 7
 """Version of UUIDs that begin with a time in ms."""
 LATE_MS = 60_000
-"""Age of a plan from which on a task checks whether the log has grown, to log a warning."""
+"""Minimum age of a plan for which a task checks whether the log has grown, to log a warning."""
 LOOK_S = 5.0
 
 
@@ -60,11 +60,11 @@ class Share:
     first: bool = True
     last: bool = True
     planned: frozenset[TopicPartition] | None = None
-    """All partitions with a range, for the one task that reads the others; None for the rest."""
+    """All partitions that have a planned range; only set for the task that reads all others."""
 
 
 def shares(ranges: Sequence[KafkaOffsetRange], planned_at: int) -> list[Share]:
-    """Return a share for each range; a single one for new partitions if there are no ranges."""
+    """Return a share for each range; without ranges, one share that reads new partitions."""
     tps = [r.tp for r in ranges]
     if not tps:
         return [Share(planned_at, planned=frozenset())]
@@ -104,7 +104,7 @@ def plan_anew(
     clients: Clients,
     clock: Clock,
 ) -> BatchPlan:
-    """Plan again as a planner does, and return this task's part.
+    """Plan again as a planner does, and return this task's share of the plan.
 
     Raises the errors of planning: `OptionError`, `DataLossError`, `MissingTopicError`,
     `OutageError`.
@@ -118,7 +118,7 @@ def plan_anew(
         plan = tracker.plan_batch()
     except MissingTopicError:
         if share.planned is not None:
-            raise  # concerns the whole query
+            raise  # this task plans the whole query, so a topic of the query is missing
         return BatchPlan([], cluster, {}, None)
     kept = [part for r in plan.ranges for part in _share_of(r, wanted, share)]
     return replace(plan, ranges=kept)
@@ -156,10 +156,10 @@ def _part_of(spec: OffsetSpec, tp: TopicPartition) -> OffsetSpec:
 
 
 class OldPlans:
-    """Warns once per plan that is read long after planning, while its log has grown.
+    """Warns, once per plan, if a task reads an old plan and the log has grown since.
 
-    A frame that was created before the plan and is run later (`collect()` after `count()`) reads
-    what was planned. Its tasks can't be distinguished from those of a first run that takes long.
+    A query that was created before the plan and runs later (`collect()` after `count()`) reads what
+    was planned. Its tasks can't be distinguished from those of a first run that takes long.
     """
 
     def __init__(self) -> None:
@@ -173,7 +173,7 @@ class OldPlans:
         consumer: Consumer,
         date_ms: int,
     ) -> None:
-        """Warn if an old range, planned up to the log end, now ends before its log does."""
+        """Warn if an old plan reads up to the log end of its time, and the log has grown since."""
         age = date_ms - share.planned_at
         latest = LATEST in (options.ending.bound, options.ending.offsets.get(wanted.tp))
         if age < LATE_MS or not share.last or not latest or share.planned_at in self._told:
@@ -181,7 +181,7 @@ class OldPlans:
         try:
             end = consumer.end_offsets([wanted.tp], timeout=LOOK_S)[wanted.tp]
         except KafkaError:
-            return  # only this warning would fail
+            return  # the task reads its range without this check
         if end > wanted.until:
             self._told.add(share.planned_at)
             logger.warning(

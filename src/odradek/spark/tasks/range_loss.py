@@ -46,7 +46,7 @@ class RangeLog:
         """Whether the last request showed a loss that isn't accepted yet."""
 
     def described_topic_id(self) -> str | None:
-        """Return the topic's id by a new request, if brokers may have returned another topic.
+        """Return the topic's id from a new request; None if fetches contained the topic id.
 
         Brokers that fetch by topic name don't notice that the topic was recreated.
         """
@@ -57,7 +57,7 @@ class RangeLog:
             try:
                 return self._consumer.describe([topic], timeout=DESCRIBE_S)[topic].topic_id
             except UnknownTopicOrPartitionError:
-                return None  # the records were read before it was deleted
+                return None  # the topic was deleted after the records were read
             except KafkaError as error:
                 pass_on_unless_retriable(error)
                 if self._clock.now() - begun > self._options.outage_tolerance:
@@ -67,8 +67,8 @@ class RangeLog:
     def ends(self) -> tuple[int, int, int]:
         """Return beginning and end of the log, and the epoch of the leader that returned the end.
 
-        No leader is asked that is older than the range (R-ID-6). Records of open transactions are
-        in the log, also for `read_committed`.
+        Leaders of older epochs than the range's aren't asked (R-ID-6). The end includes records of
+        open transactions, also with `read_committed`.
         """
         tp, self.is_doubtful = self._tp, False
         known = {tp: (self._newest_epoch, self._topic_id)}
@@ -77,10 +77,10 @@ class RangeLog:
         return begin, found.offset, found.leader_epoch
 
     def is_believed(self, leader_epoch: int, epoch: int) -> bool:
-        """Return whether a leader can judge the range: elected later, or confirmed by a broker.
+        """Return whether a leader's report of a loss counts (R-ID-6).
 
-        If the range has no epoch, the loss must be seen for a while, and a second broker must
-        report the same leader epoch.
+        It counts if the leader's epoch isn't older than the range's. Otherwise (or if the range has
+        no epoch) it must last for a while, and a second broker must report the same leader epoch.
         """
         if not 0 <= epoch <= leader_epoch:
             self.is_doubtful = not self._is_agreed(self._topic_ids(), leader_epoch)
@@ -91,7 +91,7 @@ class RangeLog:
         return {} if self._topic_id is None else {self._tp.topic: self._topic_id}
 
     def _is_agreed(self, topic_ids: Mapping[str, str], leader_epoch: int | None) -> bool:
-        """Return whether the doubt has lasted long enough and a second broker agrees."""
+        """Return whether a loss was seen for long enough, and a second broker agrees."""
         if not self._doubt.settled():
             return False
         tp = self._tp
@@ -100,16 +100,16 @@ class RangeLog:
             check_agreement(self._consumer, [tp], topic_ids, epochs, PROBE_S)
         except DisagreementError as other:
             self._newest_epoch = max(self._newest_epoch, other.newer.get(tp, -1))
-            self.ends()  # makes the client leave the earlier leader
+            self.ends()  # makes the client switch to the leader of the newest epoch
             return False
         return True
 
     def confirmed_topic_id(self) -> str:
-        """Return the other id under which the cluster knows the topic now.
+        """Return the id of the recreated topic, once a second broker has confirmed it.
 
-        A broker that was frozen still names the topic before. Raises `NoProgressError` if brokers
-        don't agree on another id: the next attempt has a new client. A second broker that doesn't
-        answer is waited for as long as the query tolerates an outage.
+        A broker that was frozen still returns the old id. Raises `NoProgressError` if brokers don't
+        agree on another id: the next attempt has a new client. If no second broker answers, this
+        waits for as long as the query tolerates an outage.
         """
         tp, begun = self._tp, self._clock.now()
         while True:
@@ -135,6 +135,6 @@ class RangeLog:
 
 
 def pass_on_unless_retriable(error: KafkaError) -> None:
-    """Raise an error that can't be solved by a retry."""
+    """Raise the error if it is fatal or not retriable."""
     if error.fatal or not error.retriable:
         raise error

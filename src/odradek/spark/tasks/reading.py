@@ -52,13 +52,13 @@ logger = logging.getLogger("odradek.spark")
 
 ENOUGH_ROWS, MOST_ROWS = 16_384, 65_536
 ENOUGH_BYTES, MOST_BYTES = 8 << 20, 32 << 20
-"""Bytes at which a batch is passed on, and above which it is cut.
+"""Size in bytes at which a batch is passed to Spark, and size above which it is divided.
 
-Below some thousand rows a batch costs 28–40 % of the throughput; Spark copies a whole batch, and
-Arrow's 32-bit offsets end at 2 GiB for a column.
+Batches of less than some thousand rows cost 28–40 % of the throughput. Large ones cost memory, as
+Spark copies each whole batch, and Arrow's 32-bit offsets limit a column to 2 GiB.
 """
 PAUSE_S = 0.1
-"""Seconds to wait after an error that is raised at once."""
+"""Pause in seconds after an error that a call raises immediately, so that retries don't spin."""
 LOOK_EVERY_S = 5.0
 """Seconds without records from a partition after which its broker is checked."""
 LOG_EVERY_S = 30.0
@@ -103,7 +103,7 @@ class Gatherer:
 
 
 def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Cut into equal numbers of rows, and halve pieces that large records make too large."""
+    """Divide a batch into parts with equal row counts, and halve parts that have too many bytes."""
     step = max(1, -(-batch.num_rows // -(-batch.num_rows // MOST_ROWS)))
     for at in range(0, batch.num_rows, step):
         yield from _halved(batch.slice(at, step))
@@ -119,10 +119,10 @@ def _halved(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 class PartitionSilence:
-    """Why a partition returns no records: an outage, a silent broker, or a deleted topic.
+    """Finds out why a partition returns no records: an outage, a silent broker or a deleted topic.
 
-    Only the time between two successful checks counts against pollTimeoutMs. The broker may come
-    back during a check, and the time before a failed check belongs to an outage.
+    Only the time between two successful checks counts against pollTimeoutMs: the time before a
+    failed check belongs to an outage, and the broker may have returned during the first success.
     """
 
     def __init__(
@@ -133,9 +133,9 @@ class PartitionSilence:
         clock: Clock,
         goes_on: Callable[[int], bool | None],
     ) -> None:
-        """Set `goes_on(offset)`, called at each check: it returns True if reading has moved on.
+        """Take `goes_on(offset)`, called at each check: it returns True if the position changed.
 
-        It returns None while a loss is in doubt.
+        It returns None while it is in doubt whether records were lost.
         """
         self._consumer, self._wanted = consumer, wanted
         self._options, self._clock, self._goes_on = options, clock, goes_on
@@ -175,7 +175,7 @@ class PartitionSilence:
             answered = now - self._answered_from
             longest = options.poll_timeout
             if goes_on is None:
-                longest = max(longest, 3 * CONFIRM_S)  # brokers may never agree
+                longest = max(longest, 3 * CONFIRM_S)  # time for brokers to agree about the loss
             if answered >= longest:
                 raise NoProgressError(
                     f"{place} for {answered:.0f} s although its broker answers (option "
@@ -212,9 +212,9 @@ class PartitionSilence:
         return True
 
     def _is_gone(self) -> bool:
-        """Return whether the partition was deleted, for long enough; raise if loss isn't allowed.
+        """Return whether the partition was deleted (confirmed); raise if loss isn't allowed.
 
-        For the client a partition that no broker has any more looks like an outage.
+        To the client, a partition that no broker has any more looks like an outage.
         """
         tp = self._wanted.tp
         try:
@@ -260,9 +260,9 @@ class RangeReader:
         is_last: bool = False,
         doubt: UnconfirmedObservation | None = None,
     ) -> None:
-        """`is_last`: no later batch continues after this range, as in batch queries.
+        """Take `is_last`: whether no later batch continues after this range, as in batch queries.
 
-        `doubt`: shared by the ranges of a batch, which then don't wait one after the other.
+        `doubt` is shared by a batch's ranges: only one of them waits until a loss is confirmed.
         """
         self._consumer, self._wanted, self._topic_id = consumer, wanted, topic_id
         self._options, self._clock, self._is_last = options, clock, is_last
@@ -300,7 +300,7 @@ class RangeReader:
             elif not (self._is_planned_topic() and silence.lasts(at, last_error)):
                 break
             if batch is not None and batch.num_rows:
-                # A new client learns the topic's id with the first records.
+                # A new client has no topic id before it has fetched the first records.
                 if not self._has_rows and not self._is_planned_topic(
                     self._log.described_topic_id()
                 ):
@@ -311,7 +311,7 @@ class RangeReader:
                     yield ready
                     # Spark's processing time isn't silence of the broker.
                     silence.over()
-        # Before the last batch is yielded: an error here fails the task with all of its rows.
+        # Checked before the last batch is yielded: an error fails the task, with all of its rows.
         if self._is_planned_topic(self._log.described_topic_id()):
             yield from gatherer.flush()
 
@@ -322,7 +322,7 @@ class RangeReader:
         self._consumer.seek(tp, offset)
 
     def _polled(self, fetched: Sequence[str]) -> tuple[pa.RecordBatch | None, KafkaError | None]:
-        """Return the records, or the error that prevented them; raise errors that won't end."""
+        """Return fetched records, or a retriable error; raise other errors."""
         try:
             return self._consumer.poll_arrow(timeout=POLL_S, columns=fetched), None
         except OffsetOutOfRangeError as error:
@@ -366,11 +366,11 @@ class RangeReader:
         return "timestamp" in columns and not self._options.null_timestamps
 
     def _goes_on(self, at: int) -> bool | None:
-        """Return whether reading has moved on, because the log lacks a silent partition's offset.
+        """Skip lost offsets of a silent partition; return whether the position has changed.
 
-        Returns None while that is in doubt. If losses aren't allowed, this raises instead of moving
-        on. The client may not have noticed yet that the topic was recreated, or that the log is
-        another one: a fetch at the end of a log returns no error.
+        Returns None while the loss is in doubt; raises if losses aren't allowed. A fetch at the end
+        of a log returns no error, so the client may not have noticed that the topic was recreated
+        or the log was truncated.
         """
         tp = self._wanted.tp
         try:
@@ -389,11 +389,11 @@ class RangeReader:
         return None if self._log.is_doubtful else False
 
     def _is_planned_topic(self, described: str | None = None) -> bool:
-        """Return whether the topic is still the planned one; raise if another one is an error.
+        """Return whether the topic is still the planned one; raise for another topic if required.
 
-        If rows were already yielded, it is an error in spite of failOnDataLoss: they can't be
-        revoked. `described`: the topic's id in a new description, which is more reliable than the
-        client's metadata.
+        A recreated topic is an error with failOnDataLoss, and always if rows were already yielded,
+        as they can't be revoked. `described`: the topic's id in a new description; None: use the
+        client's metadata, which is less reliable.
         """
         topic = self._wanted.tp.topic
         now = described or known_topic_id(self._consumer, topic)
@@ -419,9 +419,9 @@ class RangeReader:
         """Continue at the beginning of the log, if losing the records before it is allowed.
 
         Returns the error if the cluster doesn't report the beginning, or while the loss is in
-        doubt: the next poll calls this again. `look`: the log of a silent partition, as
-        `RangeLog.ends` returned it; another request might reach another broker. If the log ends at
-        the offset, fetches return no error.
+        doubt: the next poll calls this again. `look`: the result of `RangeLog.ends` that the caller
+        has judged, as another request might reach another broker. Only a silent partition has one:
+        if the log ends at the offset, fetches return no error.
         """
         tp, until = self._wanted.tp, self._wanted.until
         if not self._is_planned_topic():
@@ -434,7 +434,7 @@ class RangeReader:
         try:
             begin, end, leader_epoch = look or self._log.ends()
             ends_here = look is not None and at == end
-            # A new or an outdated leader has answered; the next fetch will succeed.
+            # If the offset is in this log, a new or an outdated leader had refused the fetch.
             older = 0 <= leader_epoch < self._wanted.epoch
             late = begin <= at <= end and not (cut or ends_here or older)
             epoch = -1 if ends_here else self._wanted.epoch
@@ -465,8 +465,8 @@ class RangeReader:
     def _end_at_divergence(self, at: int, cause: LogTruncationError) -> None:
         """End the range where the log diverges from the planned one, if a loss is allowed.
 
-        The query's next batch starts there, with the log's current records. The last range of a
-        query reads them itself.
+        The query's next batch reads the log's current records from there on. A range without a next
+        batch (`is_last`) reads them itself.
         """
         wanted = self._wanted
         begin = max(wanted.start, cause.divergent_offset or 0)

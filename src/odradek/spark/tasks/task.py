@@ -53,7 +53,7 @@ Half of it is buffered and half in flight, so about three responses of 8 MB at m
 class KafkaInputPartition(InputPartition):
     """One range of one partition, with metadata that saves the task a metadata request.
 
-    `share` says what later runs of a batch query read; None: always this range.
+    `share` says what this task reads if a later query runs the same plan; None: the same range.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ def input_partitions(plan: BatchPlan) -> list[KafkaInputPartition]:
 
 
 def batch_partitions(plan: BatchPlan, planned_at: int) -> list[KafkaInputPartition]:
-    """Return a batch query's Spark partitions; the time in ms identifies later runs of the plan."""
+    """Return a batch query's Spark partitions; queries created after `planned_at` plan again."""
     found: list[KafkaInputPartition] = input_partitions(plan)
     found = found or [KafkaInputPartition(None, plan.cluster, None, plan.hint)]
     for partition, share in zip(found, shares(plan.ranges, planned_at), strict=True):
@@ -87,9 +87,9 @@ def batch_partitions(plan: BatchPlan, planned_at: int) -> list[KafkaInputPartiti
 
 
 class LostRecordChecks:
-    """Shared state of doubtful losses, for all ranges of a batch in one worker.
+    """How long a loss of records has been in doubt, for all ranges of a batch in one worker.
 
-    A doubt ends after some seconds, so it must not outlive its batch.
+    The time is counted from the first observation, so a new batch must start with a new count.
     """
 
     def __init__(self) -> None:
@@ -99,7 +99,7 @@ class LostRecordChecks:
     def of_batch(
         self, options: SourceOptions, clock: SystemClock, partition: KafkaInputPartition
     ) -> UnconfirmedObservation:
-        """Return the shared state of the running batch, or of this run of a batch query's plan."""
+        """Return the state of the running micro-batch, or of the running query over this plan."""
         planned_at = None if partition.share is None else partition.share.planned_at
         batch = _property(QUERY_ID), _property(BATCH_ID), planned_at, partition.cluster
         if self._doubt is None or batch != self._batch:
@@ -120,14 +120,14 @@ class TaskClients:
         self._client: Consumer | None = None
 
     def connect(self, config: Mapping[str, Any]) -> Consumer:
-        """Return the client that reads afterwards, whose fetch sizes differ from a planner's."""
+        """Return the client that will also read the records; `config` (a planner's) is ignored."""
         self._client = process_clients().connect(self._config, self._hint, fresh=self._fresh)
         return self._client
 
     def drop(self, client: Consumer) -> None:
         """Close a client that has failed, or whose metadata is older than what brokers describe.
 
-        The next one begins without the planner's metadata, which would be outdated as well.
+        The next client starts without the planner's metadata, which is just as outdated.
         """
         self._hint = None
         process_clients().drop(client)
@@ -150,7 +150,7 @@ def read_partition(
 
 
 def _due(options: SourceOptions, partition: KafkaInputPartition) -> Iterator[KafkaInputPartition]:
-    """Yield this task's ranges: those planned, or in a later run its share of the current log."""
+    """Yield the planned range, or this task's new ranges if a later query reuses the plan."""
     share = partition.share
     if share is None or not is_later(share, _property(QUERY_ID), _property(BATCH_ID)):
         if partition.wanted is not None:
@@ -230,7 +230,7 @@ def task_config(options: SourceOptions, cluster: str | None) -> dict[str, Any]:
     """Return the configuration of a task's client, with fetch sizes for small executors."""
     config = options.consumer_config(cluster)
     config.setdefault("fetch.max.bytes", FETCHED_AHEAD)
-    config.setdefault("max.partition.fetch.bytes", ENOUGH_BYTES)  # a response fills a batch
+    config.setdefault("max.partition.fetch.bytes", ENOUGH_BYTES)  # one response fills a batch
     return config
 
 

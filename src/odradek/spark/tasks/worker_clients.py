@@ -43,7 +43,7 @@ Hint = Mapping[str, Any]
 
 
 class Clock(Protocol):
-    """Clock that is passed as an argument; tests use a simulated one."""
+    """Source of the time and of pauses; tests pass a simulated clock."""
 
     def now(self) -> float: ...
     def pause(self, seconds: float) -> None: ...
@@ -97,7 +97,7 @@ class ClientCache:
         self._make, self._pid, self._later = make, pid, after
         self._clock = clock or SystemClock()
         self._watched_in: int | None = None
-        """Process with a running timer: threads don't survive a fork."""
+        """Id of the process that started the timer; a forked child has no timer thread."""
         self._used: dict[tuple[int, str], Consumer] = {}
         self._idle: dict[tuple[int, str], Idle] = {}
 
@@ -106,17 +106,17 @@ class ClientCache:
     ) -> Consumer:
         """Return the process's client for a configuration; create one if there is none.
 
-        `fresh` is for the second attempt of a task: the client of the failed attempt isn't used
-        again. A client that failed while it was idle isn't used either, for example because it
-        reached another cluster.
+        `fresh` is set for repeated attempts of a task, and replaces the failed attempt's client. A
+        client that failed while it was idle is replaced too, for example if it reached another
+        cluster.
         """
         pid = self._pid()
         for kept in (self._used, self._idle):
             # Iterate over a copy, because the timer's thread may change the dict.
             for key in [k for k in tuple(kept) if k[0] != pid]:
-                kept.pop(key, None)  # the parent process must close it
+                kept.pop(key, None)  # inherited by fork: only the parent process may close it
         key = (pid, fingerprint(config))
-        # The thread that removes the entry from `_idle` owns the client: a task's, or the timer's.
+        # The thread that removes an entry from `_idle` owns its client: this one, or the timer's.
         idle = self._idle.pop(key, None)
         if idle is not None:
             self._used[key] = idle.client
@@ -136,29 +136,29 @@ class ClientCache:
         """
         key = next((k for k, used in self._used.items() if used is client), None)
         if key is None:
-            return  # it was dropped before
+            return  # `drop` has removed the client
         try:
             client.assign([])
-        except KafkaError:  # it failed; the task has its records
+        except KafkaError:  # the client has failed, but the task has read all of its records
             self.drop(client)
             return
         del self._used[key]
         other = self._idle.pop(key, None)
         self._idle[key] = Idle(client, self._clock.now())
-        if other is not None:  # the timer was closing it when this one was created
+        if other is not None:  # a client that the timer had removed when this one was created
             self.drop(other.client)
         if self._watched_in != key[0]:
             self._watch(IDLE_S)
 
     def _watch(self, seconds: float) -> None:
-        """Start one timer for all clients.
+        """Start a timer that closes idle clients; one serves all clients.
 
-        Otherwise each task would start a thread, which costs as much as a small task.
+        A timer for each task would start a thread, which costs as much as a small task.
         """
         self._watched_in = self._pid()
         try:
             self._later(seconds, self._close_idle)
-        except RuntimeError:  # no more threads, or Python is ending
+        except RuntimeError:  # no thread could be started, for example while Python shuts down
             self._watched_in = None
 
     def _close_idle(self) -> None:
@@ -171,7 +171,7 @@ class ClientCache:
             if found is idle:
                 with contextlib.suppress(Exception):
                     idle.client.close()
-            elif found is not None:  # it was used and released again
+            elif found is not None:  # a task has used and released a client meanwhile
                 self._idle[key] = found
         self._watched_in = None
         left = [idle.since for idle in list(self._idle.values())]
@@ -184,7 +184,7 @@ class ClientCache:
             del self._used[key]
         for key in [k for k, kept in list(self._idle.items()) if kept.client is client]:
             self._idle.pop(key, None)
-        with contextlib.suppress(Exception):  # it may be broken: closing is optional
+        with contextlib.suppress(Exception):  # the client may be broken
             client.close()
 
     def __len__(self) -> int:

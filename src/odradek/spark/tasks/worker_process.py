@@ -7,11 +7,11 @@ nothing (docs/performance.md, "Spark"), this causes two waits, and both are remo
 - The collection walks through every object of every module that was imported, 10 to 50 ms, and the
   next task waits for it. Objects that are alive when the second task begins have just survived a
   collection, so they are set aside (`gc.freeze`), once.
-- Spark's JVM sends a task in several small writes. Its socket holds the second one back until the
-  first is acknowledged, and the kernel delays that by 40 ms for a peer that has answered so far. So
-  the kernel is told, after each task, to acknowledge at once. It forgets that with the next answer,
-  and the only code that runs between two tasks is the collection's. If
-  `spark.python.unix.domain.socket.enabled` is set, there is no TCP and no such wait.
+- Spark's JVM sends a task in several small writes. Its socket sends the second write only after the
+  first is acknowledged, and the worker's kernel delays the acknowledgement by 40 ms. So the kernel
+  is told after each task to acknowledge at once. It has to be told again for each task, and the
+  only hook between two tasks is a callback of the garbage collection. With
+  `spark.python.unix.domain.socket.enabled` there is no TCP and no such wait.
 
 Must not: do anything in a process that isn't such a worker.
 """
@@ -28,7 +28,7 @@ from odradek.runtime.process_sockets import acknowledge_at_once, tcp_connections
 REUSED = "SPARK_REUSE_WORKER"
 """Set by Spark's JVM for workers that get more than one task; its daemon reads it, too."""
 FULL = 2
-"""Garbage collector's generation of a full collection, as in Spark's daemon."""
+"""Oldest generation of the garbage collector; Spark's daemon collects it after each task."""
 
 
 class WorkerProcess:

@@ -21,7 +21,7 @@ _WIDER = {
 
 
 def clash(writer: Any, reader: Any, where: str = "the record") -> str | None:
-    """Return why no value of `writer` can be read as `reader`; None if values can be."""
+    """Return the reason why no value of `writer` can be read as `reader`; None if some can."""
     if isinstance(writer, list) or isinstance(reader, list):
         pairs = [(w, r) for w in _branches(writer) for r in _branches(reader)]
         found = [clash(w, r, where) for w, r in pairs]

@@ -128,7 +128,7 @@ def _same(given: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Type:
-    """One type of a schema."""
+    """One type of a schema, in the forms that readers of its values need."""
 
     reading: Any
     spark: DataType
@@ -290,7 +290,7 @@ class _Walk:
 
         item = self.type(schema.get("items"), space, where)
         if not item.takes_bytes:
-            # An array of such types could claim 2**60 entries in ten bytes.
+            # An array of items without bytes could claim 2**60 items in ten bytes.
             raise self._wrong(where, "an array whose items take no bytes is not supported")
         return _Type(
             {"type": "array", "items": item.reading},
@@ -349,8 +349,8 @@ class _Walk:
                 reading.append("null")
                 continue
             field: dict[str, Any] = {"name": next(member), "type": found.reading}
-            # A reader may have the branches in another order: records match by name, but their
-            # fields don't.
+            # The reader's union may have its branches in another order, so that the field of the
+            # same branch has another name there: the aliases make them match.
             field["aliases"] = names
             branch = f"{BRANCH}{_kind(found)}"
             reading.append({**self._header({"type": "record"}, branch), "fields": [field]})

@@ -91,7 +91,7 @@ def parse_avro_format(plain: Mapping[str, str], *, fail_fast: bool) -> AvroForma
         tuple(integer_option("avroSchemaId", text, INT_MAX, least=0) for text in ids),
         fail_fast,
     )
-    made.schemas()  # raises for invalid schemas
+    made.schemas()  # only checks the schemas
     return made
 
 
@@ -180,7 +180,7 @@ class AvroDecoder:
         why = "the value is truncated" if isinstance(error, EOFError) else str(error)
         self.bad[row] = why
         if not self._form.fail_fast:
-            return {}  # a struct of nulls
+            return {}  # becomes a struct of nulls
         raise ValueDecodeError(row, why) from None
 
 

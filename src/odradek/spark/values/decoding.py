@@ -55,7 +55,7 @@ class Format(Protocol):
     """How a column is decoded; can be pickled for tasks."""
 
     def resolved(self) -> Format:
-        """Return the same format, with what the options don't contain looked up in the registry."""
+        """Return the same format, with schemas that the options lack looked up in the registry."""
 
     def schema(self) -> DataType:
         """Return the type of the decoded column."""
@@ -97,7 +97,7 @@ def in_parts(
 
 
 def kept_where(rows: Collection[int], values: pa.Array) -> pa.Array:
-    """Return the values of these rows; null for all others."""
+    """Return the array with the values of these rows, and null in all other rows."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -106,7 +106,7 @@ def kept_where(rows: Collection[int], values: pa.Array) -> pa.Array:
 
 
 class _LargeError(Exception):
-    """A JSON value for which Python would take seconds to create objects of nulls."""
+    """A JSON value with so many missing fields that Python would take seconds to fill in nulls."""
 
 
 class JsonDecoder:
@@ -167,8 +167,8 @@ class JsonDecoder:
             try:
                 row, why = self._decoded(given, room)
             except (RecursionError, _LargeError) as error:
-                # The value is too deep or too large for Python. Arrow accepts too deep ones among
-                # other rows, and the result for a row must not depend on other rows.
+                # The value is too deep or too large for Python, so let Arrow decode it. Among other
+                # rows Arrow decodes it too, and a row's result must not depend on other rows.
                 large = isinstance(error, _LargeError)
                 one = values[number : number + 1]
                 found = self._lines.read(one, parsed=large) if self._fields else None
@@ -188,14 +188,14 @@ class JsonDecoder:
         return pa.concat_arrays([*parts, pa.array(rows, self._target)])
 
     def _decoded(self, given: bytes | None, room: ColumnRoom) -> tuple[dict[str, Any] | None, str]:
-        """Decode one value as `from_json` does: return the row, and what is wrong with it.
+        """Decode one value as `from_json` does; return the row, and its error ("" if valid).
 
         Raises `RecursionError` if the value is too deep for Python, and `_LargeError` if it would
         take too long.
         """
         nothing = dict.fromkeys((field.name for field in self._fields), None)
         if given is None or not given.strip():
-            return None, ""  # from_json treats an empty text as none
+            return None, ""  # `from_json` returns null for an empty text
         try:
             document = json.loads(given)
         except ValueError as error:

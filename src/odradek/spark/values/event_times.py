@@ -55,5 +55,5 @@ def _written(tp: TopicPartition, offset: int, consumer: Consumer, clock: Clock) 
             for record in consumer.poll(timeout=left, max_records=1):
                 return f"the timestamp {record.timestamp_ms} ms"
     except KafkaError:
-        pass  # the error is raised without the timestamp
+        pass  # `TimestampRangeError` is then raised without the timestamp
     return "a timestamp"

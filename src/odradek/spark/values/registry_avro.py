@@ -45,9 +45,9 @@ class RegistryAvroFormat:
     subject: str
     """Subject whose latest version is the reader's schema, unless `read_text` is set."""
     read_text: str | None = None
-    """The reader's schema; None: it isn't looked up yet."""
+    """The reader's schema; None until `resolved` has looked it up."""
     others: tuple[str, ...] = ()
-    """Schemas that it references."""
+    """Texts of the schemas that the reader's schema references."""
     whence: str = "option avroSchema"
     """Source of the reader's schema, for errors."""
     record: bool = True
@@ -73,7 +73,7 @@ class RegistryAvroFormat:
                 raise OptionError(f"{whence} has type {schema.schema_type}, not AVRO")
             others = texts_referred(schema, registry)
             found = replace(self, read_text=schema.schema_str, others=others, whence=whence)
-        found.schema()  # raises for an invalid schema
+        found.schema()  # only checks the schema
         return found
 
     def read(self) -> AvroSchema:
@@ -114,9 +114,9 @@ class RegistryAvroDecoder:
             self._plain = pa.struct(list(target)[:-1])
         self._rows = AvroRows(self._read.raw, self._read.parsed, self._written_of)
         self._written: dict[bytes, Any] = {}
-        """Schemas by framed id, or the reason why one can't be used.
+        """By framed id, the writer's schema, or the reason why it can't be used.
 
-        The client's cache is bounded, and a task's records use few schemas."""
+        Not bounded, unlike the client's cache: the records of a task use few schemas."""
         self.bad: dict[int, str] = {}
 
     def decode(self, values: pa.Array) -> pa.Array:
@@ -136,7 +136,7 @@ class RegistryAvroDecoder:
                 raise ValueDecodeError(*next(iter(self.bad.items())))
         if not pa.types.is_struct(self._target):
             return found
-        columns = found.flatten()  # null where the struct is null
+        columns = found.flatten()  # a child is null where the struct is null
         if self._form.corrupt is not None:
             columns.append(kept_where(self.bad, values))
         return pa.StructArray.from_arrays(columns, fields=list(self._target), mask=values.is_null())
@@ -170,7 +170,7 @@ class RegistryAvroDecoder:
             except SchemaRegistryError as error:
                 if not error.blames_record:
                     raise
-                return NoSchema(str(error))  # not cached: it may be registered later
+                return NoSchema(str(error))  # not cached: the id may be registered later
             if prefix[:1] == b"\0":
                 self._written[prefix] = found
         return found

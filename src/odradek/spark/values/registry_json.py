@@ -38,7 +38,7 @@ class RegistryJsonFormat:
     subject: str
     """Subject whose latest version defines the fields, unless `schema_text` does."""
     schema_text: str | None = None
-    """Schema in the form of option valueSchema; None: it isn't looked up yet."""
+    """Schema in the form of option valueSchema; None until `resolved` has looked it up."""
     corrupt: bool = False
     """Whether a field receives the text of values that can't be decoded."""
     fail_fast: bool = False
@@ -57,7 +57,7 @@ class RegistryJsonFormat:
                 raise OptionError(f"{whence} has type {latest.schema.schema_type}, not JSON")
             fields = struct_of(latest.schema.schema_str, whence)
             found = replace(self, schema_text=fields.json())
-        found.schema()  # raises for an invalid schema
+        found.schema()  # only checks the schema
         return found
 
     def schema(self) -> DataType:

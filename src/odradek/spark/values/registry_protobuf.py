@@ -39,7 +39,7 @@ class RegistryProtobufFormat:
     message: str | None = None
     """Full name of the message; None: the file's first."""
     files: tuple[bytes, ...] = ()
-    """Descriptors of the file and of those that it imports, which come before it."""
+    """Descriptors of the imported files, followed by that of the message's own file."""
     corrupt: str | None = None
     """Field for the bytes of values that can't be decoded."""
     fail_fast: bool = False
@@ -47,13 +47,13 @@ class RegistryProtobufFormat:
     """Key of the query whose tasks share a client of the registry."""
 
     def resolved(self) -> RegistryProtobufFormat:
-        """Return the format with the message's file. Raises registry and option errors."""
+        """Return the format with registered `files`. Raises registry and option errors."""
         registry = SchemaRegistryClient(self.settings)
         latest = registry.get_latest_version(self.subject)
         check_rules(latest.schema, READ)
         files = files_of(latest, registry)
         found = replace(self, files=files)
-        found.schema()  # raises for an invalid schema
+        found.schema()  # only checks the schema
         return found
 
     def descriptor(self) -> Any:
@@ -131,7 +131,7 @@ class RegistryProtobufDecoder:
         found, self.bad = self._rows.read(values)
         if self.bad and self._form.fail_fast:
             raise ValueDecodeError(*next(iter(self.bad.items())))
-        columns = found.flatten()  # null where the struct is null
+        columns = found.flatten()  # a child is null where the struct is null
         if self._form.corrupt is not None:
             columns.append(kept_where(self.bad, values))
         plain = pa.StructArray.from_arrays(

@@ -101,7 +101,7 @@ def fit(
     arrays: list[Any] = []
     for name, field in zip(columns, target, strict=True):
         array = decoded[name] if name in decoded else batch.column(name)
-        if array.type != field.type:  # names and nullability inside a list count as well
+        if array.type != field.type:  # also if only a list's field names or nullability differ
             array = array.cast(field.type)
         arrays.append(array)
     return pa.RecordBatch.from_arrays(arrays, schema=target)

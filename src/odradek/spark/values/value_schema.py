@@ -57,7 +57,7 @@ def value_schema(text: str) -> StructType:
 
 
 def _checked(kind: DataType, where: str) -> DataType:
-    """Make everything nullable; raise for types that can't be decoded."""
+    """Return the type with all fields and items nullable; raise if it can't be decoded."""
     from pyspark.sql import types as t
 
     if isinstance(kind, t.StructType):
@@ -75,7 +75,7 @@ def _checked(kind: DataType, where: str) -> DataType:
 
 
 class _Ddl:
-    """Fields in the syntax of CREATE TABLE, as far as values need it."""
+    """Parser of fields in Spark's DDL syntax, as far as decoded values need it."""
 
     def __init__(self, text: str) -> None:
         self._text = text

@@ -150,7 +150,7 @@ class AIOKafkaAdminClient:
     def _seconds(self, timeout_ms: int | None) -> float:
         return timeout_ms / 1000 if timeout_ms else self._timeout
 
-    if not TYPE_CHECKING:  # or type checkers would accept unknown names
+    if not TYPE_CHECKING:  # type checkers must reject unknown names
 
         def __getattr__(self, name: str) -> object:
             if name in ELSEWHERE:

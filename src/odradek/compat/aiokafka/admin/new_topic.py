@@ -1,6 +1,6 @@
 """`NewTopic`: description of a topic to create, an argument of aiokafka's admin client.
 
-In: a name and numbers. Out: the same. Must not: check the cluster's limits; brokers do.
+In: a name and numbers. Out: an object with them. Must not: check the cluster's limits; brokers do.
 """
 
 from __future__ import annotations

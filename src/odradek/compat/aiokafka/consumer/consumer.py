@@ -125,7 +125,7 @@ class AIOKafkaConsumer:
         settings = consumer_settings(given)
         self._deserializers = key_deserializer, value_deserializer
         with raising():
-            # Without deserializers, which are called for single records, batches are converted.
+            # Deserializers are called record by record; without them, whole batches are converted.
             made = records_of if self._deserializers == (None, None) else list[Record]
             self._consumer = KnowingConsumer(settings, made)
         self._closed, self._started = False, False
@@ -239,7 +239,7 @@ class AIOKafkaConsumer:
         return frozenset(theirs(self._subscriptions.assignment(announced=True))) or set()
 
     def _assigned(self, partition: TopicPartition) -> Partition:
-        """Convert a partition to Odradek's type; raise `IllegalStateError` if it isn't assigned."""
+        """Return a partition in Odradek's type; raise `IllegalStateError` if it isn't assigned."""
         wanted = Partition(*partition)
         if wanted not in self._subscriptions.assignment():
             raise IllegalStateError(f"{wanted} isn't assigned")
@@ -270,9 +270,9 @@ class AIOKafkaConsumer:
         return self._one((await self._asked(partitions, math.inf, None))[0][0])
 
     def _quickly(self) -> ConsumerRecord[Any, Any] | None:
-        """Return the next fetched record, or None if the caller has to take the slower path.
+        """Return the next fetched record; None if the caller has to await `getone` instead.
 
-        That is the case without a fetched record, and if a subscription or an error is pending.
+        It has to if no record is fetched, a subscription changes, or an error must be raised first.
         """
         late = self._subscriptions.pending is not None or self._attendant.trouble is not None
         found = None if late or self._closed else self._consumer.at_hand()
@@ -317,7 +317,7 @@ class AIOKafkaConsumer:
                 if self._subscriptions.patience() <= 0:
                     self._subscriptions.begin()
                 await self._subscriptions.settled()
-        except TimeoutError:  # the group hasn't assigned partitions yet
+        except TimeoutError:  # for example, the group hasn't assigned partitions yet
             if seconds == FOREVER:
                 raise
             return False
@@ -328,7 +328,7 @@ class AIOKafkaConsumer:
     ) -> Runs:
         """Wait for records of these partitions, or of all; return none after `timeout` seconds.
 
-        `most` is None for `getone`, which takes a single record; that may be converted already.
+        `most` is None for `getone`, which takes a single record, perhaps already converted.
         """
         deadline = monotonic() + timeout
         wanted = frozenset(Partition(*partition) for partition in partitions) or None
@@ -368,7 +368,7 @@ class AIOKafkaConsumer:
             return [records_of(run, *self._deserializers) for run in runs]
         except Exception:
             for run in reversed(runs):
-                with suppress(WrongTime, TopicRecreatedError):  # revoked meanwhile
+                with suppress(WrongTime, TopicRecreatedError):  # the partition was revoked
                     self._consumer.seek(run[0].topic_partition, run[0].offset)
             raise
 

@@ -58,7 +58,7 @@ class Readers:
             for turn in self._reading:
                 if not turn.done():
                     turn.set_result(None)
-        await asyncio.sleep(0)  # other tasks check first: the records may be theirs
+        await asyncio.sleep(0)  # let other tasks take their records first
 
     def _read(self) -> Reads:
         """Return the partitions of all waiting tasks; None: all assigned partitions."""

@@ -34,7 +34,7 @@ class Attendant:
         self._patience = patience
         self._news = asyncio.Event()
         self.trouble: BaseException | None = None
-        """Exception of a background poll."""
+        """Exception of a background poll, which the program's next call raises; else None."""
         self._in_hand_since: float | None = None
         self._task: asyncio.Task[None] | None = None
         news = ref(self._news)  # the engine must not keep an unclosed consumer alive
@@ -52,7 +52,7 @@ class Attendant:
                 await self._task
 
     def handed_out(self, *, some: bool) -> None:
-        """Note that the program has requested records; `some`: records were returned."""
+        """Record that the program has requested records, and whether `some` were returned."""
         self._in_hand_since = monotonic() if some else None
         self._news.set()
 

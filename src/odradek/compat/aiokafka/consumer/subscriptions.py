@@ -29,7 +29,7 @@ TURN = 0.1
 
 
 class Kind(Enum):
-    """Whether partitions are subscribed, matched by a pattern, or assigned."""
+    """How the partitions are chosen: by topics, by a pattern, by `assign`, or not yet."""
 
     NONE = "none"
     TOPICS = "topics"
@@ -57,7 +57,7 @@ class Subscriptions:
         self._running = False
         """Whether `start()` was called; changes before it are applied by `start()`."""
         self.there = asyncio.Event()
-        """Set while topics are subscribed or partitions assigned."""
+        """Event that is set while topics are subscribed or partitions are assigned."""
         self._consumer = consumer
         self._pauses = pauses
         self._attendant = attendant
@@ -71,7 +71,7 @@ class Subscriptions:
         self._wanted: dict[TopicPartition, int | None] = {}
         """Partitions of `assign`, with offsets of later `seek`s, until they are applied."""
         self._afresh = True
-        """Whether `subscribe` was called: positions of the earlier subscription must be dropped."""
+        """Whether positions of an earlier subscription must be dropped (`subscribe` was called)."""
         self._rebalances = Rebalances(None, pauses, self._locate, consumer.announce)
         self.pending: asyncio.Task[None] | None = None
         """Task of the last change, until it has finished and its exception has been raised."""
@@ -95,7 +95,7 @@ class Subscriptions:
         self._topics, self._pattern = frozenset(topics), pattern
         self._rebalances = Rebalances(listener, self._pauses, self._locate, self._consumer.announce)
         self._afresh = True
-        self._attendant.handed_out(some=False)  # counts returned records as processed
+        self._attendant.handed_out(some=False)  # returned records count as processed now
         if self._running:
             self.begin()
 
@@ -182,7 +182,7 @@ class Subscriptions:
                     raise
                 if self.pending is changing:
                     raise ConsumerStoppedError("the consumer was stopped") from None
-            finally:  # unless another task has started a later change
+            finally:  # keep a later change of another task
                 if changing.done() and self.pending is changing:
                     self.pending = None
 
@@ -229,7 +229,7 @@ class Subscriptions:
                 on_revoked=told.on_revoked,
                 on_lost=told.on_revoked,
             )
-            if self._joined == before:  # aiokafka rejoins even then
+            if self._joined == before:  # aiokafka rejoins even if nothing has changed
                 self._consumer.enforce_rebalance("subscribe() was called again")
             if pattern is not None:
                 names = await self._consumer.list_topics()

@@ -32,7 +32,7 @@ class Ends(NamedTuple):
     high_watermark: int
     last_stable_offset: int
     told_ms: int
-    """Milliseconds since the epoch."""
+    """Time of the fetch response, in milliseconds since the epoch."""
 
 
 class AIOKafkaConsumer(LoopConsumer[Any]):
@@ -88,7 +88,7 @@ class AIOKafkaConsumer(LoopConsumer[Any]):
         return runs or []
 
     def take(self) -> bool:
-        """Take fetched records of all partitions for `at_hand`; return whether there are any."""
+        """Make fetched records available to `at_hand`; return whether there are any."""
         if self._found is not None:
             return True
         take = lambda now: self._engine.delivery.iterated(now, self._made)  # noqa: E731
@@ -100,7 +100,7 @@ class AIOKafkaConsumer(LoopConsumer[Any]):
         return bool(self._engine.subscription.in_hand)
 
     def through(self) -> None:
-        """Count all returned records as processed, as a poll of the program does."""
+        """Count all returned records as processed, as the program's next poll would."""
         group = self._engine.group
         if group is not None and group.callbacks.running is None:
             polling = group.polling
@@ -116,9 +116,9 @@ class AIOKafkaConsumer(LoopConsumer[Any]):
 
     @contextmanager
     def attended(self) -> Iterator[None]:
-        """Mark polls in this block as background polls.
+        """Mark polls in this block as background polls, which aren't calls of the program.
 
-        They don't count as calls of the program: only its listener is notified of partitions.
+        They call the program's listener, but don't count as its requests for records.
         """
         group = self._engine.group
         if group is not None:
@@ -130,7 +130,7 @@ class AIOKafkaConsumer(LoopConsumer[Any]):
                 group.ownership.attend(attended=False)
 
     def announce(self, partitions: Iterable[TopicPartition]) -> None:
-        """Note that the program's listener was notified of these partitions."""
+        """Record that the program's listener was notified of these partitions."""
         group = self._engine.group
         if group is not None:
             with self._engine.lock:
@@ -142,7 +142,7 @@ class AIOKafkaConsumer(LoopConsumer[Any]):
         So a consumer that starts at the end of the log reads all records written from now on.
         """
         for partition in partitions:
-            with suppress(KafkaError):  # raised by the next call for records
+            with suppress(KafkaError):  # the next call for records raises it
                 await self.position(partition, math.inf)
 
     async def await_topic(self, topic: str, timeout: float) -> bool:

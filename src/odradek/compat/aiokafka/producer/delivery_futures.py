@@ -28,7 +28,7 @@ class Outcomes:
     """Pending futures of one producer's records, by batch."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, *, answered: bool) -> None:
-        """Take the event loop; `answered`: brokers return offsets (else futures result in None)."""
+        """Take the event loop; without `answered` (`acks=0`), the futures' result is None."""
         self._loop = loop
         self._answered = answered
         self._waiting: dict[ProducerBatch, list[Any]] = {}
@@ -55,17 +55,17 @@ class Outcomes:
         waiting = zip(*[iter(self._waiting.pop(batch))] * ITEMS, strict=True)
         if self._loop.is_closed():  # no task can wait any more
             return
-        if batch.parts is not None:  # the batch was split, into these
+        if batch.parts is not None:  # the batch was split into smaller batches
             for future, index, at in waiting:
                 now_in, place, _ = batch.find(index)
                 self._add(now_in, future, place, at)
         elif done.error is not None:
             aborted = isinstance(done.error, TransactionAbortedError) and not done.error.__cause__
             for future, _, _ in waiting:
-                if not future.done():  # the program may have cancelled it
+                if not future.done():  # the program may have cancelled the future
                     error = translated(done.error, ProducerClosed, MessageSizeTooLargeError)
                     future.set_exception(error)
-                    if aborted:  # don't log it as "never retrieved"
+                    if aborted:  # keep asyncio from logging "never retrieved"
                         future.exception()
         elif self._answered:
             self._tell(TopicPartition(*batch.partition), done.result(), waiting)
@@ -108,7 +108,7 @@ def batch_outcome(loop: asyncio.AbstractEventLoop, records: Sequence[Outcome]) -
         elif not left:
             first = records[0].result()
             appended = first is not None and first.timestamp_type == LOG_APPEND_TIME
-            # Only a log append time applies to the whole batch.
+            # A create time is the first record's own; only a log append time is the batch's.
             future.set_result(first if first is None or appended else first._replace(timestamp=-1))
 
     for record in records:

@@ -342,7 +342,7 @@ class AIOKafkaProducer:
     def _over(self, end: asyncio.Task[None]) -> None:
         self._ends.discard(end)
         if not end.cancelled():
-            end.exception()  # retrieved, so that asyncio doesn't log it
+            end.exception()  # asyncio logs exceptions that are never retrieved
 
     def transaction(self) -> TransactionContext:
         """Return a transaction for `async with`.

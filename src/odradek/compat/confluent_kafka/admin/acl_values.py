@@ -1,7 +1,7 @@
 """ACLs of confluent-kafka, and filters for them.
 
-In: parts, or Odradek's ACLs. Out: objects that are compared and hashed by their parts. Must not:
-evaluate ACLs.
+In: values, or Odradek's ACLs. Out: objects that are compared and hashed by their attributes. Must
+not: evaluate ACLs.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """confluent-kafka's configuration entries and resources.
 
-In: parts, or Odradek's entries. Out: objects; a resource is compared and hashed by kind and name.
+In: values, or Odradek's entries. Out: objects; a resource is compared and hashed by kind and name.
 Must not: know what an option means.
 """
 

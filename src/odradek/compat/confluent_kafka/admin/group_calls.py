@@ -61,7 +61,7 @@ class GroupCalls(AdminCalls):
             raise ValueError("UNKNOWN type is not allowed")
 
         def listing(admin: odradek.Admin, left: Left) -> ListConsumerGroupsResult:
-            if states and not in_states:  # only UNKNOWN, a state that brokers don't know
+            if states and not in_states:  # brokers don't know UNKNOWN
                 return ListConsumerGroupsResult([], [])
             errors: list[KafkaException] = []
             try:

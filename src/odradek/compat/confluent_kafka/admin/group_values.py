@@ -1,6 +1,6 @@
 """confluent-kafka's groups and members.
 
-In: parts, or Odradek's descriptions. Out: confluent-kafka's objects. Must not: send requests.
+In: values, or Odradek's descriptions. Out: confluent-kafka's objects. Must not: send requests.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """confluent-kafka's offset requests and results.
 
-In: parts, or Odradek's results. Out: confluent-kafka's objects. Must not: send requests.
+In: values, or Odradek's results. Out: confluent-kafka's objects. Must not: send requests.
 """
 
 from __future__ import annotations

@@ -272,7 +272,7 @@ def list_of(name: str, given: Any) -> list[Any]:
 
 
 def some_of(given: Any, kind: type[Any]) -> list[Any]:
-    """Check for a non-empty list of one type; raises what confluent-kafka raises."""
+    """Check that an argument is a non-empty list of one type; raise confluent-kafka's errors."""
     if not isinstance(given, list) or not given:
         raise ValueError(f"Expected non-empty list of {kind.__name__} objects")
     for one in given:

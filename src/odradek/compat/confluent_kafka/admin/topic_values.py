@@ -1,6 +1,6 @@
 """Arguments and results of the admin client: new topics, descriptions of topics and the cluster.
 
-In: parts, or Odradek's descriptions. Out: confluent-kafka's objects. Must not: check what brokers
+In: values, or Odradek's descriptions. Out: confluent-kafka's objects. Must not: check what brokers
 check.
 """
 

@@ -1,7 +1,7 @@
 """confluent-kafka's SCRAM credentials of users.
 
-In: parts, or Odradek's credentials. Out: confluent-kafka's objects, and changes for Odradek's admin
-client. Must not: show a password.
+In: values, or Odradek's credentials. Out: confluent-kafka's objects, and changes for Odradek's
+admin client. Must not: show a password.
 """
 
 from __future__ import annotations

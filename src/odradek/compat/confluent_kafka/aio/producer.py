@@ -62,7 +62,7 @@ class AIOProducer:
         self._given = with_loop(given(PRODUCER, producer_conf))
         self._queue = CallbackQueue(self._given)
         self._came = asyncio.Event()
-        every = replace(self._given, only_errors=False)  # successes complete futures, too
+        every = replace(self._given, only_errors=False)  # futures need successes, too
         self._sent = SentMessages(every, partial(_deliver, ref(self), self._came))
         self._questions = AsyncClusterQuestions(self._given.admin)
         self._closed = False
@@ -302,7 +302,7 @@ def _told(
     error: KafkaError | None,
     message: Message,
 ) -> None:
-    """Complete a message's future and call its callback, which may be for errors only."""
+    """Complete a message's future and call its callback (with only_errors, only for an error)."""
     if not future.done():
         if error is None:
             future.set_result(message)
