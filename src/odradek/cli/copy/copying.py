@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 STEP = 1.0
-"""Duration of one step (transaction) in seconds, by which read_committed readers lag behind."""
+"""Duration of one step (transaction) in seconds, by which read_committed readers lag."""
 TURN = 0.25
 """Timeout of a poll in seconds, by which a step may end late."""
 FAILURES = 5

@@ -47,7 +47,7 @@ class _Topic:
 
 @dataclass(slots=True)
 class DeadLetterTopics:
-    """The dead-letter topics behind each sink of one run, with their numbers of new records."""
+    """The dead-letter topics of each sink of one run, with their numbers of new records."""
 
     _of: dict[str, list[_Topic]] = field(default_factory=dict)
     _topics: dict[tuple[str, str], _Topic] = field(default_factory=dict)

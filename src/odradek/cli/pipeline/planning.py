@@ -43,7 +43,7 @@ SHOWN = 10
 
 @dataclass(frozen=True, slots=True)
 class SourceReading:
-    """What planning found out about a source or a lookup."""
+    """The facts that planning found out about a source or a lookup."""
 
     kind: str
     name: str

@@ -53,7 +53,7 @@ class CallbackQueue:
     def __init__(self, given: Given) -> None:
         self._waiting: SimpleQueue[Calls] = SimpleQueue()
         self._begun: deque[Calls] = deque()
-        """Batches in which a call has raised; their remaining calls are made first."""
+        """Batches in which a call has raised; their remaining calls come first."""
         self.empty: Callable[[], bool] = self._waiting.empty
         """Return whether the queue is empty; called for each message of a consumer."""
         self._error_cb = given.error_cb

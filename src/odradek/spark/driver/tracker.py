@@ -379,7 +379,7 @@ class OffsetTracker:
         """Return where reading restarts in topics and logs that changed between `start` and `end`.
 
         With asynchronous progress tracking Spark doesn't journal every offset, so the `from` that
-        would tell of recreated topics and truncated logs may be lost.
+        would show recreated topics and truncated logs may be lost.
         """
         if losses or not (is_from(start, topics) and is_from(end, topics)):
             return {}

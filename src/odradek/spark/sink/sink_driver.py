@@ -261,7 +261,7 @@ class SinkDriver:
             self.store(written)
             self.sweep(written, spared, seconds)
         except KafkaError as error:
-            # Another driver may have taken over. The batch is committed all the same: later readers
+            # Another driver may have taken over. The batch is committed anyway: later readers
             # check its transactions, and the next batch searches again for open ones.
             logger.debug(
                 "sink: batch %d is written, but the ledger may not say so yet, or transactions of "

@@ -106,7 +106,7 @@ def kept_where(rows: Collection[int], values: pa.Array) -> pa.Array:
 
 
 class _LargeError(Exception):
-    """A JSON value with so many missing fields that Python would take seconds to fill in nulls."""
+    """A JSON value with too many missing fields: filling in nulls would take Python seconds."""
 
 
 class JsonDecoder:
