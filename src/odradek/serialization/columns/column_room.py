@@ -123,7 +123,7 @@ def _largest_item(column: PlannedColumn, *, within: bool) -> int:
 def _least_of(column: PlannedColumn) -> Callable[[Any], int]:
     """Return a function for a value's minimum size in columns, as if all its leaves were null.
 
-    The function only visits the fields that an object has; the type determines the size of the others.
+    The function only visits the fields that an object has; the type has the size of the others.
     """
     import pyarrow as pa
 
