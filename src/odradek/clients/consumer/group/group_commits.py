@@ -507,14 +507,7 @@ class GroupCommits:
                 # (R-ID-3): retry after the metadata has the topic.
                 state.backoff.failed(self._engine.now)
             else:
-                subscription.identify(state, topic_id)
-                state.move_to(found.offset, found.leader_epoch)
-                if by_name and topic_id != NO_ID:
-                    state.looked_up_by_name(self._engine.now)
-                    self.stored.metadata.request(f"{partition}: its offset was looked up by name")
-                self._hear(state, found.leader_epoch)
-                # The commit's age is unknown: assume half of the time after which it is renewed.
-                state.commit_accepted(found, self._engine.now - RENEW_AFTER / 2)
+                self._move_to(state, found, topic_id, by_name=by_name)
             self._subscription.readable.notify()
             return True
 
@@ -532,6 +525,23 @@ class GroupCommits:
             else:
                 subscription.fail(state, error, self._engine.now)
         self._subscription.readable.notify()
+
+    def _move_to(
+        self, state: PartitionState, found: OffsetAndMetadata, topic_id: bytes, *, by_name: bool
+    ) -> None:
+        """Move a position to a committed offset.
+
+        If it was looked up by the topic's name, metadata shows whether the topic was recreated.
+        """
+        now = self._engine.now
+        self._subscription.identify(state, topic_id)
+        state.move_to(found.offset, found.leader_epoch)
+        if by_name and topic_id != NO_ID:
+            state.looked_up_by_name(now)
+            self.stored.metadata.request(f"{state.partition}: its offset was looked up by name")
+        self._hear(state, found.leader_epoch)
+        # The commit's age is unknown: assume half of the time after which it is renewed.
+        state.commit_accepted(found, now - RENEW_AFTER / 2)
 
     def _is_coming(self, topic: str) -> bool:
         """Return whether the metadata has neither this topic nor an error for it yet.
