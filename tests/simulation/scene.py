@@ -15,7 +15,7 @@ C = TypeVar("C", Admin, Consumer, Producer)
 
 
 class Stage:
-    """A world, and a cluster with topic t (no topic if `partitions` is 0)."""
+    """A simulated environment whose cluster has topic t (no topic if `partitions` is 0)."""
 
     def __init__(
         self, seed: int = 1, brokers: int = 3, partitions: int = 3, **cluster: Any

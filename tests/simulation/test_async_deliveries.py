@@ -12,7 +12,7 @@ from odradek.testing import KafkaSimulation
 
 
 class Interruption(BaseException):
-    """An interruption like Ctrl-C in a callback, which asyncio itself doesn't raise in a task."""
+    """An exception that stands for Ctrl-C; a KeyboardInterrupt would end asyncio's event loop."""
 
 
 @pytest.fixture

@@ -122,7 +122,7 @@ async def transactions(program: Program) -> None:
 
 
 async def assigned(program: Program) -> None:
-    """Use Arrow in both directions, seeks, offsets, descriptions and errors with their times."""
+    """Send and poll Arrow data, seek, and request offsets, finally from silent brokers."""
     import pyarrow as pa
 
     of, cluster = program.of, program.cluster

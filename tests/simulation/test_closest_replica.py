@@ -59,7 +59,7 @@ class Reader(Stage):
                 assert (record.offset, record.value) == (self.seen, b"%d" % self.seen)
                 self.seen += 1
             assert self.world.now <= end, self.reader.explain()
-        # the fetch in flight ends; count the next one as well
+        # also count the fetch that follows the one in flight
         assert self.reader.poll(0.6) == []
         asked = Counter(self.fetches)
         assert sum(asked.values()) < 60  # fetches are not repeated quickly
@@ -106,7 +106,7 @@ FAULTS: dict[str, Callable[[SimulatedCluster], object]] = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_fetches_go_to_the_leader_while_the_closest_replica_fails(fault: str) -> None:
     reader = Reader(3)
-    reader.cluster.session_timeout = 60.0  # the leader still prefers it
+    reader.cluster.session_timeout = 60.0  # so that the leader still names the failed replica
     reader.read_all()
     reader.reads_near()
     FAULTS[fault](reader.cluster)

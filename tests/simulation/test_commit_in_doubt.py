@@ -21,9 +21,7 @@ from odradek.simulation.brokers.broker_handlers import BY_KEY
 
 DOUBT = "may have been committed: check the output"
 FIRST = pytest.mark.parametrize("first", ["lost", "not replicated", "moved", "loading"])
-"""Responses to the first EndTxn: none, or an error. It only had no effect if the error is
-COORDINATOR_LOAD_IN_PROGRESS.
-"""
+"""Answers to the first EndTxn, which has an effect except with COORDINATOR_LOAD_IN_PROGRESS."""
 CODES = {"not replicated": 15, "moved": 16, "loading": 14}
 
 

@@ -240,7 +240,7 @@ def test_seek_to_committed_needs_a_group_and_a_reset_policy() -> None:
         a.seek_to_committed()
 
 
-def test_a_seek_to_committed_that_times_out_returns_no_records_meanwhile() -> None:
+def test_no_record_is_returned_until_a_timed_out_seek_to_committed_has_finished() -> None:
     scene = Scene()
     scene.write(range(40))
     a = scene.member(enable_auto_commit=False)

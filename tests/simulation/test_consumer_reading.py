@@ -74,7 +74,7 @@ def _again(client: Consumer, layout: Any) -> Any:
     return client.batches(1.0, layout=layout)
 
 
-def test_a_loop_over_records_moves_the_position_by_one_each() -> None:
+def test_a_loop_over_records_advances_the_position_by_one_per_record() -> None:
     _, _, client = make(41)
     tp = PARTITIONS[0]
     client.assign([tp])
