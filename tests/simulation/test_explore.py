@@ -200,7 +200,7 @@ def is_found(words: str, seeds: range, *, short: bool = True, family: Family = "
 @pytest.mark.parametrize(
     ("kind", "method", "says"),
     [
-        (ClusterCheck, "passed", "bystander-"),  # records by name, topics
+        (ClusterCheck, "passed", "bystander-"),  # topics of a wrong cluster are requested
         (UnexpectedBrokers, "starts_again", "after the last one"),
     ],
 )

@@ -1,7 +1,7 @@
 """The log end offset is known from the first response on, even if the position has changed.
 
-A broker sends it once in a fetch session, and then when it changes (KIP-227). So a response that a
-seek or an assignment has overtaken counts for it, though its records don't.
+A broker sends it once in a fetch session, and then when it changes (KIP-227). So a response that
+arrives after a seek or an assignment still sets it, though its records are dropped.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ def test_requests_to_known_brokers_name_the_expected_broker(
         all_partitions(producer, 3)
     cluster_id = scene.cluster.cluster_id
     ids = {str(broker.address): broker.id for broker in scene.cluster.brokers.values()}
-    assert {place for place, *_ in scene.meant} > set(ids)  # and the bootstrap address
+    assert {place for place, *_ in scene.meant} > set(ids)  # the bootstrap address was used too
     for place, version, cluster, node in scene.meant:
         learned = told and place in ids
         assert version == 5

@@ -79,12 +79,12 @@ def test_stale_epochs_in_metadata_below_version_9_do_not_delay_reads(
         consumer.commit(timeout=5.0)
         committed = consumer.committed([T0], 5.0)[T0]
         assert committed is not None
-        assert (committed.offset, committed.leader_epoch) == (10, 7)  # the epoch of its batch
+        assert (committed.offset, committed.leader_epoch) == (10, 7)  # epoch of the record's batch
     with scene.client(Admin) as admin:
         described = admin.describe_topics(["t"], timeout=5.0)["t"]
         assert described.partitions[0].leader_epoch == -1
     scene.write(range(10, 15))
-    with scene.consumer(group_id="g") as consumer:  # its position has a higher epoch than metadata
+    with scene.consumer(group_id="g") as consumer:  # the position's epoch exceeds metadata's
         consumer.subscribe(["t"])
         assert scene.read(consumer, 5) == list(range(10, 15))
 
@@ -180,7 +180,7 @@ def test_a_value_with_another_meaning_for_the_broker_is_an_error(
     if key == FetchRequest.API_KEY:
         refused = UnsupportedCompressionTypeError
 
-        def read_zstd(answer: FetchResponse) -> None:  # as brokers answer for such batches
+        def read_zstd(answer: FetchResponse) -> None:  # brokers respond to such fetches this way
             for topic in answer.responses:
                 for part in topic.partitions:
                     part.error_code, part.records = refused.code, b""

@@ -147,7 +147,7 @@ async def test_aiokafka_consumers_refuse_commits_of_a_former_ownership(
         told.clear()
         waits = remove(kafka_simulation, "classic", consumer._consumer._engine)
         await until(lambda: not waits())
-        await asyncio.sleep(2)  # its background task has polled for the program
+        await asyncio.sleep(2)  # the consumer's background task has polled
         if listens:
             assert told == ["revoked", "assigned"]
             await consumer.commit({place: 6})

@@ -61,7 +61,7 @@ def test_the_timeout_error_on_a_busy_machine_describes_the_known_state(
 
 @pytest.mark.parametrize("seed", some(range(20, 40), 4))
 def test_writes_that_wait_for_a_dead_replica_do_not_delay_healthy_brokers(seed: int) -> None:
-    """One of three is killed; the others hold acks=all until the controller removes it (9 s)."""
+    """One of three brokers is killed; others hold acks=all until it is removed (9 s)."""
     world, cluster, producer = make(seed, **{"linger.ms": 0, "batch.size": 100})
     cluster.session_timeout = 9.0
     for n in range(30):

@@ -31,7 +31,7 @@ PATIENCE = 12.0
 
 
 class Scene(Stage):
-    """A producer and a cluster that can't be reached until `back()` (by default)."""
+    """A producer and, unless `away` is False, a cluster that can't be reached until `back()`."""
 
     def __init__(self, *, away: bool = True, **config: Any) -> None:
         super().__init__(7, brokers=1)

@@ -97,7 +97,7 @@ def test_a_position_within_the_new_log_is_reset_too() -> None:
 
 
 def test_a_position_whose_epoch_exists_in_the_new_log_is_reset_too() -> None:
-    """KIP-320's check alone would move it to the end of the new log, as after an election."""
+    """KIP-320's check alone would move the position to the new log's end, as after an election."""
     scene = Scene(5, early=True)
     scene.make_anew(b"new 0", b"new 1")
     assert scene.read_for(30) == [b"new 0", b"new 1"]

@@ -245,7 +245,7 @@ def test_init_may_be_called_again_after_it_was_refused(monkeypatch: pytest.Monke
 
 @PROTOCOLS
 def test_a_transactional_id_that_expired_is_initialized_again(version: int) -> None:
-    """KIP-360: after transactional.id.expiration.ms without a transaction."""
+    """KIP-360: an id expires after transactional.id.expiration.ms without a transaction."""
     scene = Scene(version)
     producer = scene.producer()
     with producer.transaction():

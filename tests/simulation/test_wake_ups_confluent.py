@@ -92,7 +92,7 @@ class Enabling(NamedTuple):
 
     name: str
     begin: Callable[[Consumer], None]
-    """Calls that precede it."""
+    """Calls that precede the enabling call."""
     call: Callable[[Consumer], object]
     first: tuple[int, int]
 

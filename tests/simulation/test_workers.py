@@ -617,7 +617,7 @@ def test_a_consumer_that_another_task_closes_ends_the_run_immediately(
     assert books.committed == {0: 0}
 
 
-def test_processing_that_hangs_is_cancelled_at_the_end_and_repeated(
+def test_processing_that_hangs_is_cancelled_at_the_end_of_the_run_and_repeated(
     simulation: KafkaSimulation, books: Books
 ) -> None:
     sends(simulation, 3)

@@ -85,7 +85,7 @@ def test_out_of_order_counts_as_success_if_a_later_batch_is_acknowledged(
 
 
 def test_out_of_order_is_resolved_by_the_result_of_later_batches(scripted: Scripted) -> None:
-    """No batch is acknowledged. The leader knows the last one, which proves the others."""
+    """No batch is acknowledged, but the leader has the last batch, and so all earlier ones."""
     world, cluster, producer, script = scripted(4)
     script.rule = either([times(1, APPENDED, 7, sequence(n)) for n in (1, 2, 3)])
     futures = [producer.send("t", value(n), partition=0) for n in range(3)]
@@ -216,7 +216,7 @@ def test_a_batch_after_an_expired_one_is_not_written_again_if_it_may_arrive_late
     second = producer.send("t", value(1), partition=0)
     assert isinstance(first.exception(timeout=10), KafkaTimeoutError)
     assert not second.done()
-    script.rule = lambda _: None  # the leader responds: the first is missing, so 45
+    script.rule = lambda _: None  # the leader lacks the first batch: error 45
     error = second.exception(timeout=10)
     assert isinstance(error, OutOfOrderSequenceNumberError)
     assert "may have been written" in str(error)
@@ -283,9 +283,9 @@ def test_duplicate_sequence_number_counts_as_success(doubtful: bool, scripted: S
 def test_a_refused_batch_that_was_not_appended_is_sent_again_after_out_of_order(
     scripted: Scripted,
 ) -> None:
-    """A leader without state accepted the newer batch; the older one is missing in spite of 45.
+    """A leader without state accepted the newer batch, so the older one gets error 45.
 
-    Its refusal proved that it wasn't appended.
+    The refusal of the older batch proved that it wasn't appended.
     """
     world, cluster, producer, script = scripted(13)
     world.change_link(latency=0.02)
