@@ -159,7 +159,7 @@ def test_delegation_tokens_are_created_used_renewed_and_expired(
     for_carol = admin.create_delegation_token(owner="User:carol")
     assert (for_carol.owner, for_carol.requester == "User:carol") == ("User:carol", False)
     until(lambda: for_carol in admin.describe_delegation_tokens("User:carol"))
-    with pytest.raises(o.errors.DelegationTokenOwnerMismatchError):  # not the owner, no renewer
+    with pytest.raises(o.errors.DelegationTokenOwnerMismatchError):  # neither owner nor renewer
         admin.expire_delegation_token(for_carol.hmac)
 
 

@@ -96,10 +96,10 @@ def taken(consumer: Consumer, count: int) -> list[Message]:
 
 
 def all_of(cluster: LocalCluster, topic: str) -> list[list[int]]:
-    """Return what a reader of committed records finds, by partition.
+    """Return the values that a reader of committed records finds, by partition.
 
     The last transaction's markers may be written after its commit was acknowledged, so the first
-    end of a partition may be before its records.
+    reported end of a partition may come before its last records.
     """
     consumer = Consumer(reading(cluster, group__id="readers", enable__partition__eof=True))
     consumer.assign([TopicPartition(topic, n, 0) for n in range(2)])
@@ -194,7 +194,7 @@ def test_transactions_recover_from_two_moves(
         if moves and done >= moves[0]:
             mortal_cluster.move()
             moves.pop(0)
-        if done >= 100 and not aborted:  # abort once and repeat
+        if done >= 100 and not aborted:  # abort this transaction once and repeat it
             aborted = True
             producer.abort_transaction(PATIENCE)
             for partition in consumer.committed(consumer.assignment(), PATIENCE):

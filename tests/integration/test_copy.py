@@ -364,8 +364,8 @@ def test_ctrl_c_during_an_outage_reports_how_long_closing_may_take(topic: str) -
     with FakeCluster(1, topics=[f"{topic}:2", f"{topic}-copy:2"]) as one:
         fill(one, topic)
         words = [topic, f"{topic}-copy", "--bootstrap-server", one.bootstrap_servers, "--follow"]
-        # The copy ends by itself after its timeout for closing, so that must be longer than the
-        # test's.
+        # The copy ends by itself after its timeout for closing, so that timeout must be longer than
+        # the test's own.
         patient = f"from odradek.cli import copy; copy.CLOSING = {5 * PATIENCE}"
         run_it = "from odradek.__main__ import main; main()"
         command = [sys.executable, "-c", f"{patient}; {run_it}", "copy", *words, "--json"]

@@ -178,7 +178,7 @@ def tls(sock: socket.socket) -> None:
     incoming.write(sock.recv(1000))
     with pytest.raises(ssl.SSLError):
         end.do_handshake()
-    sock.sendall(outgoing.read() or b"\x15\x03\x01\x00\x02\x02\x28")  # an alert
+    sock.sendall(outgoing.read() or b"\x15\x03\x01\x00\x02\x02\x28")  # a TLS alert
     sock.close()
 
 

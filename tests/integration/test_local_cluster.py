@@ -143,7 +143,7 @@ def test_resume_accepts_a_paused_broker_whose_process_has_ended(
     brokers.resume(broker)
     assert not broker.paused
     with pytest.raises(RuntimeError, match="broker 0 isn't running"):
-        brokers.resume(broker)  # this time it is the caller's error
+        brokers.resume(broker)  # the broker isn't paused any more: the caller's error
 
 
 def test_stop_accepts_a_paused_broker_whose_process_ends_meanwhile(

@@ -124,7 +124,7 @@ def test_clients_recover_after_a_brokers_address_led_to_the_wrong_cluster(
 def test_clients_continue_if_the_bootstrap_address_leads_to_the_wrong_cluster(
     mortal_cluster: LocalCluster, foreign: LocalCluster, topic: str
 ) -> None:
-    """Check that connected clients are undisturbed, and recover once the door leads back."""
+    """Check that connected clients are undisturbed, and recover once the address is right."""
     with traffic(mortal_cluster, topic, foreign) as flow:
         mortal_cluster.front_door.lead_to([parse_address("", foreign.broker_addresses[0])])
         mortal_cluster.front_door.drop_connections()
@@ -145,8 +145,8 @@ def test_clients_recover_after_brokers_swap_addresses(
 ) -> None:
     """Swap the addresses of two brokers, so that old metadata leads to the wrong one.
 
-    Before 4.4 only NOT_LEADER as the response to a Fetch shows that; other requests (a heartbeat, a
-    Produce of older versions) would be processed by the wrong broker.
+    Before 4.4 only a Fetch response (NOT_LEADER) reveals the wrong broker, which would process
+    other requests (a heartbeat, a Produce of older versions).
     """
     with traffic(mortal_cluster, topic) as flow:
         for end in range(60, 180, 30):  # a client may happen to refresh its metadata first

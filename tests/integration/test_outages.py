@@ -257,7 +257,7 @@ def test_clients_recover_after_a_leader_was_frozen(prepared: LocalCluster, topic
             victim = leader(prepared, topic)
             prepared.pause(victim)
             try:
-                time.sleep(4.0)  # it loses its leaderships in the meantime (session: 3 s)
+                time.sleep(4.0)  # the frozen broker loses its leaderships (session: 3 s)
             finally:
                 prepared.resume(victim)
             stream.wait_for_more()

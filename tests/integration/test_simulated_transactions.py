@@ -29,7 +29,7 @@ RETRIED = {
         errors.NotCoordinatorError,
         errors.NotEnoughReplicasError,
         errors.NotLeaderOrFollowerError,
-        errors.RequestTimedOutError,  # from slow followers; the batch is sent again
+        errors.RequestTimedOutError,  # if followers are slow; the batch is sent again
         errors.UnknownTopicOrPartitionError,
     )
 }

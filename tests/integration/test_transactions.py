@@ -84,7 +84,7 @@ class Story:
         self.committed += numbers
 
     def check(self) -> None:
-        """Check that consumers of committed records see exactly those, librdkafka and odradek."""
+        """Check that read_committed consumers of both libraries see only the committed records."""
         expected = {
             p: [n for n in self.committed if n % PARTITIONS == p] for p in range(PARTITIONS)
         }
@@ -245,7 +245,7 @@ def test_readers_of_committed_offsets_wait_for_the_pending_transaction(
         told = ""
         for _ in range(5):  # on a busy machine the timeout may be reported before its reason
             with pytest.raises(KafkaError) as caught:
-                reader.committed([first], timeout=3)  # longer than its longest backoff
+                reader.committed([first], timeout=3)  # longer than the longest backoff
             told += str(caught.value)
             if "UNSTABLE_OFFSET_COMMIT" in told:
                 break

@@ -74,7 +74,7 @@ def alter(
 def test_a_batch_with_altered_responses_is_written_once(
     cluster: LocalCluster, topic: str, code: int
 ) -> None:
-    """Check a duplicate of the past: the third retry came after more than five later batches."""
+    """Reproduce a former duplicate: the third retry came after more than five later batches."""
     cluster.create_topic(topic, partitions=1)
     with Producer(bootstrap_servers=cluster.bootstrap_servers, batch_size=100) as producer:
         producer.send(topic, b"000", partition=0).result(timeout=60)
@@ -107,7 +107,7 @@ def test_a_restarted_leader_knows_only_the_last_batch(
     }
     with Producer(config) as producer:
         producer.send(topic, b"000", partition=0).result(timeout=60)
-        ended = threading.Event()  # until then no response is accepted
+        ended = threading.Event()  # until it is set, no response is accepted
         seen = [alter(producer, n, 7, lambda _: not ended.is_set()) for n in (1, 2, 3)]
         futures = [producer.send(topic, b"%03d" % n * 30, partition=0) for n in (1, 2, 3)]
         deadline = time.monotonic() + 10

@@ -1,7 +1,4 @@
-"""Python blocks of pages that no other test runs, as printed, in a simulated cluster.
-
-Every page with Python is listed here, with its number of blocks or the test that runs it.
-"""
+"""Run the Python blocks of pages that no other test runs, as printed, in a simulated cluster."""
 
 from __future__ import annotations
 
