@@ -27,7 +27,7 @@ NULL = -1
 
 
 def sized(piece: bytes | None, claimed: int | None = None) -> bytes:
-    """Return a key or value after its length, or after another number."""
+    """Return the length, or the claimed number, and the bytes of a key or value."""
     content = b"" if piece is None else piece
     length = (NULL if piece is None else len(piece)) if claimed is None else claimed
     return struct.pack(">i", length) + content

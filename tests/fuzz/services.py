@@ -30,7 +30,7 @@ class Unread(ConsumerRecord):
 
 
 def text_hash(text: bytes) -> int:
-    """Compute the hash that `odradek.spark.sink.row_digest` stores in clusters, by number."""
+    """Compute the hash of a text that `odradek.spark.sink.row_digest` stores in clusters."""
 
     def mixed(word: int) -> int:
         word ^= word >> 32

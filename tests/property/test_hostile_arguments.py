@@ -235,7 +235,7 @@ INSIDE = {
     (Producer, name)
     for name in ("outcome_deadline", "await_outcome", "surface", "watched", "too_late")
 }
-"""Public for futures, and not called by users."""
+"""Methods that are public for futures, and that users don't call."""
 CLASSES: dict[str, type] = {
     "producer": Producer,
     "transactional": Producer,
@@ -389,7 +389,7 @@ def arguments(method: str, function: Callable[..., Any], hostile: str, value: An
 
 
 def carried_out(call: Callable[..., Any], given: dict[str, Any]) -> None:
-    """Call it and use its result: iterators and contexts run at their first use."""
+    """Make a call and use its result: iterators and contexts run at their first use."""
     one_by_one = [
         p.name
         for p in inspect.signature(call).parameters.values()
@@ -475,7 +475,7 @@ def test_no_configuration_breaks_the_constructor_of_a_client(facade: Any) -> Non
     kind = facade.__name__.lower()
     for label, make in third(HOSTILE.items(), kind, 6):
         try:
-            if not label.startswith("{"):  # its values are secrets of one letter
+            if not label.startswith("{"):  # a dict's values are one-letter secrets
                 facade(make())
         except Exception as error:
             judge(error, f"{kind}({label})", "config|bootstrap.servers|option|path|can't be read")

@@ -44,7 +44,7 @@ class Moving(Scene):
         patch.setattr(commands, "time", time)
 
     def tried(self, line: str) -> tuple[int, dict[str, Any]]:
-        """Return status and last document; the command must end within its timeout."""
+        """Run a command, which must end in time; return its exit status and last document."""
         begin = self.world.now
         done = self.run(line, timeout=PATIENCE)
         assert self.world.now - begin <= PATIENCE + GRACE, line

@@ -1,8 +1,8 @@
-"""Each command, while brokers refuse one API that it uses.
+"""Commands whose brokers refuse one API that the command uses.
 
 If the response or an item is an error, the exit status isn't 0, `--json` prints its document, and
-both it and the line on stderr name the error. Otherwise a script that reads the status alone would
-be misled, and an error would look like an empty result.
+both the document and the line on stderr name the error. Otherwise a script that reads the status
+alone would be misled, and an error would look like an empty result.
 """
 
 from __future__ import annotations

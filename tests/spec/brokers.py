@@ -127,11 +127,11 @@ class ScriptedErrors:
         self._codes: dict[tuple[str, str], list[int]] = {}
 
     def set(self, api: str, where: str, codes: list[int]) -> None:
-        """Return these codes in the next responses, one after the other, and then no errors."""
+        """Set the error codes of the next responses; responses after them have no error."""
         self._codes[api, where] = list(codes)
 
     def next(self, api: str, *places: str) -> int:
-        """Return the code for this response; the first place with codes left decides."""
+        """Return the next error code of the first of these addresses or partitions that has one."""
         for place in (*places, "*"):
             codes = self._codes.get((api, place))
             if codes:
