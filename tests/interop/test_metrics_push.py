@@ -131,7 +131,7 @@ def tags_of(point: object) -> frozenset[tuple[str, str]]:
 
 
 def totals(pushes: list[Push]) -> dict[tuple[str, frozenset[str]], float]:
-    """Return the sums of all deltas, by name and the names of attributes."""
+    """Return the sums of all deltas, by metric name and the names of attributes."""
     found: dict[tuple[str, frozenset[str]], float] = defaultdict(float)
     for push in pushes:
         for metric in push.metrics:
@@ -192,7 +192,7 @@ def run_java_clients(servers: str) -> float:
     )
     if read != RECORDS:  # seen once, on a busy machine; the push must have the same number
         with warnings.catch_warnings():
-            warnings.simplefilter("default")  # otherwise it would be an error here
+            warnings.simplefilter("default")  # a warning would be an error here
             warnings.warn(f"Java's consumer read {read:g} records of {RECORDS}", stacklevel=1)
     return read
 

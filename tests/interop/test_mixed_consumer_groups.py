@@ -24,7 +24,7 @@ def story_of(cluster: LocalCluster, jvm: Jvm, topic: str, assignor: str) -> Grou
     return GroupScenario(cluster, jvm, topic, config)
 
 
-def test_with_librdkafka_and_java(cluster: LocalCluster, jvm: Jvm, topic: str) -> None:
+def test_three_clients_read_each_record_once(cluster: LocalCluster, jvm: Jvm, topic: str) -> None:
     story = story_of(cluster, jvm, topic, "uniform")
     story.join("ours1")
     story.join("java1", "confluent1")

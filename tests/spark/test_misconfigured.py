@@ -39,7 +39,7 @@ class Wrong:
     queries: tuple[str, ...] = EVERY
 
     def chosen(self, turn: int) -> tuple[str, ...]:
-        """Return the kinds of query to run: in `make test` one, another one in each turn."""
+        """Return the kinds of query to run; `make test` runs one, a different one in each turn."""
         return self.queries if WHOLE else (self.queries[turn % len(self.queries)],)
 
 

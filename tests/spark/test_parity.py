@@ -152,7 +152,7 @@ def outcome(
 
 
 def ask_older(older: OlderSpark, topics: Topics, phase: Sequence[Case]) -> None:
-    """Send Spark 4.2.0 all cases of a phase; it runs them while ours runs."""
+    """Send Spark 4.2.0 all cases of a phase; it runs them while Odradek's source runs them."""
     address = topics.cluster.bootstrap_servers
     if jvm_answers.ASKED:
         older.ask([case.for_side("jvm", address) for case in phase])

@@ -138,7 +138,7 @@ def test_a_copy_recovers_after_a_move_and_stops_after_its_batch() -> None:
 
 
 class StopAfterBatches(JsonLines):
-    """Requests a stop after some batches."""
+    """Display that requests a stop after some batches."""
 
     def __init__(self, stop: Stop, batches: int) -> None:
         super().__init__()
@@ -178,7 +178,7 @@ sinks:
 """)
 
     done = 0
-    for batches in (1, 3):  # another point within a batch each time
+    for batches in (1, 3):  # stop at another point within a batch each time
         with Stop() as stop:
             display = StopAfterBatches(stop, batches)
             running = Running(
@@ -188,7 +188,7 @@ sinks:
         told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
         assert (told[-1]["event"], told[-1]["repeats"]) == ("stopped", None)
         begun = [path.stat().st_mtime for path in tmp_path.glob("checkpoints/files/offsets/[0-9]*")]
-        # Without a stop all others would follow: at least 96, in five seconds.
+        # Without a stop, at least 96 more batches would follow, in five seconds.
         assert sum(at > display.stopping_at for at in begun) < 40
         found = sum(told[-1]["positions"].values())
         assert done < found < 3000

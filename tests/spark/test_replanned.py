@@ -243,7 +243,7 @@ def test_a_task_that_read_the_ledger_before_the_decision_aborts_nothing(
 
 @pytest.mark.long
 @pytest.mark.parametrize("halt", ["ledger 1", "decided"])
-def test_a_batch_is_written_once_with_the_same_plan(
+def test_a_killed_drivers_batch_is_written_once_if_the_plan_is_unchanged(
     halt: str, cluster: LocalCluster, topics: Any, tmp_path: Path
 ) -> None:
     with program(tmp_path, cluster, topics) as made:
