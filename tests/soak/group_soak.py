@@ -174,7 +174,7 @@ class GroupUnderTest:
         self.incarnation = -1
         self.failures: list[str] = []
         self.written: list[int] = []
-        """Records of each incarnation."""
+        """Number of records of each incarnation of the topic."""
         self.frozen = self.grown = 0
         self.left_over = 0
         """Offsets of a deleted topic that a coordinator returned for the new one."""
@@ -383,7 +383,7 @@ class GroupUnderTest:
         if last:
             return
         holder = self._rng.choice(self.members)
-        freeze = self._rng.random() < 0.5  # it holds records of the old topic when it wakes
+        freeze = self._rng.random() < 0.5  # the member holds old records then
         if freeze:
             holder.freeze(True)
             self.frozen += 1
@@ -398,7 +398,7 @@ class GroupUnderTest:
             self.failures.append(f"{self.kind}: {error!r}")
 
     def run(self) -> None:
-        """Run turns; the last one is the one after `calm` is set."""
+        """Run turns; the last turn begins after `calm` is set."""
         with suppress(Exception):
             while not self.failures:
                 last = self.calm.is_set()

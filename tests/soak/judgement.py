@@ -34,7 +34,7 @@ class Witness(Protocol):
 
 
 class Judge:
-    """Collects failures."""
+    """Judge of a soak, which collects failures as texts."""
 
     def __init__(self, history: History, witness: Witness, topics: Sequence[str]) -> None:
         self.failures: list[str] = []

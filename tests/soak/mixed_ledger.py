@@ -26,7 +26,7 @@ class Member:
         self.name, self.client, self.static, self.topics = name, client, static, topics
         self.owned: set[str] = set()
         self.gone: set[str] = set()
-        """Partitions that it has owned and given back or lost."""
+        """Partitions that the member has owned and given back or lost."""
         self.disorderly_at: float | None = None
         """Time of the first fault: from then on, records may be read again."""
         self.closing = self.ended = False
@@ -36,11 +36,11 @@ class Member:
 
     @property
     def ours(self) -> bool:
-        """Whether it is a consumer of Odradek."""
+        """Whether the member is a consumer of Odradek."""
         return self.client in OURS
 
     def subscribes(self, topic: str) -> bool:
-        """Return whether it subscribes to the topic; patterns match all topics of the group."""
+        """Whether the member subscribes to the topic; patterns match all topics of the group."""
         return topic in self.topics or self.topics[0].startswith("^")
 
     def may_go_back(self, partition: str) -> bool:
@@ -94,7 +94,7 @@ class Ledger:
         self._committed: dict[str, int] = {}
 
     def create(self, topic: str, numbers: Iterable[int]) -> None:
-        """Add partitions."""
+        """Add partitions to a topic."""
         self.ends |= {f"{topic}-{n}": 0 for n in numbers}
 
     def topics(self) -> list[str]:

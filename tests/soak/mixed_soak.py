@@ -80,7 +80,7 @@ OVERLONG = (9.0, 14.0)
 BETWEEN = (0.0, 1.5)
 """Seconds between two actions of one step."""
 AT_EACH_STEP = 6
-"""Records of each partition."""
+"""Number of records that each step writes to each partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,7 +329,7 @@ class MixedGroup:
             self._fill(place)
 
     def _kill(self) -> None:
-        """Kill a process; others than Odradek return once its session is over."""
+        """Kill a process; members of other clients return once its session is over."""
         chosen = [n for n, m in enumerate(self.places) if m is not None and m.client != "java"]
         if not chosen:
             return
@@ -519,7 +519,7 @@ class MixedGroup:
         return "not described", None
 
     def _look_at_commits(self, *, final: bool = False) -> None:
-        """Compare the committed offsets with those of before, and with the ends."""
+        """Compare the committed offsets with the earlier ones, and with the end offsets."""
         places = [
             confluent_kafka.TopicPartition(t, int(n))
             for t, _, n in (p.rpartition("-") for p in self.ledger.ends)

@@ -1,6 +1,6 @@
 """The report of a soak as one HTML page with its pictures.
 
-In: reports as JSON documents, the course of each round. Out: a file that needs no other one. Must
+In: reports as JSON documents, the course of each round. Out: a file that needs no other file. Must
 not: judge.
 """
 

@@ -116,7 +116,7 @@ class Plan:
     victims: tuple[str, ...] = ()
     """Names of the workers whose brokers are killed and paused; by default all."""
     drain: float = 180.0
-    """Seconds that the chains may take to process the rest."""
+    """Seconds that the chains may take to process the remaining records."""
     kafka: str = DEFAULT_VERSION
     """The version of the brokers that `run` starts."""
     secured: bool = False
@@ -166,7 +166,7 @@ class Report:
 
 
 class Soak:
-    """One run."""
+    """One run of clients and faults, and its judgement."""
 
     def __init__(
         self,
@@ -521,7 +521,7 @@ def run(plan: Plan, say: Callable[[str], None], keep: Path) -> Report:
 
     If it fails, the history is kept as JSON lines, and the logs of the brokers.
     """
-    if plan.secured:  # the proxy can't read what is encrypted
+    if plan.secured:  # the proxy can't read encrypted requests
         plan = replace(plan, troubles=tuple(t for t in plan.troubles if t not in PROXIED))
     if plan.kafka.startswith(WITHOUT_KIP_848):
         say(f"without group.protocol=consumer, which Kafka {plan.kafka} doesn't offer")

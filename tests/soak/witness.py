@@ -1,7 +1,7 @@
 """Read a cluster at the end of a soak, with librdkafka and with Odradek.
 
 In: a cluster. Out: records read with read_committed, committed offsets of groups, groups that
-Kafka's own coordinator has lost. Must not: judge. librdkafka's calls raise errors while
+Kafka's own coordinator has lost. Must not: judge the results. librdkafka's calls raise errors while
 the cluster recovers, so they are repeated.
 """
 

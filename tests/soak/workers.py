@@ -246,11 +246,11 @@ class GroupReader(Worker):
         self.protocol = protocol
         self.seen: dict[TopicPartition, set[int]] = {}
         self.count = 0
-        """Number of records, with those that were read before."""
+        """Number of records read, including records that were read again."""
         self.lost = 0
-        """How often it lost its partitions; uncommitted records are read again then."""
+        """How often the reader lost its partitions; uncommitted records are read again then."""
         self.had: list[TopicPartition] = []
-        """Its assignment when `stopping` was set, before other members left."""
+        """The reader's assignment when `stopping` was set, before other members left."""
         self.errors: Counter[str] = Counter()
         self.joined = 0
         self._settings = in_group(config, f"readers-{protocol}", protocol)
