@@ -38,15 +38,15 @@ ENCODINGS = (
     b"\x81\x80\x80\x80\x00",
     b"\xff\xff\xff\xff\x0f",
     b"\xfe\xff\xff\xff\x0f",
-    b"\xff\xff\xff\xff\x1f",  # 33 bits
+    b"\xff\xff\xff\xff\x1f",  # a number of 33 bits
     b"\x80\x80\x80\x80\x10",
     b"\xff\xff\xff\xff\x7f",
-    b"\xff\xff\xff\xff\xff\x00",  # six bytes
+    b"\xff\xff\xff\xff\xff\x00",  # a number in six bytes
     b"\x80\x80\x80\x80\x80\x80\x80\x80\x80\x00",
     b"\xff" * 9 + b"\x01",
-    b"\xff" * 9 + b"\x02",  # 65 bits
+    b"\xff" * 9 + b"\x02",  # a number of 65 bits
     b"\xff" * 9 + b"\x7f",
-    b"\xff" * 10 + b"\x01",  # eleven bytes
+    b"\xff" * 10 + b"\x01",  # a number in eleven bytes
     b"\x80" * 12,
     b"\x80",  # the last byte may be missing
     b"\xff" * 4,

@@ -158,8 +158,8 @@ class Protobufs:
             value = entry.field.add(name="value", number=2, label=1)
             self._typed(value, message, path, depth, proto3=proto3, group=False)
             one.name = name[:-5].lower()
-            # Protobuf derives the name of a map field's entries from the field's: it has to be this
-            # one.
+            # Protobuf requires this name: it derives a map field's entry name from the field's
+            # name.
             entry.name = f"{one.name.capitalize()}Entry"
             one.type, one.label, one.type_name = MESSAGE, 3, f"{path}.{entry.name}"
             return

@@ -114,7 +114,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             if not self.workqueue or self._pending_of(self.assigned_work[node]) < 2:
                 super()._reschedule(node)
 
-    config.option.loadscopereorder = False  # it would sort by the number of tests
+    config.option.loadscopereorder = False  # otherwise xdist sorts by numbers of tests
     return ByGroups(config, log)
 
 

@@ -163,7 +163,7 @@ def test_delegation_tokens_are_created_used_renewed_and_expired(
         admin.expire_delegation_token(for_carol.hmac)
 
 
-@pytest.mark.long  # short form: test_admin_commands.py, test_hostile_commands.py
+@pytest.mark.long  # shorter tests: test_admin_commands.py, test_hostile_commands.py
 def test_every_subcommand_works_on_a_secured_cluster(
     guarded: LocalCluster,
     admin: o.Admin,

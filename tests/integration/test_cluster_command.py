@@ -76,7 +76,7 @@ def test_a_cluster_is_started_reported_by_status_and_stopped(odradek: Odradek) -
     )
 
 
-@pytest.mark.long  # short form: the test above, the one below, and interop/test_local_registry.py
+@pytest.mark.long  # shorter tests: the tests above and below, interop/test_local_registry.py
 def test_start_with_registry_opens_a_schema_registry_and_stop_closes_it(odradek: Odradek) -> None:
     try:
         told = start("--registry")

@@ -258,7 +258,7 @@ def test_an_asyncio_copy_recovers_from_two_moves(
     compare(all_of(mortal_cluster, target))
 
 
-@pytest.mark.long  # short form: the test below, test_confluent_programs.py
+@pytest.mark.long  # shorter tests: the test below, test_confluent_programs.py
 def test_admin_calls_work_on_real_brokers_before_and_after_a_move(
     mortal_cluster: LocalCluster, topic: str
 ) -> None:

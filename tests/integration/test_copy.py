@@ -402,7 +402,7 @@ def test_the_progress_line_shows_rate_lag_time_left_and_problem() -> None:
     assert [size(n) for n in (1, 1000, 10**9)] == ["1 B", "1.0 kB", "1.0 GB"]
 
 
-@pytest.mark.long  # short form: test_another_copy_fences_the_first
+@pytest.mark.long  # shorter tests: test_another_copy_fences_the_first
 def test_a_kill_loses_and_duplicates_no_record(cluster: LocalCluster, topic: str) -> None:
     """Kill the copy within a step, while records keep arriving."""
     target = f"{topic}-copy"

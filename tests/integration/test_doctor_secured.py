@@ -374,7 +374,7 @@ def test_an_exceeded_request_quota_is_reported(strict: LocalCluster, settings: S
     assert "throttles this client" in first(found)["what"]
 
 
-@pytest.mark.long  # short form: test_doctor_command.py (a partition without a leader, one of three)
+@pytest.mark.long  # shorter tests: test_doctor_command.py (a partition without a leader)
 def test_a_killed_broker_and_its_partitions_are_reported(
     strict: LocalCluster, settings: Settings
 ) -> None:

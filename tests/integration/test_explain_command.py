@@ -233,7 +233,7 @@ def test_explain_reports_brokers_that_advertise_unused_addresses(server: Loopbac
 
     def advertise() -> None:
         for broker, address in zip(cluster.brokers.values(), dead, strict=True):
-            broker.address = address  # it still listens at its old address
+            broker.address = address  # the broker still listens at its old address
 
     server.call(advertise)
     status, picture = explain(cluster.bootstrap_servers, timeout=3.0)

@@ -98,7 +98,7 @@ def traffic(
         assert read_all(foreign.librdkafka_config(), topic, 3) == {0: [], 1: [], 2: []}
 
 
-@pytest.mark.long  # short form: the test below, simulation/test_misrouted_connections.py
+@pytest.mark.long  # shorter tests: the test below, simulation/test_misrouted_connections.py
 def test_clients_recover_after_a_brokers_address_led_to_the_wrong_cluster(
     mortal_cluster: LocalCluster, foreign: LocalCluster, topic: str
 ) -> None:
@@ -139,7 +139,7 @@ def test_clients_continue_if_the_bootstrap_address_leads_to_the_wrong_cluster(
         flow.read(list(range(90)))
 
 
-@pytest.mark.long  # short form: simulation/test_misrouted_connections.py
+@pytest.mark.long  # shorter tests: simulation/test_misrouted_connections.py
 def test_clients_recover_after_brokers_swap_addresses(
     mortal_cluster: LocalCluster, topic: str
 ) -> None:

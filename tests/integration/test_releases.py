@@ -59,7 +59,7 @@ def numbers(consumer: odradek.Consumer, count: int) -> list[int]:
     return sorted(int(record.value or b"") for record in read(consumer, count, PATIENCE))
 
 
-@pytest.mark.long  # short form: test_outages.py (a move), transactions and groups below
+@pytest.mark.long  # shorter tests: test_outages.py (a move), and two tests below
 def test_records_are_written_and_read_before_and_after_a_move(
     older: LocalCluster, name: str
 ) -> None:
@@ -116,7 +116,7 @@ def test_a_late_end_txn_does_not_end_a_later_transaction(
         assert sorted(found) == expected
 
 
-@pytest.mark.long  # short form: the test above, simulation/test_late_transaction_offsets.py
+@pytest.mark.long  # shorter tests: the test above, simulation/test_late_transaction_offsets.py
 def test_late_offsets_of_a_transaction_do_not_replace_newer_ones(
     older: LocalCluster, name: str, late_producer: tuple[odradek.Producer, LateProxy]
 ) -> None:

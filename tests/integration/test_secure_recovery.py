@@ -1,6 +1,6 @@
 """Kill, freeze, move and restart brokers of a cluster that requires TLS and a password.
 
-The soak is the short form of `make soak ARGS=--secured`: all kinds of clients at the same time,
+The soak is a shorter form of `make soak ARGS=--secured`: all kinds of clients at the same time,
 checked record by record. One test of the plaintext cluster runs again with this module's
 `mortal_cluster`, since under TLS and SASL connections end in other ways. (Lost logs and different
 clusters are handled above the connections.)

@@ -157,7 +157,7 @@ def test_transactions_work_in_both_protocols_and_during_an_upgrade(
         story.check()
 
 
-@pytest.mark.long  # short form: the test before, and test_releases.py (Kafka 3.9)
+@pytest.mark.long  # shorter tests: the test before, and test_releases.py (Kafka 3.9)
 def test_transactions_work_with_kafka_4_1_and_its_older_protocol(topic: str) -> None:
     """Use Kafka 4.1, then transaction.version 1 as in an upgraded 3.x: epochs don't increase."""
     with LocalCluster(brokers=1, version="4.1") as cluster:

@@ -59,6 +59,6 @@ def test_mixed_groups_work(cluster: LocalCluster, jvm: Jvm, topic: str, strategy
     groups.test_with_librdkafka_and_java(cluster, jvm, topic, strategy)
 
 
-@pytest.mark.long  # short form: test_transactions.py, integration/test_releases.py (on 3.9)
+@pytest.mark.long  # shorter tests: test_transactions.py, integration/test_releases.py (on 3.9)
 def test_transactions_work(cluster: LocalCluster, topic: str) -> None:
     each_reads(cluster, topic)

@@ -41,7 +41,7 @@ def table(rows: list[Row], wide: bool = False) -> pa.Table:
     return made
 
 
-@pytest.mark.long  # short form: librdkafka reads it, below
+@pytest.mark.long  # shorter tests: librdkafka reads rows below
 def test_kafkas_console_consumer_reads_all_rows(cluster: LocalCluster, topic: str) -> None:
     cluster.create_topic(topic, partitions=len(CODECS))
     rows = [row for row in ROWS if row.key != b"large"]

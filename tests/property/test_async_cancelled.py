@@ -244,7 +244,7 @@ def loop_ended_at(case: Case, at: int) -> bool:
         with asyncio.Runner(loop_factory=lambda: loop) as runner:
             through = runner.run(main())
         for client in (scenes[0].consumer, scenes[0].producer, scenes[0].admin):
-            with suppress(IllegalStateError):  # records remain that only its own loop could send
+            with suppress(IllegalStateError):  # remaining records need the client's own loop
                 asyncio.run(client.close())
             asyncio.run(client.close())  # in a new loop: the client's is closed
             assert "closed" in repr(client)

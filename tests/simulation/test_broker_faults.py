@@ -65,7 +65,7 @@ def test_a_partition_created_without_live_brokers_gets_a_leader_later() -> None:
     scene.cluster.pause(1)
     scene.cluster.add_partitions("t", 1)
     assert scene.cluster.topics["t"].partitions[1].leader == NO_LEADER
-    scene.cluster.repair(1)  # before the controller has considered it dead
+    scene.cluster.repair(1)  # before the controller considers the broker dead
     assert scene.cluster.topics["t"].partitions[1].leader == 1
 
 

@@ -87,7 +87,7 @@ def test_a_commit_with_unknown_outcome_is_fatal_if_the_coordinator_forgot_the_id
     assert DOUBT in str(caught.value)
     with pytest.raises(FatalTransactionError, match=DOUBT):
         producer.abort_transaction()
-    assert scene.visible() == [0, 1, 2]  # the first EndTxn committed them
+    assert scene.visible() == [0, 1, 2]  # the first EndTxn committed the records
 
 
 @PROTOCOLS

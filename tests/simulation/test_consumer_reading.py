@@ -104,10 +104,10 @@ def test_fetches_contain_only_changed_partitions(mode: Mode) -> None:
     assert reader.poll(2.0) == 0
     sessions = [a.session for a in client._engine.fetcher._asked.values()]
     assert all(session.id and session.epoch > 1 for session in sessions)
-    cluster.crash(1)  # a restart clears its fetch sessions
+    cluster.crash(1)  # a restart clears the broker's fetch sessions
     cluster.restart(1, after=1.0)
     for broker in cluster.brokers.values():
-        broker.fetch_sessions.clear()  # evicted by other clients' sessions
+        broker.fetch_sessions.clear()  # as if evicted by other clients
     world.advance(3)
     write(world, cluster, range(300, 600))
     reader.read(600, 20, world)

@@ -232,7 +232,7 @@ def test_callbacks_of_earlier_commits_are_called_before_a_commit_returns() -> No
 
     def note(offsets: Any, error: KafkaError | None) -> None:
         told.append((offsets[PARTITIONS[0]].offset, error))
-        a.commit({PARTITIONS[1]: 1})  # no further callback is called inside of this one
+        a.commit({PARTITIONS[1]: 1})  # no callback is called inside of another one
         told.append("through")
 
     a.subscribe(["t"], **scene.callbacks("a"))

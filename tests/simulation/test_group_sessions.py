@@ -160,6 +160,6 @@ def test_explain_names_subscribed_topics_that_do_not_exist(protocol: str) -> Non
         assert picture.diagnosis.endswith("did you mean t?).")
         assert "topics not found: tt" in str(picture.group)
         a.subscribe(["t"])
-        picture = a.explain()  # no broker has been asked for it yet
+        picture = a.explain()  # no broker has been asked for the topic yet
         assert picture.group is not None
         assert picture.group.missing == ()

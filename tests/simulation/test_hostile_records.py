@@ -100,7 +100,7 @@ def test_a_record_beyond_a_limit_is_reported_and_can_be_skipped_by_a_seek(how: s
     with pytest.raises(RecordLimitError) as caught:
         for offset in offsets(client, how):
             found.append(offset)  # noqa: PERF402 - what came before the error
-    assert found == list(range(12))  # all records before it are returned
+    assert found == list(range(12))  # all records before the hostile one are returned
     error = caught.value
     assert (error.partition, error.offset, error.next_offset) == (TP, 12, 13)
     assert (error.option, error.found, error.record) == ("max.headers.per.record", 8_400_000, 12)

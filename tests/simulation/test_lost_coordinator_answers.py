@@ -181,7 +181,7 @@ def test_a_new_epoch_is_requested_only_after_a_lost_response(version: int, api: 
             scene.send(b"1")
             producer.send_offsets_to_transaction({P0: 3}, "g")
     assert scene.epoch() == (before[0], before[1] + bool(api))
-    # Two requests are possible: at the first one the markers are still being written.
+    # Two requests are possible: at the first request, the markers are still being written.
     assert bool(scene.asked["InitProducerId"]) is bool(api)
     assert scene.visible() == [0, 1, 1, 1]
 

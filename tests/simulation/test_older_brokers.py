@@ -180,7 +180,7 @@ def test_a_value_with_another_meaning_for_the_broker_is_an_error(
     if key == FetchRequest.API_KEY:
         refused = UnsupportedCompressionTypeError
 
-        def read_zstd(answer: FetchResponse) -> None:  # brokers respond to such fetches this way
+        def read_zstd(answer: FetchResponse) -> None:  # brokers reject fetches of zstd like this
             for topic in answer.responses:
                 for part in topic.partitions:
                     part.error_code, part.records = refused.code, b""

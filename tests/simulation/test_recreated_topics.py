@@ -73,7 +73,7 @@ def test_a_producer_continues_in_the_new_topic() -> None:
     scene = Scene()
     began = scene.world.now
     scene.make_anew(b"new 0")
-    scene.send(scene.writer, b"new 1")  # within 20 s
+    scene.send(scene.writer, b"new 1")  # acknowledged within 20 s
     assert scene.values() == [b"new 0", b"new 1"]
     assert scene.epoch(scene.writer) == 0
     # the first responses don't suffice, as a stale broker may have sent them

@@ -145,7 +145,7 @@ async def test_automatic_commits_belong_to_no_task(
     assert len(exported.spans("commit")) == 2
 
 
-async def test_a_send_that_yields_to_the_loop_is_one_span_and_serialized_once(
+async def test_a_send_that_yields_to_the_loop_has_one_span_and_is_serialized_once(
     simulation: KafkaSimulation, exported: Exported, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     simulation.create_topic("other", partitions=1)

@@ -177,7 +177,7 @@ def test_a_commit_does_not_wait_for_an_empty_batch() -> None:
     accumulator = producer._engine.accumulator
     claimed = accumulator.claim(P0, 100, scene.world.now)
     with pytest.raises(KafkaTimeoutError):
-        producer.commit_transaction(timeout=1.0)  # rows may still be added to it
+        producer.commit_transaction(timeout=1.0)  # rows may still be added to the batch
     if accumulator.yield_claims([claimed], 0, scene.world.now, hurry=False):
         producer._host.wake()
     producer.commit_transaction(timeout=1.0)

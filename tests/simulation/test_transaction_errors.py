@@ -24,7 +24,7 @@ from odradek.protocol.messages.produce import PartitionProduceResponse
 
 
 def failing(error: KafkaError) -> Callable[..., Flow[Any]]:
-    """Refuse a request."""
+    """Return a replacement of a request's function, which raises this error."""
 
     def flow(*_: object, **__: object) -> Flow[None]:
         yield START

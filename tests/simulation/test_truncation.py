@@ -188,7 +188,7 @@ def test_random_elections_never_mix_two_logs(seed: int) -> None:
     def read(records: list[ConsumerRecord]) -> None:
         for record in records:
             for later in [o for o in seen if o >= record.offset]:
-                del seen[later]  # a reset invalidates the records from there on
+                del seen[later]  # a reset invalidates later records
             seen[record.offset] = record.value
 
     for _ in range(25):

@@ -101,7 +101,7 @@ def _at_once(program: Program) -> Any:
     return end.value.value
 
 
-# Calls that wait for records: each returns the first one's partition and offset, or None
+# Calls that wait for records: each returns the first record's partition and offset, or None
 
 
 async def poll(bench: Bench) -> Any:
@@ -360,7 +360,7 @@ def _called_after_event(
 
     async def program() -> bool:
         await enabling.begin(bench)
-        bench.world.after(0.5, lambda: None)  # an event is needed: waits of event loops are none
+        bench.world.after(0.5, lambda: None)  # so that an event occurs while the loop waits
         patch.setattr(VirtualTime, "fire_next", fire_next)
         deadline = bench.world.now + TIMEOUT
         found = await poll(bench)

@@ -729,7 +729,7 @@ def test_errors_unrelated_to_the_record_do_not_count_as_attempts(
     if raised is SystemExit:
         with pytest.raises(SystemExit):
             one_run(simulation, work, max_attempts=2, dead_letter_topic="dead")
-    else:  # the error of its own task is retried
+    else:  # a task's own error is retried
         one_run(simulation, work, max_attempts=2, dead_letter_topic="dead")
     assert simulation.records("dead", 0) == []
     assert books.committed == ({0: 1} if raised is asyncio.CancelledError else {0: 0})

@@ -249,7 +249,7 @@ class GroupUnderTest:
         places = [
             confluent_kafka.TopicPartition(self.topic, p) for p in range(self.plan.partitions + 1)
         ]
-        # Not with librdkafka's admin client, which ended the process by an assertion meanwhile.
+        # librdkafka's admin client isn't used: it once ended the process by an assertion.
         consumer = confluent_kafka.Consumer(settings(self._theirs, **{"group.id": self.group}))
         with closing(consumer):
             found: Any = consumer.committed(places, timeout=5)
@@ -498,7 +498,7 @@ class GroupUnderTest:
             place = incarnation, partition
             ends = handed.get(place, [])
             end = max((end for at, end in ends if at <= seen_at), default=0)
-            # Of any earlier topic: members may have read nothing of the last one, see `_kept`.
+            # Of any earlier topic, as members may have read nothing of the last topic, see `_kept`.
             earlier = [handed.get((n, partition), []) for n in range(incarnation)]
             old = max((end for read in earlier for _, end in read), default=0)
             if place not in last and end < offset <= old and self._was_away(incarnation, faults):

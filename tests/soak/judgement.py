@@ -101,7 +101,7 @@ class Judge:
         for group in groups:
             try:
                 ends = self._witness.offsets(group).items()
-            except Exception as error:  # the records can be judged without them
+            except Exception as error:  # the records can be judged without offsets
                 self.failures.append(f"the offsets of {group} can't be read: {error!r}")
                 continue
             self._history.group_ends(group, [(p, committed) for p, (committed, _) in ends])

@@ -1,7 +1,7 @@
 """Records and commits of a mixed group, and the faults that they show.
 
 In: written records, the reports of members, committed offsets. Out: partitions that aren't read to
-their ends or have not one owner, and texts of faults. Must not: know clusters or processes.
+their ends or don't have one owner, and texts of faults. Must not: know clusters or processes.
 """
 
 from __future__ import annotations

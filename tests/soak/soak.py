@@ -42,7 +42,7 @@ from odradek.testing.jars import DEFAULT_VERSION
 SOURCE = "in"
 SESSIONS = {
     # A member that couldn't leave its group keeps its partitions for a session, which each new
-    # coordinator starts again: with Kafka's 45 s and a fault every 15 s, it would never end.
+    # coordinator starts again: with Kafka's 45 s and a fault every 15 s, it would not end.
     "group.consumer.min.session.timeout.ms": "6000",
     "group.consumer.session.timeout.ms": "10000",
     "group.consumer.min.heartbeat.interval.ms": "1000",

@@ -60,7 +60,7 @@ def session(plan: dict[str, Any]) -> SparkSession:
         "spark.deploy.maxExecutorRetries": "-1",
         "spark.sql.shuffle.partitions": "2",
         # If Spark is killed while it writes its first offsets, a temporary file remains, because of
-        # which it would refuse to start again.
+        # which Spark would refuse to start again.
         "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
         "spark.log.level": "ERROR",
         "spark.sql.warehouse.dir": f"{plan['folder']}/warehouse",

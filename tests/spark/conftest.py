@@ -76,7 +76,7 @@ class Topics:
         self.cluster = cluster
         self._settings: dict[str, str | int | float | bool] = {
             **cluster.librdkafka_config(),
-            "log_level": 0,  # it would log every broker that a test stops
+            "log_level": 0,  # librdkafka would log each broker that a test stops
         }
         self._admin = AdminClient(self._settings)
 

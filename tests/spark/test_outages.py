@@ -58,7 +58,7 @@ def test_a_checkpoint_is_not_continued_on_another_cluster(
         cluster.restore()
 
 
-@pytest.mark.long  # short form: test_parity.py (a killed worker, a replayed batch), test_sink.py
+@pytest.mark.long  # shorter tests: test_parity.py (a killed worker, a replayed batch), test_sink.py
 def test_a_driver_killed_in_a_batch_loses_and_duplicates_no_record(
     stream: Stream, topics: Topics, cluster: LocalCluster, tmp_path: Path
 ) -> None:
@@ -83,7 +83,7 @@ def test_a_driver_killed_in_a_batch_loses_and_duplicates_no_record(
     offsets = [p for p in (tmp_path / "checkpoint" / "offsets").iterdir() if p.name.isdecimal()]
     commits = [p for p in (tmp_path / "checkpoint" / "commits").iterdir() if p.name.isdecimal()]
     assert len(offsets) == len(commits) + 1, "it wasn't killed inside a batch"
-    job = stream(topic)  # the same checkpoint
+    job = stream(topic)  # continues from the same checkpoint
     job.run(startingOffsets="earliest", maxOffsetsPerTrigger="500")
     assert job.values() == list(range(total))
 

@@ -210,7 +210,7 @@ def test_declarative_pipelines_read_and_write_topics(filled: Topics, tmp_path: P
         **os.environ, "KAFKA": filled.cluster.bootstrap_servers, "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
     }  # fmt: skip
-    del environment["SPARK_HOME"]  # as a user starts it
+    del environment["SPARK_HOME"]  # as when a user starts the pipeline
 
     program = str(Path(sys.executable).with_name("spark-pipelines"))
     command = [program, "run", "--remote", "local[2]", "--conf", "spark.ui.enabled=false"]
