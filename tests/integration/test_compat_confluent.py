@@ -32,7 +32,7 @@ from odradek.testing import LocalCluster
 from odradek.testing.brokers.shared_clusters import SharedClusters
 
 PATIENCE = 60.0
-"""Timeout of one call in seconds; a move takes some of them."""
+"""Timeout of one call in seconds; a move takes a part of this time."""
 COUNT = 600
 MOVES_AT = (200, 400)
 """Record numbers at which the broker moves; the second move is graceful."""
@@ -165,7 +165,7 @@ def test_a_copy_recovers_from_moves(
     assert [len(reports), len(producer)] == [COUNT, 0]
     assert {error for error, _, _ in reports} == {None}
     by_partition = [[at for _, n, at in reports if n == number] for number in range(2)]
-    assert by_partition == [list(range(COUNT // 2))] * 2  # each once, in order
+    assert by_partition == [list(range(COUNT // 2))] * 2  # each value once, in order
     done = consumer.committed(consumer.assignment(), PATIENCE)
     assert [p.offset for p in done] == [COUNT // 2] * 2
     consumer.close()

@@ -94,7 +94,7 @@ def test_a_paused_broker_answers_only_after_resume(mortal_cluster: LocalCluster)
 
 @pytest.fixture
 def fake_processes(tmp_path: Path) -> Iterator[tuple[BrokerSet, Callable[[], None]]]:
-    """Return processes in place of brokers, and a function that kills the first one's."""
+    """Return fakes of the brokers' processes, and a function that kills the first fake."""
     keeper = Keeper()
     java = JavaSetup(tmp_path, tmp_path, tmp_path)
     brokers = BrokerSet(
@@ -165,7 +165,7 @@ def test_stop_accepts_a_paused_broker_whose_process_ends_meanwhile(
 
 @pytest.fixture
 def lone_cluster(clusters: SharedClusters) -> LocalCluster:
-    """Return a cluster of one broker, which is enough for a move or an ordered end."""
+    """Return a cluster of one broker, which is enough for a move or an orderly end."""
     return clusters.shared({"brokers": 1})
 
 

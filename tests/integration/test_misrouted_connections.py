@@ -45,7 +45,7 @@ def leading_to_the_wrong_cluster(
 
 
 class Traffic:
-    """Numbers written to all partitions, and those that were read."""
+    """Numbers that were written to all partitions, and numbers that were read."""
 
     def __init__(self, cluster: LocalCluster, topic: str, producer: Producer, consumer: Consumer):
         self.topic, self.producer, self.consumer = topic, producer, consumer

@@ -24,7 +24,7 @@ from odradek.testing.simulated import KafkaSimulation
 
 CALLERS = ("/api/", "/clients/calls/")
 STEP = min(PART, 3)
-"""Every n-th place is tried in methods whose places hardly differ."""
+"""In methods whose places hardly differ, only every n-th place is interrupted."""
 AND = ("/caller.py", "/one_reader.py", "/pending_callbacks.py")
 
 
@@ -120,7 +120,7 @@ def test_an_interrupted_close_closes_the_client_or_can_be_repeated(
 
 
 def test_a_transaction_block_ends_its_transaction() -> None:
-    """Interrupt a block: it aborts, or commits if its commit had begun; the next can begin."""
+    """Interrupt a block: it aborts, or commits if its commit had begun; another block can begin."""
     notes: Counter[str] = Counter()
     simulations: list[KafkaSimulation] = []
 

@@ -49,7 +49,7 @@ def comparable(schedule: Schedule, trace: tuple[str, ...]) -> list[str]:
 
 
 def compare(schedule: Schedule) -> int:
-    """Run a schedule on both hosts; return the number of equal lines."""
+    """Run a schedule on both I/O hosts; return the number of equal lines."""
     simulated = run_schedule(schedule, mode="bytes", trace=True)
     real = run_schedule(schedule, hosts=WorldAsyncioHost, trace=True)
     assert real.violation == simulated.violation is None

@@ -44,7 +44,7 @@ class Scene(Stage):
 
 
 def test_a_transaction_ends_although_its_partition_was_removed() -> None:
-    """The topic is recreated with fewer partitions while the last one has an open transaction."""
+    """The topic is recreated with fewer partitions; a removed one has an open transaction."""
     scene = Transactional(2)
     producer = scene.producer()
     producer.begin_transaction()

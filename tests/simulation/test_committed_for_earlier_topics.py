@@ -89,7 +89,7 @@ def test_a_committed_offset_within_the_log_is_used(caplog: pytest.LogCaptureFixt
 def test_a_deleted_topic_raises_an_error_although_its_offset_still_exists(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Kafka's coordinator keeps offsets of topics that are deleted while it isn't loaded."""
+    """A coordinator that isn't loaded when a topic is deleted keeps the topic's offsets."""
     monkeypatch.setattr(GroupShard, "forget_topic", lambda *_: None)
     monkeypatch.setattr(StoredGroupOffsets, "forget_topic", lambda *_: None)
     stage = Stage(brokers=1, partitions=1)

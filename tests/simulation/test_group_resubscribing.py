@@ -252,7 +252,7 @@ def test_subscriptions_remove_the_state_of_earlier_ones(protocol: str) -> None:
 def test_a_static_member_that_returns_with_other_topics_reads_them(
     protocol: str, others: int
 ) -> None:
-    """KIP-345: its coordinator has kept its membership with the former assignment."""
+    """KIP-345: the coordinator has kept the membership with the former assignment."""
     scene = Scene(protocol)
     scene.cluster.create_topic("u", partitions=1)
     leader = [scene.subscribed("b", group_instance_id="b") for _ in range(others)]

@@ -166,7 +166,7 @@ def test_a_collection_that_fails_keeps_the_last_values(scene: Scene) -> None:
 
 
 def test_a_permanent_error_is_logged_once(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
-    """The number of attempts and the elapsed time in its text differ each time."""
+    """The number of attempts and the elapsed time in the error's text differ each time."""
     scene.at("g", p0=1)
     told: set[str] = set()
     for turn, lines in enumerate((0, 1, 0, 0)):

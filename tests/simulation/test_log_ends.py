@@ -20,7 +20,7 @@ RECORDS = 10
 
 
 class Scene(Stage):
-    """A consumer at the end of a partition whose first fetch its broker holds."""
+    """A consumer at the end of a partition; the broker holds the consumer's first fetch."""
 
     def __init__(self, **config: Any) -> None:
         super().__init__(brokers=1, partitions=2)

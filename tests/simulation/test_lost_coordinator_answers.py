@@ -192,7 +192,7 @@ def test_a_new_epoch_is_requested_only_after_a_lost_response(version: int, api: 
 def test_a_late_batch_is_not_part_of_a_later_transaction(
     version: int, commit: bool, with_end: bool
 ) -> None:
-    """Leaders refuse it: its sequence is already known, or its epoch is fenced (R-PR-1)."""
+    """Leaders refuse the batch: its sequence is already known, or its epoch is fenced (R-PR-1)."""
     scene = Apart(version)
     producer = scene.first
     broker_faults.late_requests(scene.cluster, "Produce", LATE)

@@ -25,7 +25,7 @@ RECORDS = 20
 
 
 def filled(partitions: int) -> tuple[Stage, Consumer]:
-    """Write a batch to each partition; a fetch response has space for a fifth of them."""
+    """Write a batch to each partition; a fetch response has space for a fifth of the batches."""
     stage = Stage(partitions=0)
     topic = stage.cluster.create_topic("many", partitions)
     data = encode((n, 1, CREATE_TIME, b"k", bytes(80), ()) for n in range(RECORDS))

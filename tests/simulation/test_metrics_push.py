@@ -175,7 +175,7 @@ def test_the_last_push_does_not_repeat_the_push_in_flight() -> None:
 
 
 def test_no_push_is_sent_while_the_previous_one_is_in_flight() -> None:
-    """It would repeat the sums of the previous push, which isn't answered yet."""
+    """A second push would repeat the sums of the previous push, which isn't answered yet."""
     stage, receiver = staged(interval=10.0)
     producer = stage.producer()
     send(producer, 1)

@@ -221,7 +221,7 @@ def test_the_cluster_id_of_an_old_broker_without_known_topics_is_checked() -> No
 
 
 def test_a_wrong_cluster_at_a_known_address_leads_to_the_bootstrap_address() -> None:
-    """Its broker reports the mismatch; the bootstrap address still leads to the right cluster."""
+    """The broker at the known address reports the mismatch; the bootstrap address is right."""
     scene = Scene(2)
     other = scene.elsewhere(2)
     other.create_topic("t", 2)

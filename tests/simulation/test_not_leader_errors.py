@@ -177,7 +177,7 @@ def test_elections_close_no_connection() -> None:
 
 
 def test_unanswered_produce_requests_are_not_abandoned() -> None:
-    """Without idempotence their records would be written twice. The connection remains in use."""
+    """Without idempotence, their records would be written twice. The connection remains in use."""
     scene = Stage(1, 2, 4)
     broker_faults.release_of_all(scene.cluster, "3.5")  # errors of 3.5 don't name the leader
     with scene.producer(linger_ms=0, enable_idempotence=False, acks=1) as producer:

@@ -290,7 +290,7 @@ def test_a_rejoined_member_sends_no_old_offsets_in_a_transaction(kind: str) -> N
 
 @SHORT
 def test_a_commit_that_waits_while_its_member_is_removed_is_checked_again(kind: str) -> None:
-    """The member is the owner when it requests the commit, but rejoins before it sends it."""
+    """The commit is requested while the member is the owner, but sent after it has rejoined."""
     scene = scene_of(kind)
     a = scene.subscribed("a", **settings(kind, "a"), default_api_timeout_ms=600_000)
     records = read(scene, a, 40)
@@ -328,7 +328,7 @@ def commits_seen(scene: Scene) -> list[tuple[str, int]]:
 
 @SHORT
 def test_records_from_before_a_rebalance_are_committed_if_the_partition_is_kept(kind: str) -> None:
-    """Such commits have the newest generation; offsets of moved partitions are refused."""
+    """The commit has the newest generation; offsets of moved partitions are refused."""
     scene = scene_of(kind)
     a = scene.subscribed("a", **settings(kind, "a"))
     records = read(scene, a, 40)

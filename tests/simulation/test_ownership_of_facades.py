@@ -264,7 +264,7 @@ def test_confluent_kafka_stores_no_message_of_a_former_ownership(
 async def test_workers_commit_nothing_of_a_former_ownership(
     kafka_simulation: KafkaSimulation, protocol: str
 ) -> None:
-    """Their process is stopped just before a commit, and the member has rejoined afterwards."""
+    """The workers' process is stopped before a commit; the member has rejoined afterwards."""
     consumer = AsyncConsumer(settings(filled(kafka_simulation), protocol))
     commit_async, ends = consumer.commit_async, list[type[BaseException] | None]()
     worked: list[int] = []

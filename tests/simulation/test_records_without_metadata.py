@@ -391,7 +391,7 @@ def test_another_topic_does_not_extend_the_linger_time_of_a_first_record() -> No
 
 
 def test_leaders_are_looked_up_once_per_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Looking them up for each of thousands of waiting records would be slow."""
+    """A lookup for each of thousands of waiting records would be slow."""
     scene = Scene(linger_ms=50)
     sender, asked = scene.writer._engine.sender, list[TopicPartition]()
     expect = sender.expect

@@ -175,9 +175,9 @@ def test_no_request_is_lost_while_sessions_end(seed: int, mechanism: str) -> Non
 
 
 def test_a_busy_broker_reads_no_request_after_the_end_of_a_session() -> None:
-    """A broker reads a request after it has answered the earlier ones. Five requests take a second.
+    """A broker reads a request after it has answered the earlier requests.
 
-    That is more than the last 5 to 15 % of a session.
+    Five requests take a second, which is more than the last 5 to 15 % of a session.
     """
     scene = Scene(session_lifetime=4.0)
     for broker in scene.cluster.brokers.values():

@@ -29,7 +29,7 @@ class Driver(Clock):
         self._simulation = simulation
         self.name: str | None = None
         self.config: Mapping[str, Any] = {}
-        """Settings of new clients, which replace those of the options."""
+        """Settings of new clients, which take precedence over the settings in the options."""
 
     def connect(self, config: Mapping[str, Any]) -> Any:
         return self._simulation.consumer({**config, **self.config}, name=self.name)

@@ -20,8 +20,8 @@ NAMES = ("ledger", "driver", "0", "1")
 class CutOff(Job):
     """The coordinator of the ledger's group and of task 0's markers is isolated.
 
-    Batch 1 is written with the new coordinators; a later driver and its tasks only know the old
-    one.
+    Batch 1 is written with the new coordinators; a later driver and its tasks only know the
+    isolated coordinator.
     """
 
     def __init__(self, version: int, ids: Sequence[str] = ()) -> None:

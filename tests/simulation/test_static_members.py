@@ -199,7 +199,7 @@ def test_a_static_member_returns_with_a_pattern_that_matches_a_new_topic(
 def test_a_static_member_that_returns_gets_a_topic_that_is_created_later(
     strategy: str, leads: bool
 ) -> None:
-    """The coordinator doesn't rebalance when it returns, so no leader knows the new topic."""
+    """The member's return causes no rebalance, so no leader of the group knows the new topic."""
     scene = Scene()
     given = {"partition.assignment.strategy": strategy}
     made = {}

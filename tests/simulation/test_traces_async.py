@@ -172,7 +172,7 @@ async def test_callbacks_that_are_coroutines_are_refused(
     simulation: KafkaSimulation, exported: Exported
 ) -> None:
     async def on_delivery(*_: object) -> None:
-        """Do nothing: the client wouldn't await it."""
+        """Do nothing: the client wouldn't await the coroutine."""
 
     async with producer_of(simulation, exported) as producer:
         with pytest.raises(ArgumentError, match="async def"):

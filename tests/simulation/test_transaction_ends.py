@@ -213,7 +213,7 @@ def test_brokers_without_new_epochs_end_the_producer_after_a_committed_transacti
 
 
 def test_before_kip_890_an_abort_waits_for_batches_in_flight() -> None:
-    """A batch that is written after the marker would block readers until it times out."""
+    """A batch written after the marker would block readers until the transaction times out."""
     scene = Scene(0)
     producer = scene.producer(linger_ms=0)
     coordinator = scene.coordinator()

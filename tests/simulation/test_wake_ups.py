@@ -145,7 +145,7 @@ class Enabling(NamedTuple):
     """Calls that precede the enabling call."""
     call: Call
     first: tuple[int, int]
-    """Partition and offset of the first record that it makes available."""
+    """Partition and offset of the first record that the call makes available."""
     grouped: bool = False
     within: float = SOON
 

@@ -191,7 +191,7 @@ def test_more_than_five_requests_may_be_in_flight(scripted: Scripted) -> None:
 
 
 def test_sequence_errors_have_no_special_meaning_without_idempotence(scripted: Scripted) -> None:
-    """They neither count as success nor start a new epoch."""
+    """Such errors neither count as success nor start a new epoch."""
     _, cluster, producer, script = scripted(9, **OFF)
     codes = [
         errors.OutOfOrderSequenceNumberError,

@@ -135,7 +135,7 @@ def test_batches_that_are_all_out_of_order_are_written_again(scripted: Scripted)
 
 
 def test_an_expired_batch_that_arrives_late_is_refused(scripted: Scripted) -> None:
-    """It is reported as failed and sent again by the application before it arrives."""
+    """The batch is reported as failed, and the application sends it again before it arrives."""
     world, cluster, producer, script = scripted(6, **SHORT)
     script.rule = times(99, REFUSED, 7, lambda a: a.partition == 0)  # the batch is never appended
     late = producer.send("t", value(0), partition=0)
@@ -208,7 +208,7 @@ def test_a_partition_with_an_unknown_outcome_does_not_delay_others(scripted: Scr
 def test_a_batch_after_an_expired_one_is_not_written_again_if_it_may_arrive_late(
     scripted: Scripted,
 ) -> None:
-    """Both are in flight on a connection that hangs: if the first arrives, so does the second."""
+    """Both batches are in flight on a connection that hangs: if one arrives, so does the other."""
     world, cluster, producer, script = scripted(9, **SHORT)
     script.rule = times(99, REFUSED, 7, lambda a: a.partition == 0)
     first = producer.send("t", value(0), partition=0)
@@ -345,7 +345,7 @@ def test_batches_to_a_recreated_topic_keep_their_order(scripted: Scripted) -> No
 def test_a_late_response_of_the_deleted_topic_does_not_count_for_the_new_one(
     scripted: Scripted,
 ) -> None:
-    """If it counted, a second batch could be sent before the first one is written."""
+    """If the response counted, a second batch could be sent before the first one is written."""
     world, cluster, producer, script = scripted(23, **{"metadata.max.age.ms": 500})
     slow_api(cluster, "Produce", 3.0)
     late = producer.send("t", value(0), partition=0)

@@ -160,7 +160,7 @@ def test_log_end_offsets_are_not_requested_from_an_older_leader() -> None:
 def test_the_wait_for_an_unknown_epoch_is_limited(
     brokers: int, ids: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The topic was deleted, or the epoch never existed: after 10 s it is read from its beginning.
+    """The topic was deleted, or the epoch never existed: after 10 s the beginning is read.
 
     All brokers are asked before (R-MD-7).
     """

@@ -559,7 +559,7 @@ def conclude(groups: Sequence[GroupUnderTest]) -> GroupReport:
 
 
 def add_to_history(history: History, groups: Iterable[GroupUnderTest]) -> None:
-    """Add the writes and polls of groups to a history; each recreated topic is another one.
+    """Add the writes and polls of groups to a history; a recreated topic counts as another topic.
 
     Members of `Workers` finish the records of a partition by keys, in any order: their reads are
     judged by their group alone.

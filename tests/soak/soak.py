@@ -348,7 +348,7 @@ class Soak:
         return self.report.lost_groups
 
     def _wind_down(self) -> None:
-        """End the faults and the sources, and let the chains process the rest."""
+        """End the faults and the sources, and let the chains process the remaining records."""
         self.history.note(CallKind.HEAL, "cluster")
         if self.companions is not None:
             self.companions.calm()
@@ -479,7 +479,7 @@ class Soak:
         report.course = {"faults": times, "series": self._course}
 
     def _clients_in_loop(self) -> int:
-        """Return how many clients were created in the event loop: each fetches a first token."""
+        """Return the number of clients created in the event loop; each fetched a first token."""
         return self.loop.made
 
     def _conclude_loop(self) -> None:

@@ -357,7 +357,7 @@ class SparkSoak:
     # The end
 
     def _drain(self) -> None:
-        """Process the rest without faults; the driver ends by itself then."""
+        """Process the remaining records without faults; the driver ends by itself then."""
         for _ in range(3):
             self._driver.tell("finish")
             self._driver.ended(self.plan.drain)

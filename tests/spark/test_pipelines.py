@@ -160,7 +160,7 @@ class StopAfterBatches(JsonLines):
 def test_a_query_that_catches_up_stops_after_its_batch(
     spark: SparkSession, topics: Topics, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Stop a query whose batches follow each other at once, without cutting one off."""
+    """Stop a query whose batches follow each other at once, without interrupting a batch."""
     topic = topics.create(2)
     topics.fill(topic, orders(0, 3000))
     place = tmp_path / "catching-up.yml"

@@ -125,7 +125,7 @@ def test_records_of_three_schema_versions_are_read_and_others_become_dead_letter
 ) -> None:
     """Compare each row with confluent-kafka's; the others must be in the dead-letter topic.
 
-    The long form has a real registry.
+    `make test-long` uses a real registry.
     """
     topic, bad = topics.create(2), topics.create(1)
     every = count // poisoned

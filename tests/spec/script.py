@@ -503,7 +503,7 @@ class Script:
         assert (found.id if found is not None else None) == is_, f"{found} leads"
 
     def expect_distinct_first_dials(self, count: int) -> None:
-        """Check how many addresses get the first attempt, over all seeds (after the last seed)."""
+        """Check how many addresses get the first attempt of any seed; runs after the last seed."""
         self.seen.add(self.world.dials[0].address)
         if self.last:
             assert len(self.seen) == count, f"always first: {self.seen}"
