@@ -19,7 +19,7 @@ HEADER_TYPE = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])
 
 
 def table(rows: list[Row], wide: bool = False) -> pa.Table:
-    """Return rows as Arrow data; `wide`: 64-bit offsets, in chunks, as a slice of more rows."""
+    """Return rows as Arrow data; `wide`: 64-bit offsets, two chunks, sliced from more rows."""
     kind = pa.large_binary() if wide else pa.binary()
     more = [Row(b"before", b"", (("x", b""),), 0)] * 3 if wide else []
     rows = [*more, *rows, *more]

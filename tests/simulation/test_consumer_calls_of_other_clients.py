@@ -132,7 +132,7 @@ def test_the_lag_ends_at_an_open_transaction(isolation: str, lag: int) -> None:
         assert consumer.lag(P0) == lag
 
 
-def test_an_assignment_with_offsets_starts_there() -> None:
+def test_reading_starts_at_the_offsets_of_an_assignment() -> None:
     _, _, consumer = make(1)
     consumer.assign({THREE[0]: 99, ("t", 1): OffsetAndMetadata(98, "", 0)}, until={THREE[1]: 99})  # type: ignore[dict-item]
     found = [(r.partition, r.offset) for r in consumer.records(5.0)]

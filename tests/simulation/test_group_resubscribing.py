@@ -34,7 +34,7 @@ def test_a_second_subscription_replaces_one_that_has_had_no_effect_yet(protocol:
 
 @PROTOCOLS
 @pytest.mark.parametrize("closes", [False, True])
-def test_a_member_that_leaves_during_its_first_join_does_not_delay_others(
+def test_a_member_that_leaves_during_its_first_join_does_not_delay_other_members(
     protocol: str, closes: bool
 ) -> None:
     """A coordinator waits for members that have an id (KIP-394) until their session ends."""
@@ -280,7 +280,7 @@ def test_a_static_member_that_returns_with_other_topics_reads_them(
 @pytest.mark.parametrize(
     ("how", "late"), [("close", 3.0), ("unsubscribe", 3.0), ("unsubscribe", 9.0)]
 )
-def test_a_member_whose_first_join_is_answered_late_does_not_delay_others(
+def test_a_member_whose_first_join_is_answered_late_does_not_delay_other_members(
     how: str, late: float
 ) -> None:
     """Earlier, joins timed out after 1 s, and other members waited until the session ended."""

@@ -121,7 +121,7 @@ def test_a_record_without_a_leader_is_reported_after_a_while() -> None:
         producer.close(0)
 
 
-def test_a_missing_topic_is_reported_with_a_remedy_and_does_not_affect_others() -> None:
+def test_a_missing_topic_is_reported_with_a_remedy_and_does_not_affect_other_topics() -> None:
     stage = Stage()
     producer = stage.producer()
     producer.send("tt", b"x")
@@ -309,7 +309,7 @@ def test_control_characters_in_texts_of_brokers_are_escaped() -> None:
     producer.close()
 
 
-async def test_health_of_asyncio_clients_reports_the_same(
+async def test_health_of_asyncio_clients_equals_that_of_sync_clients(
     kafka_simulation: KafkaSimulation,
 ) -> None:
     kafka_simulation.create_topic("t", partitions=3)

@@ -59,7 +59,7 @@ class Apart(Scene):
         self.first.send("t", value, partition=partition).result(timeout=10)
 
     def late(self, broker: int) -> None:
-        """Deliver requests on a broker's current connections after those on later ones."""
+        """Deliver requests on a broker's current connections after those on later connections."""
         broker_faults.late_packets(self.cluster, broker, LATE)
 
     def epoch(self) -> tuple[int, int]:

@@ -494,7 +494,7 @@ def test_metrics_sends_no_request_starts_no_thread_and_takes_no_lock() -> None:
     consumer.close()
 
 
-async def test_asyncio_clients_have_the_same_metrics(kafka_simulation: KafkaSimulation) -> None:
+async def test_asyncio_and_sync_metrics_are_equal(kafka_simulation: KafkaSimulation) -> None:
     kafka_simulation.create_topic("t", partitions=1)
     servers = {"bootstrap.servers": kafka_simulation.bootstrap_servers}
     async with AsyncProducer(servers) as producer, AsyncConsumer(servers) as consumer:

@@ -440,7 +440,7 @@ def test_a_member_of_a_group_sends_its_group_labels(protocol: str) -> None:
     assert points(last, "org.apache.kafka.consumer.coordinator.rebalance.total") == [1]
 
 
-async def test_asyncio_clients_push_too(kafka_simulation: KafkaSimulation) -> None:
+async def test_asyncio_clients_push_metrics(kafka_simulation: KafkaSimulation) -> None:
     receiver = TelemetryReceiver(interval=5.0)
     kafka_simulation.cluster.receive_telemetry(receiver)
     kafka_simulation.create_topic("t", partitions=1)

@@ -198,7 +198,7 @@ def test_a_value_with_another_meaning_for_the_broker_is_an_error(
     use(scene, key, row.what)
 
 
-def test_unsupported_offset_specs_do_not_affect_others() -> None:
+def test_unsupported_offset_specs_do_not_affect_supported_ones() -> None:
     scene = Older({ListOffsetsRequest.API_KEY: (1, 7)}, partitions=4)
     scene.write(range(8))
     at = [TopicPartition("t", n) for n in range(4)]
@@ -213,7 +213,7 @@ def test_unsupported_offset_specs_do_not_affect_others() -> None:
     assert [listed.offset for listed in found.values()] == [2, 0, 0]
 
 
-def test_a_field_that_the_broker_does_not_know_is_an_error_with_both_versions() -> None:
+def test_the_error_of_an_unsupported_field_names_both_versions() -> None:
     scene = Older({DescribeConfigsRequest.API_KEY: (1, 2)})
     with (
         scene.client(Admin) as admin,

@@ -438,7 +438,7 @@ def test_an_error_of_several_partitions_increases_the_backoff_once() -> None:
 
 
 @PROTOCOLS
-def test_empty_automatic_commits_do_not_delay_later_ones(protocol: str) -> None:
+def test_empty_automatic_commits_do_not_delay_later_commits(protocol: str) -> None:
     scene = Scene(protocol)
     with scene.subscribed(auto_commit_interval_ms=1000) as a:
         for _ in range(12):

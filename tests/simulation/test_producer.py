@@ -193,7 +193,7 @@ def test_a_frozen_leader_delays_records_less_than_the_request_timeout(verb: str)
     assert world.now - begin < cluster.session_timeout + 2.0
 
 
-def test_a_batch_that_lost_its_sequence_does_not_block_others() -> None:
+def test_a_batch_that_lost_its_sequence_does_not_block_other_batches() -> None:
     """The epoch is bumped once the outcome of the next batch is known, not at its deadline."""
     world, cluster, producer = make(42, **{"linger.ms": 0, "batch.size": 100})
     producer.send("t", b"0", partition=0).result(timeout=5)

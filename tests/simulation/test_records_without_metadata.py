@@ -146,7 +146,7 @@ def test_a_permanent_error_fails_the_record_immediately(
     assert scene.world.now < began + 1
 
 
-def test_a_record_for_a_missing_partition_does_not_delay_others() -> None:
+def test_a_record_for_a_missing_partition_does_not_delay_other_records() -> None:
     scene = Scene(away=False)
     send = scene.writer.send
     assert send("t", b"0", partition=0).result(5).offset == 0

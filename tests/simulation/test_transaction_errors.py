@@ -35,7 +35,7 @@ def failing(error: KafkaError) -> Callable[..., Flow[Any]]:
 
 @PROTOCOLS
 def test_a_replaced_member_cannot_commit_offsets(version: int) -> None:
-    """KIP-447: its offsets are refused and the transaction fails; the next transaction succeeds."""
+    """KIP-447: the member's offsets are refused, the transaction fails; the next one succeeds."""
     scene = Scene(version)
     consumer = scene.consumer(group_id="g")
     consumer.subscribe(["t"])

@@ -264,7 +264,7 @@ def test_a_task_does_not_wait_for_the_task_of_an_idle_partition(
     simulation.run(program())
 
 
-def test_partitions_without_a_waiting_task_leave_memory_for_others(
+def test_partitions_without_a_waiting_task_leave_memory_for_other_partitions(
     simulation: KafkaSimulation,
 ) -> None:
     """P0 has more records than the buffer can hold, and its task is busy."""

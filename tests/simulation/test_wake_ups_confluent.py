@@ -133,7 +133,7 @@ def test_a_call_that_makes_records_available_wakes_the_reader(
     reader.close()
 
 
-def test_the_partition_end_is_reported_if_assign_starts_there(simulation: KafkaSimulation) -> None:
+def test_an_assignment_at_the_end_reports_the_partition_end(simulation: KafkaSimulation) -> None:
     """`on_assign` assigns at the committed offset, before the first fetch."""
     first = made(simulation)
     offsets = [at(0, RECORDS), at(1, RECORDS)]

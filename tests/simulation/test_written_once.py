@@ -171,7 +171,7 @@ def test_an_expired_batch_keeps_the_sequences_of_other_partitions(scripted: Scri
     assert asked == 1
 
 
-def test_a_partition_with_an_unknown_outcome_does_not_delay_others(scripted: Scripted) -> None:
+def test_an_unknown_outcome_does_not_delay_other_partitions(scripted: Scripted) -> None:
     """Earlier, a partition below min ISR and a refused record in another one blocked all topics."""
     world, cluster, producer, script = scripted(8)
     for partition in (1, 2):

@@ -44,7 +44,7 @@ class Member:
         return topic in self.topics or self.topics[0].startswith("^")
 
     def may_go_back(self, partition: str) -> bool:
-        """Return whether it may read and commit from an offset that is no longer committed.
+        """Return whether the member may read and commit from an offset that is no longer committed.
 
         kafka-python 3.0.12 stores the lookup of committed offsets by the set of partitions. If the
         lookup isn't awaited to its end, because of a rebalance, its result is used when the member

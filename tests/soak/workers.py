@@ -56,7 +56,7 @@ class Worker:
         self.failure: BaseException | None = None
         self.stopping = threading.Event()
         self.calm = threading.Event()
-        """When set, the worker causes no faults of its own, and only processes what is left."""
+        """When set, the worker causes no faults of its own, and only processes what remains."""
         self._end: Future[None] | None = None
 
     def start(self) -> None:
