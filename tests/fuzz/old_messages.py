@@ -44,7 +44,7 @@ def message(
     key_size: int | None = None,
     value_size: int | None = None,
 ) -> bytearray:
-    """Return one message."""
+    """Return one message of format 0 or 1."""
     body = bytes((magic & 255, attributes & 255))
     if magic == 1:
         body += struct.pack(">q", time)

@@ -233,7 +233,7 @@ class Protobufs:
             del data[at]
 
     def _set(self, message: Any) -> None:
-        """Set some fields."""
+        """Set random fields of a message."""
         for one in message.DESCRIPTOR.fields:
             if self._random.random() < 0.35:
                 continue

@@ -345,7 +345,7 @@ def _torn(event: Any) -> bool:
 
 
 def refused(events: Outcome, call: Callable[[], object]) -> None:
-    """Make calls that must be refused."""
+    """Make a call that must be refused, and record its error."""
     try:
         events.append(call())
     except (IndexError, ValueError) as error:

@@ -141,7 +141,7 @@ def pytest_runtest_teardown(
 
 @pytest.fixture(scope="session")
 def clusters() -> Iterator[SharedClusters]:
-    """Share clusters between both folders; each of their conftests has this fixture."""
+    """Share clusters with tests/interop, whose conftest has this fixture too."""
     if _running:
         yield _running[0]
         return

@@ -365,7 +365,7 @@ def tried(action: Callable[[], object]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", third(CASES, "sizes"))
-def test_work_grows_linearly_with_the_size(name: str) -> None:
+def test_work_grows_linearly_with_the_size_of_a_record(name: str) -> None:
     few, many_bytes = CASES[name](FEW), CASES[name](FEW * TIMES)
     tried(few)  # a first run, for imports and compiled code
     assert lines_run(many_bytes) <= MOST * max(lines_run(few), 1000)

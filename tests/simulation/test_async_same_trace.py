@@ -36,7 +36,7 @@ class Program:
         return on_host(host, facade, self.stage.settings(**options))
 
     async def of(self, given: Any) -> Any:
-        """Return the result of a call."""
+        """Return the result of a call of a sync or an asyncio client."""
         return await given if self._awaited else given
 
     async def outcome(self, future: Any) -> Any:

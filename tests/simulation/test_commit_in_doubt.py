@@ -58,7 +58,7 @@ def forget(scene: Scene) -> None:
 
 
 def take_over(scene: Scene) -> None:
-    """Call init_transactions() of another producer meanwhile."""
+    """Raise the epoch of the transactional id, like init_transactions() of another producer."""
     for shard in scene.cluster.transactions.shards():
         if (found := shard.known.get("x")) is not None:
             shard.known["x"] = replace(found, epoch=found.epoch + 2)

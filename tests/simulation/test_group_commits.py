@@ -491,7 +491,7 @@ def test_a_committed_offset_that_is_no_longer_needed_is_not_requested_again(
 
 @PROTOCOLS
 def test_a_new_owner_waits_for_the_open_transaction_of_the_former_owner(protocol: str) -> None:
-    """It waits with each isolation.level (KIP-447), also if the topic has no transactions."""
+    """The new owner waits with any isolation.level (KIP-447), even without transactional topics."""
     scene = Scene(protocol)
     scene.write(range(8))
     config = {"enable_auto_commit": False, "max_poll_interval_ms": 10_000}

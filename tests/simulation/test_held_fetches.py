@@ -209,7 +209,7 @@ def test_a_request_does_not_wait_longer_for_a_slow_second_connection(
 def test_requests_on_a_silent_second_connection_are_sent_again_on_the_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Other requests aren't affected."""
+    """The consumer's other requests are answered in time."""
     scene, peers = Scene(), list[Any]()
     broker = scene.cluster.brokers[1]
     accept = broker.accept

@@ -24,7 +24,7 @@ MB = 1 << 20
 
 
 def reader_of(hostile: Callable[[int], bytes] | None = None, **config: Any) -> Consumer:
-    """Return a reader of four batches of five records; the third batch has these bytes instead."""
+    """Return a reader of four batches of five records; `hostile` returns the third one's bytes."""
     stage = Stage(7, brokers=1, partitions=1)
     with stage.producer() as producer:
         for _ in range(4):

@@ -291,7 +291,7 @@ class LoopScene(Scene):
         self._loop.run(step)
 
     def play(self) -> None:
-        """Run everything in the event loop."""
+        """Run the seed and its checks in the event loop."""
         with self._loop:
             super().play()
 

@@ -61,7 +61,7 @@ class Bench:
         self._tasks: list[asyncio.Task[Any]] = []
 
     async def of(self, given: Any) -> Any:
-        """Return the result of a call."""
+        """Return the result of a call of a sync or an asyncio client."""
         return await given if self.awaited else given
 
     def run(self, main: Program) -> Any:

@@ -249,7 +249,7 @@ def test_a_new_producer_id_is_requested_after_the_last_epoch(scripted: Scripted)
     assert numbers(cluster) == [1]
 
 
-def test_sequences_restart_after_the_last(scripted: Scripted) -> None:
+def test_sequences_restart_at_0_after_the_last_number(scripted: Scripted) -> None:
     """After 2^31 - 1, brokers expect sequence 0."""
     _, cluster, producer, script = scripted(11)
     log = cluster.log("t", 0)

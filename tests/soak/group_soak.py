@@ -80,7 +80,7 @@ class GroupPlan:
     kinds: tuple[str, ...] = tuple(KINDS)
     partitions: int = 4
     records: int = 400
-    """Records of each topic."""
+    """Number of records of each topic."""
     rate: float = 40.0
     """Records a second of each group's topic."""
     folder: Path = ROOT / "build" / "soak-groups"

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 AT_ONCE = 20
-"""Records of one poll."""
+"""The largest number of records of one poll."""
 POLL = 0.2
 _writing = threading.Lock()
 """A lock for stdout, because some clients run callbacks in other threads."""

@@ -64,7 +64,7 @@ class SparkPlan:
     """Additional settings of Spark."""
     partitions: int = 4
     rate: float = 100.0
-    """Records per second."""
+    """Records per second that the feeder writes."""
     limit: int = 1000
     """The largest number of records in a micro-batch."""
     every: str = "500 milliseconds"

@@ -322,7 +322,7 @@ class Administrator(Worker):
         self.late: list[str] = []
         """Calls that took longer than their timeout."""
         self.wrong: list[str] = []
-        """Answers without topics that exist."""
+        """Answers that lack existing topics."""
         self.errors: Counter[str] = Counter()
         self._config, self._topics, self._groups = config, topics, groups
         self._scratch = f"{self.name}-scratch"

@@ -34,7 +34,7 @@ def cluster(guarded: LocalCluster) -> LocalCluster:
 def test_a_checkpoint_is_not_continued_on_another_cluster(
     stream: Stream, topics: Topics, cluster: LocalCluster
 ) -> None:
-    """Check also the option that permits this: the query continues at the same offsets."""
+    """Test also the option that permits another cluster: the query keeps its offsets."""
     topic = topics.create()
     topics.fill(topic, numbered(0, 10))
     job = stream(topic)

@@ -64,7 +64,7 @@ class ClusterPicture:
     cluster_id: str | None = "cluster-1"
     brokers: dict[int, str] = field(default_factory=dict)
     topics: dict[str, list[int]] = field(default_factory=dict)
-    """Leader of each partition."""
+    """Leader of each partition, by topic."""
     epochs: dict[str, int] = field(default_factory=dict)
     ids: dict[str, bytes] = field(default_factory=dict)
     error_code: int = 0

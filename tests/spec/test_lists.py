@@ -84,7 +84,7 @@ def test_the_files_named_in_docs_kips_md_exist() -> None:
         assert any(any(place.glob(name)) for place in places), f"there is no {name}"
 
 
-def test_each_component_of_kip_580_has_its_row() -> None:
+def test_each_component_of_kip_580_has_a_row_in_docs_kips_md() -> None:
     rows = PAGE[PAGE.index("## The components that KIP-580 names") :]
     for component in (
         *("admin calls", "Fetcher", "consumer network path", "Metadata", "console producer"),

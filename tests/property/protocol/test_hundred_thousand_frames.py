@@ -61,7 +61,7 @@ def broken(frame: bytes, rng: random.Random) -> bytes:
 
 
 def whole(message: type[Message], version: int) -> bytes:
-    """Return a valid frame."""
+    """Return a valid frame of a message."""
     made = fitted(message, version)
     if isinstance(made, Request):
         return b"".join(bytes(b) for b in encode_request(made, version, 5, "client"))
