@@ -411,7 +411,7 @@ async def write_on(scene: Scene) -> None:
 async def transact_on(scene: Scene) -> None:
     """Check that the transaction is complete or absent, and run another one."""
     producer, before = scene.producer, list(scene.sent)
-    with suppress(IllegalStateError):  # already initialized
+    with suppress(IllegalStateError):  # transactions are already initialized
         await producer.init_transactions(PATIENCE)
     with suppress(IllegalStateError):  # a commit has begun, and continues
         await producer.abort_transaction(PATIENCE)

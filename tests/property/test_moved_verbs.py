@@ -1,8 +1,8 @@
 """Each command runs while the cluster moves; only the bootstrap address remains.
 
-Before, during (at a random moment), and after the move, and while no broker is up: commands that
-read return their answer, commands that change something return it or a typed error, and all end
-within `--timeout`.
+Each command also runs before and after the move, and while no broker is up. Commands that read
+return their answer, commands that change something return it or a typed error, and all end within
+`--timeout`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """numpy's numbers are accepted like Python's, and other types are refused.
 
 Every parameter of every public method whose type contains numbers, partitions or offsets is found
-by introspection; one that is unknown below fails the test that meets it.
+by introspection; a parameter that is unknown below fails the test that meets it.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ class ProduceScript:
                     altered[topic.name, topic.topic_id, data.index] = arrival.said
 
         def answer(response: Message | None) -> None:
-            if response is None:  # acks=0
+            if response is None:  # acks=0 has no response
                 reply(None)
                 return
             assert isinstance(response, p.ProduceResponse)

@@ -88,7 +88,7 @@ def test_a_call_succeeds_although_a_broker_crashes_during_it() -> None:
 
 
 @pytest.mark.parametrize("done", [True, False])
-@pytest.mark.parametrize("code", [7, 13])  # REQUEST_TIMED_OUT, NETWORK_EXCEPTION
+@pytest.mark.parametrize("code", [7, 13])  # error codes: REQUEST_TIMED_OUT, NETWORK_EXCEPTION
 def test_a_call_succeeds_if_its_change_was_made_despite_an_error_response(
     code: int, done: bool
 ) -> None:

@@ -227,7 +227,7 @@ def test_after_the_first_contact_a_record_has_its_usual_timeout() -> None:
     for future, what in ((missing, "partition 7 of topic t"), (unknown, "topic nowhere")):
         with pytest.raises(KafkaTimeoutError, match=what):
             future.result()
-    assert stage.world.now - began == pytest.approx(60.0, abs=0.5)  # max.block.ms
+    assert stage.world.now - began == pytest.approx(60.0, abs=0.5)  # limited by max.block.ms
     producer.close()
 
 

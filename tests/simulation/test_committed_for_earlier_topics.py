@@ -1,4 +1,4 @@
-"""Offsets that were committed by name for a deleted topic of the same name (R-ID-3, R-MD-7)."""
+"""Offsets committed by name for a deleted topic whose name a new topic has (R-ID-3, R-MD-7)."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ class Reader:
         for r in records:
             assert r.offset == len(self.values[r.partition])
             self.values[r.partition].append(int(r.value or b""))
-        for tp in PARTITIONS:  # R-GR-1
+        for tp in PARTITIONS:  # positions match the returned records (R-GR-1)
             if tp.partition in self.values:
                 assert self.client.position(tp) == len(self.values[tp.partition])
         return len(records)

@@ -136,7 +136,7 @@ def test_explain_reports_since_when_a_group_has_no_assignment(protocol: str) -> 
         assert found.diagnosis.endswith("connections are opened when they are needed.")
     api = "ConsumerGroupHeartbeat" if protocol == "consumer" else "JoinGroup"
     for broker in scene.cluster.brokers.values():
-        broker.injections.append(Injection(api, 15, 1000))  # COORDINATOR_NOT_AVAILABLE
+        broker.injections.append(Injection(api, 15, 1000))  # error COORDINATOR_NOT_AVAILABLE
     with scene.subscribed("b") as b:
         assert b.poll(20) == []
         picture = b.explain()

@@ -512,7 +512,7 @@ async def test_asyncio_and_sync_metrics_are_equal(kafka_simulation: KafkaSimulat
 
 
 def test_a_connection_that_is_being_closed_is_not_counted_twice() -> None:
-    """Read metrics when a closing connection's counts are in its broker's already."""
+    """Read metrics when a closing connection's counts were already added to its broker's counts."""
     stage = Stage(brokers=1)
     with stage.producer() as producer:
         producer.send("t", b"x", partition=0).result(5.0)

@@ -1,6 +1,6 @@
 """R-ID-1 and R-ID-2 with asyncio consumers, `Workers`, and the consumers of other clients.
 
-The coordinator of each member refuses it as unknown, and it joins again while its program still
+The coordinator refuses each member as unknown, and the member joins again while its program still
 holds earlier records.
 """
 

@@ -206,7 +206,7 @@ def test_a_batch_that_lost_its_sequence_does_not_block_other_batches() -> None:
     assert len(producer._engine.sender.queues[TopicPartition("t", 0)].in_flight) == 2
     log = cluster.log("t", 0)
     log.strict_producers = True
-    log.producers.clear()  # retention has the same effect
+    log.producers.clear()  # as after the retention time
     begin = world.now
     cluster.repair(leader.id)
     offsets = [future.result(timeout=100).offset for future in futures]

@@ -76,7 +76,7 @@ SESSION_OVER = {"consumer": 12.0}
 SETTLED_WITHIN = 75.0
 """Seconds after the last fault in which a group has to read everything."""
 OVERLONG = (9.0, 14.0)
-"""Seconds of a batch beyond `max.poll.interval.ms`."""
+"""Duration in seconds of a batch that exceeds `max.poll.interval.ms`."""
 BETWEEN = (0.0, 1.5)
 """Seconds between two actions of one step."""
 AT_EACH_STEP = 6

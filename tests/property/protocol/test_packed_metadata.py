@@ -65,7 +65,7 @@ def outcome(answer: type[MetadataResponse], data: bytes, version: int) -> Any:
     if version < packed_metadata.FIRST and answer is MetadataResponse:
         for topic in found.topics:
             for partition in topic.partitions:
-                partition.leader_epoch = -1  # KAFKA-9212
+                partition.leader_epoch = -1  # such epochs may be stale (KAFKA-9212)
     return [
         *(found.throttle_time_ms, found.brokers, found.cluster_id, found.controller_id),
         [(t.error_code, t.name, t.topic_id, t.is_internal, list(t.partitions),
