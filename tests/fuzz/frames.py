@@ -113,7 +113,7 @@ Content = tuple[int, int, bytes | None, bytes | None, list[tuple[bytes, bytes | 
 
 
 def write(contents: list[Content]) -> tuple[bytes, list[Spot], list[Span]]:
-    """Write records and note the place of each number."""
+    """Write records and note the position of each number."""
     body = bytearray()
     spots: list[Spot] = []
     spans: list[Span] = []
@@ -437,7 +437,7 @@ class Frames:
         del body[self._pick(len(body) + 1) :]
 
     def _flip(self, seed: Seed | None, body: bytearray, checked: list[int]) -> None:
-        """Change up to three bytes."""
+        """Change up to three bytes of the batch."""
         for _ in range(1 + self._pick(3)):
             if body:
                 at = self._pick(len(body))

@@ -262,7 +262,7 @@ def test_brokers_that_advertise_localhost_are_reported(
     advertise(fake, lambda i: Address("localhost", 1 + i))
     port = fake.bootstrap_servers.rpartition(":")[2]
     monkeypatch.setattr(environment, "in_container", lambda: True)
-    # A name of this machine that isn't localhost, like the name of a service.
+    # Use a name of this machine that isn't localhost, like the name of a service.
     host = socket.gethostname()
     monkeypatch.setattr("odradek.runtime.resolver.look_up", _also(host))
     status, found = doctor(f"{host}:{port}")

@@ -1,9 +1,9 @@
 """R-IN-1 for all public calls: no argument breaks the client.
 
-Every public method of every client class and future, found by introspection, is called with each hostile
-value for each of its parameters, in a simulation. It may raise a `KafkaError` only, which names the
-argument if it is about one. Afterwards the client still works, and delivers what it had buffered
-before. A parameter for which no valid value is known below fails the test that meets it.
+Every public method of every client class and future, found by introspection, is called with each
+hostile value for each of its parameters, in a simulation. It may raise a `KafkaError` only, which
+names the argument if it is about one. Afterwards the client still works, and delivers what it had
+buffered before. A parameter for which no valid value is known below fails the test that meets it.
 """
 
 from __future__ import annotations

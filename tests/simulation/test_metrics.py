@@ -34,7 +34,7 @@ NODES = "producer-node-metrics"
 
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """Return the number of sent requests by client, counted by the hosts."""
+    """Return the number of sent requests by client, counted by the clients' I/O hosts."""
     found: Counter[str] = Counter()
     send = SimulatedHost._send
 

@@ -35,7 +35,7 @@ Test = Callable[..., None]
 
 
 def kinds(test: Test) -> Test:
-    """Parametrize a test with both protocols and another kind, or with all kinds in a whole run."""
+    """Parametrize a test with both protocols and one other kind of member, or with all kinds."""
     others = third(["cooperative", "static", "static-consumer"], test.__name__)
     return pytest.mark.parametrize("kind", ["classic", "consumer", *others])(test)
 

@@ -73,7 +73,7 @@ class Judge:
         self.records.setdefault(topic, count)
 
     def unread(self, topic: str, members: Iterable[Mapping[TopicPartition, set[int]]]) -> list[str]:
-        """Return the places of a topic's records that no member of its group has read."""
+        """Return partition and offset of each record of a topic that no group member has read."""
         every = list(members)
         return [
             f"{partition} at {offset}"

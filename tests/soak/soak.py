@@ -390,7 +390,7 @@ class Soak:
         return [reader for reader in self.readers if reader.protocol == protocol]
 
     def _unread(self) -> list[str]:
-        """Return the places of records that no member of a group of readers has read."""
+        """Return partitions and offsets of records that no member of a reader group has read."""
         return [
             place
             for protocol in self.plan.protocols

@@ -78,7 +78,7 @@ def test_a_driver_killed_in_a_batch_loses_and_duplicates_no_record(
             assert time.monotonic() < deadline
             time.sleep(0.05)
     finally:
-        os.killpg(first.pid, signal.SIGKILL)  # its own session: JVM and workers are killed too
+        os.killpg(first.pid, signal.SIGKILL)  # the driver's session: JVM and workers are killed too
         first.wait()
     offsets = [p for p in (tmp_path / "checkpoint" / "offsets").iterdir() if p.name.isdecimal()]
     commits = [p for p in (tmp_path / "checkpoint" / "commits").iterdir() if p.name.isdecimal()]

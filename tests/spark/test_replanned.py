@@ -25,7 +25,7 @@ from typer.testing import CliRunner
 from odradek.cli.pipeline import app as pipeline
 from odradek.testing import LocalCluster
 
-pytestmark = pytest.mark.timeout(900)  # two drivers; half a minute on an idle machine
+pytestmark = pytest.mark.timeout(900)  # starts two drivers: half a minute on an idle machine
 
 DRIVER = Path(__file__).parent / "sink_driver.py"
 ROWS = 400

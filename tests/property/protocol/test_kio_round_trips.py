@@ -1,9 +1,8 @@
 """Every message in every version against kio, another implementation of the same definitions.
 
-kio's dataclasses say which fields a version has; Hypothesis fills Odradek's message; both libraries
-write the same bytes, and each reads the other's. kio can't represent everything (an unknown error
-code, a timestamp outside of `datetime`), so a second test round-trips full ranges with Odradek
-alone.
+kio's dataclasses say which fields a version has; Hypothesis fills Odradek's message; both write the
+same bytes, and each reads the other's. kio can't represent everything (an unknown error code, a
+timestamp outside of `datetime`), so a second test round-trips full ranges with Odradek alone.
 """
 
 from __future__ import annotations
