@@ -12,7 +12,7 @@ from odradek.testing import KafkaSimulation
 
 
 class Interruption(BaseException):
-    """An exception that stands for Ctrl-C; a KeyboardInterrupt would end asyncio's event loop."""
+    """An exception like Ctrl-C in a callback; a KeyboardInterrupt would end the event loop."""
 
 
 @pytest.fixture

@@ -51,7 +51,7 @@ class Scene(Stage):
         return value
 
     def at(self, group: str, **offsets: int) -> None:
-        """Commit offsets of a group: `p0=5`."""
+        """Commit offsets of a group by partition: `p0=5` commits 5 for partition 0."""
         places = {TopicPartition("t", int(p[1:])): offset for p, offset in offsets.items()}
         self.setting.alter_group_offsets(group, places)
 

@@ -1,17 +1,16 @@
 """Groups of real brokers with members of five clients, which join, close, restart and are killed.
 
 In: a plan with a seed. Out: a `MixedReport`. Each group has one assignor (or KIP-848) and places
-for members; a place's member is a program of Odradek, confluent-kafka, aiokafka or kafka-python
-(`mixed_member`), or a Java consumer, static or dynamic. Step by step members join, close in order,
-restart, are killed or work on a batch beyond `max.poll.interval.ms`, partitions and topics are
-added. After each step records are written to all partitions.
-Judged are: within a bound each partition has exactly one owner and all records are read (no
-partition without an owner, nothing lost); a record that a member of Odradek read, which then closed
-or gave the partition back in order, isn't read again; no committed offset moves back or is beyond
-the end, and after orderly closes it is the end. A partition that a leader of another client assigns
-to no member is a note: librdkafka's leader doesn't notice that a topic grows to which only other
-members subscribe. So is one to which only consumers of other clients subscribe that have dropped
-out of the group: kafka-python's doesn't always join again after a refused commit.
+for members; the member of a place is a program of Odradek, confluent-kafka, aiokafka or
+kafka-python (`mixed_member`), or a Java consumer, static or dynamic. Step by step members join,
+close in order, restart, are killed or work on a batch beyond `max.poll.interval.ms`, and partitions
+and topics are added. After each step records are written to all partitions. The soak judges: in
+time each partition has exactly one owner and all records are read; a record isn't read again if a
+member of Odradek read it and then closed or gave the partition back in order; no committed offset
+moves back or is beyond the log end, and after orderly closes it is the log end. Two faults of other
+clients are only noted: librdkafka's leader doesn't notice that a topic grows to which only other
+members subscribe; kafka-python's consumer doesn't always join again after a refused commit, so that
+partitions to which only it subscribes have no owner.
 """
 
 from __future__ import annotations
@@ -115,7 +114,7 @@ class MixedReport:
     slowest: float = 0.0
     """Seconds until a group had read everything after a step."""
     notes: list[str] = field(default_factory=list)
-    """Faults of other clients alone."""
+    """Descriptions of faults that only other clients have caused."""
     failures: list[str] = field(default_factory=list)
 
     @property
