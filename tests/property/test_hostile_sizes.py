@@ -323,7 +323,7 @@ for name, of in PROTOBUF.items():
 
 
 def lines_run(action: Callable[[], object]) -> int:
-    """Count the lines of Python that run in an action, in each iteration of a loop."""
+    """Count the executed lines of Python in an action, including repeated lines."""
     count = 0
 
     def traced(frame: FrameType, event: str, argument: Any) -> Any:

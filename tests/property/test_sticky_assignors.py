@@ -97,7 +97,7 @@ def test_sticky_balances_and_moves_no_partition_without_need(
 ) -> None:
     first = run("sticky", joined("sticky", before, {}, -1), topics)
     check_balanced(first, topics, before)
-    # The same group again: nothing moves.
+    # If the same group is assigned again, nothing moves.
     again = run("sticky", joined("sticky", before, first, 1), topics)
     assert {m: set(p) for m, p in again.items()} == {m: set(p) for m, p in first.items()}
     # Members join and leave, subscriptions and topics change.

@@ -124,7 +124,7 @@ def test_a_call_that_makes_records_available_wakes_the_reader(
 ) -> None:
     reader = made(simulation)
     enabling.begin(reader)
-    begin = simulation.now + 0.2  # within the first second, for which the call blocks
+    begin = simulation.now + 0.2  # while the call blocks in its first second
     simulation.after(0.2, lambda: enabling.call(reader))
     if enabling.first == (0, RECORDS):
         simulation.after(0.25, lambda: simulation.send("t", b"new", partition=0))
