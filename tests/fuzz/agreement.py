@@ -34,7 +34,7 @@ def plain(buffer: object, item: Literal["i", "q"]) -> memoryview:
 
 
 def nulls(validity: ByteBuffer | None, start: int, count: int) -> int | None:
-    """Return the validity bits of the entries as a number, None when none of them is null."""
+    """Return the validity bits of the entries as a number; None if no entry is null."""
     if validity is None:
         return None
     bits = int.from_bytes(memoryview(validity).tobytes(), "little") >> start
@@ -58,7 +58,7 @@ def binary(column: BinaryColumn | None, start: int, count: int) -> Outcome | Non
 
 
 def views(column: ViewColumn, start: int, count: int) -> Outcome:
-    """Return the entries, after checking the first bytes that views of longer ones repeat."""
+    """Return the entries, after checking the prefixes that views of long entries repeat."""
     found = column.values(start, start + count)
     raw = memoryview(column.views).cast("B")
     assert len(raw) >= 16 * (start + count), "a view is missing"
@@ -104,7 +104,7 @@ def content(columns: RecordColumns) -> Outcome:
 
 
 def result(found: DecodedRecords) -> Outcome:
-    """Return the result of a call."""
+    """Return the result of a decoder's call in comparable form."""
     return (
         content(found.columns),
         found.next_offset,

@@ -1,7 +1,7 @@
 """Records appended one by one, valid and invalid, for the builders.
 
-In: a seed. Out: an endless series of cases, and `drive`, which returns all results of one with a
-builder.
+In: a seed. Out: an endless series of cases, and `drive`, which returns all results of a case with
+a builder.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Appends:
     level: int | None
     records: Sequence[Record]
     ends: int
-    """Next action: 1 closed, 2 built again, 3 released."""
+    """Action after the records: 1 the builder is closed, 2 built again, 3 released."""
 
 
 class Appending:
@@ -108,7 +108,7 @@ class Appending:
 
 
 def attempt(call: Callable[[], Any]) -> Any:
-    """Return the result of a call, or that it was refused: of several faults any may be named."""
+    """Return the result of a call, or "refused" for any error that an argument may cause."""
     try:
         found = call()
     except (TypeError, BufferError, AttributeError, ValueError, OverflowError):

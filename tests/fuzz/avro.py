@@ -1,6 +1,6 @@
 """Random Avro: schemas, differing readers' schemas, records, and broken bytes.
 
-In: a seed. Out: cases; the native decoder's result for one without Arrow, and the results of
+In: a seed. Out: cases; the native decoder's result for a case without Arrow, and the results of
 `avro_to_arrow` with the native decoder and with fastavro, which must be equal, including errors.
 """
 
@@ -61,7 +61,7 @@ ODD = (b"\xff" * 9 + b"\1", b"\x80\0", b"\1", b"\2", b"\3", b"\4", b"\6")
 SAME_SCHEMAS = 10
 """Cases with the same schemas: creating them takes longer than reading."""
 SMALL = 60
-"""Maximal bytes or items of a column, as the native decoder is told."""
+"""Capacity of a column in bytes or items, as the native decoder is told."""
 
 
 def parsed(schema: Any) -> Any:
@@ -82,7 +82,7 @@ class Case(NamedTuple):
 
 
 class Answers(SchemaRegistryClient):
-    """A registry that answers from this dictionary."""
+    """A registry that returns the schemas of a list."""
 
     def __init__(self, schemas: list[Any]) -> None:
         super().__init__({"schema.registry.url": "http://127.0.0.1:1"})

@@ -38,15 +38,15 @@ ENCODINGS = (
     b"\x81\x80\x80\x80\x00",
     b"\xff\xff\xff\xff\x0f",
     b"\xfe\xff\xff\xff\x0f",
-    b"\xff\xff\xff\xff\x1f",  # 33 bits
+    b"\xff\xff\xff\xff\x1f",  # a number of 33 bits
     b"\x80\x80\x80\x80\x10",
     b"\xff\xff\xff\xff\x7f",
-    b"\xff\xff\xff\xff\xff\x00",  # six bytes
+    b"\xff\xff\xff\xff\xff\x00",  # a number in six bytes
     b"\x80\x80\x80\x80\x80\x80\x80\x80\x80\x00",
     b"\xff" * 9 + b"\x01",
-    b"\xff" * 9 + b"\x02",  # 65 bits
+    b"\xff" * 9 + b"\x02",  # a number of 65 bits
     b"\xff" * 9 + b"\x7f",
-    b"\xff" * 10 + b"\x01",  # eleven bytes
+    b"\xff" * 10 + b"\x01",  # a number in eleven bytes
     b"\x80" * 12,
     b"\x80",  # the last byte may be missing
     b"\xff" * 4,
@@ -56,7 +56,7 @@ BYTES = b"\x00\x01\x02\x7f\x80\x81\xfe\xff"
 
 
 class Spot(NamedTuple):
-    """A number in the records: its place, its meaning, start and end of its record."""
+    """A number in the records: its start and end, its meaning, and the index of its record."""
 
     start: int
     stop: int
@@ -65,7 +65,7 @@ class Spot(NamedTuple):
 
 
 class Span(NamedTuple):
-    """A record: start and end of its length, and its end."""
+    """A record: start and end of its length field, and its end."""
 
     start: int
     stop: int
@@ -74,7 +74,7 @@ class Span(NamedTuple):
 
 @dataclass(slots=True)
 class Seed:
-    """A valid batch in parts; `checked` are the header fields that the checksum covers."""
+    """A valid batch; `checked` are the header fields that the checksum covers."""
 
     checked: list[int]
     body: bytes
@@ -109,11 +109,11 @@ def number(value: int) -> bytes:
 
 
 Content = tuple[int, int, bytes | None, bytes | None, list[tuple[bytes, bytes | None]]]
-"""time delta, offset delta, key, value, headers"""
+"""Time delta, offset delta, key, value and headers of a record."""
 
 
 def write(contents: list[Content]) -> tuple[bytes, list[Spot], list[Span]]:
-    """Write records and note the place of each number."""
+    """Write records and note the position of each number."""
     body = bytearray()
     spots: list[Spot] = []
     spans: list[Span] = []
@@ -297,7 +297,7 @@ class Frames:
         return buffer, self._arguments(start, offset)
 
     def _stub(self, offset: int) -> bytes:
-        """Return the start of a header, with some length."""
+        """Return the start of a header, with any length."""
         lengths = (-1, -13, 0, 13, 14, 15, 40, 48, 49, 50, 1000)
         front = _FRONT.pack(offset, lengths[self._pick(11)], 3, (2, 2, 1)[self._pick(3)], 5)
         return (front + bytes(41))[: 1 + self._pick(62)]
@@ -336,11 +336,11 @@ class Frames:
         body, checked = bytearray(seed.body), seed.checked.copy()
         if not valid:
             self._changes[self._pick(len(self._changes))](seed, body, checked)
-            if self._chance() < 0.08:  # one change may hide another: mostly one
+            if self._chance() < 0.08:  # usually one: a change may hide another
                 self._flip(seed, body, checked)
         packed = self._packed(body, checked, seed.codec)
         parts.append(self._seal(offset, checked, packed, valid))
-        if seed.codec is not None and self._pick(2):  # twice, so that the columns have to grow
+        if seed.codec is not None and self._pick(2):  # twice: columns must grow
             parts.append(self._seal(offset + seed.size, checked, packed, True))
             return offset + 2 * seed.size
         return offset + seed.size
@@ -391,7 +391,7 @@ class Frames:
             said = bytearray(seed.body[spot.start : spot.stop])
             said[-1] |= 0x80
             return said + b"\x80" * self._pick(10) + (b"" if kind == 10 else b"\0")
-        if kind < 5:  # at the limits of what encloses it
+        if kind < 5:  # at the limit of its record or batch
             end = seed.spans[spot.record].end if kind < 3 else len(seed.body)
             left = end - spot.stop
             if spot.says == HEADERS and kind:
@@ -402,7 +402,7 @@ class Frames:
         return ENCODINGS[self._pick(len(ENCODINGS))]
 
     def _lie(self, seed: Seed, body: bytearray, checked: list[int]) -> None:
-        """Replace a number by another one, and mostly adjust its record's length."""
+        """Replace a number by another one, and usually adjust its record's length."""
         if not seed.spots:
             return
         spot = seed.spots[self._pick(len(seed.spots))]
@@ -414,9 +414,9 @@ class Frames:
             body[span.start : span.stop] = number(span.end - span.stop + grown)
 
     def _cut_record(self, seed: Seed, body: bytearray, checked: list[int]) -> None:
-        """Truncate a record, with a length that agrees: the next bytes aren't part of it.
+        """Truncate a record, usually with a length that agrees: the next bytes aren't part of it.
 
-        Mostly the last one, because nothing follows it.
+        In most cases this is the last record, which no bytes follow.
         """
         if not seed.spans:
             return
@@ -437,7 +437,7 @@ class Frames:
         del body[self._pick(len(body) + 1) :]
 
     def _flip(self, seed: Seed | None, body: bytearray, checked: list[int]) -> None:
-        """Change up to three bytes."""
+        """Change up to three bytes of the batch."""
         for _ in range(1 + self._pick(3)):
             if body:
                 at = self._pick(len(body))

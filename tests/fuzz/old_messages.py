@@ -27,7 +27,7 @@ NULL = -1
 
 
 def sized(piece: bytes | None, claimed: int | None = None) -> bytes:
-    """Return a key or value after its length, or after another number."""
+    """Return the length, or the claimed number, and the bytes of a key or value."""
     content = b"" if piece is None else piece
     length = (NULL if piece is None else len(piece)) if claimed is None else claimed
     return struct.pack(">i", length) + content
@@ -44,7 +44,7 @@ def message(
     key_size: int | None = None,
     value_size: int | None = None,
 ) -> bytearray:
-    """Return one message."""
+    """Return one message of format 0 or 1."""
     body = bytes((magic & 255, attributes & 255))
     if magic == 1:
         body += struct.pack(">q", time)

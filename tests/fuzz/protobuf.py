@@ -1,6 +1,6 @@
 """Random Protobuf messages, and broken bytes: the native decoder against Protobuf's library.
 
-In: a seed. Out: cases; the native decoder's result for one without Arrow, and the results of
+In: a seed. Out: cases; the native decoder's result for a case without Arrow, and the results of
 `protobuf_to_arrow` with the native decoder and with the library, which must be equal, including
 errors.
 """
@@ -43,7 +43,7 @@ SAME_SCHEMAS = 40
 
 
 class Case(NamedTuple):
-    """A column, and the file whose first message its rows are."""
+    """A column, and the descriptor file whose first message type its rows have."""
 
     file: bytes
     rows: list[bytes | None]
@@ -52,7 +52,7 @@ class Case(NamedTuple):
 
 
 class Answers(SchemaRegistryClient):
-    """A registry that has one file."""
+    """A registry with one schema: a Protobuf file."""
 
     def __init__(self, file: bytes) -> None:
         super().__init__({"schema.registry.url": "http://127.0.0.1:1"})
@@ -158,8 +158,8 @@ class Protobufs:
             value = entry.field.add(name="value", number=2, label=1)
             self._typed(value, message, path, depth, proto3=proto3, group=False)
             one.name = name[:-5].lower()
-            # Protobuf derives the name of a map field's entries from the field's: it has to be this
-            # one.
+            # Protobuf requires this name: it derives a map field's entry name from the field's
+            # name.
             entry.name = f"{one.name.capitalize()}Entry"
             one.type, one.label, one.type_name = MESSAGE, 3, f"{path}.{entry.name}"
             return
@@ -227,13 +227,13 @@ class Protobufs:
         elif way == 3 and at < len(data):
             data[at : at + 1] = self._random.choice(ODD)
         elif way == 4:
-            # A field of any number and wire type.
+            # Insert a field of any number and wire type.
             data[at:at] = bytes((draw(128),)) + self._random.choice((*ODD, b"\1", b"\1a", bytes(8)))
         elif at < len(data):
             del data[at]
 
     def _set(self, message: Any) -> None:
-        """Set some fields."""
+        """Set random fields of a message."""
         for one in message.DESCRIPTOR.fields:
             if self._random.random() < 0.35:
                 continue

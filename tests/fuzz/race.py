@@ -21,7 +21,7 @@ from odradek.record.sent_columns import SentBinary, SentColumns, SentHeaders, St
 ROWS = 12_000
 FEW_ROWS, HEADERS = 16, 1000
 NAME_BYTES = 900_000
-"""Many more rows than fit into a batch."""
+"""Size of the names' buffer, of which the names use 48,000 bytes; also an invalid offset."""
 PARTITIONS = 3
 
 
@@ -55,7 +55,7 @@ def flicker(
 ) -> None:
     """Write an invalid value and the valid one alternately, as fast as possible.
 
-    The invalid one must come in the short time between measuring a row and writing it.
+    The invalid value must appear between the encoder's measuring and writing of a row.
     """
     assert sent.headers is not None
     column = rng.choice((sent.headers.keys, sent.headers.values))
@@ -132,19 +132,19 @@ def meddle(
 
 
 def races(kernel: Any, seed: int) -> Iterator[int]:
-    """Race without end; yield the number of encoded rows of each round."""
+    """Run rounds without end; yield each round's number of encoded rows."""
     rng = random.Random(seed)
     while True:
         yield race(kernel, rng)
 
 
 def race(kernel: Any, rng: random.Random) -> int:
-    """Run one round."""
+    """Encode rows while another thread misuses the encoder; return their number."""
     few = rng.random() < 0.5
     sent = long_rows(rng) if few else columns(rng)
     try:
         encoder = kernel.ColumnEncoder(sent, PARTITIONS, 1 << 20)
-    except KafkaError:  # sometimes a name that isn't UTF-8
+    except KafkaError:  # a name may not be UTF-8
         return 0
     batches = [kernel.BatchBuilder(1 << 20, None) for _ in range(PARTITIONS)]
     for place, batch in enumerate(batches):

@@ -30,8 +30,8 @@ MODULE = "tests.fuzz.targets"
 KERNELS = ("kernel", "kernel_encode", "kernel_columns")
 REPORT_STATUS = 99
 """Exit status of a process when a sanitizer has reported something."""
-# A short quarantine keeps memory in the cache (a third fewer cases with 4 MB); without the depth of
-# stacks malloc is fast.
+# A short quarantine keeps memory in the cache (4 MB would cost a third of the cases); short stack
+# traces make malloc fast.
 ASAN = (
     f"exitcode={REPORT_STATUS}:detect_leaks=0:malloc_context_size=2:hard_rss_limit_mb=1500"
     ":quarantine_size_mb=1:thread_local_quarantine_size_kb=64"
@@ -150,7 +150,7 @@ def build(folder: Path, *, sanitizers: bool = True, optimise: str = "-O1") -> Bu
 
 
 def run_code(made: Build, code: str) -> subprocess.CompletedProcess[str]:
-    """Run a few lines with the copy."""
+    """Run a few lines of Python with the copied package."""
     return subprocess.run(
         [sys.executable, "-c", code],
         env=made.environment(), cwd=made.folder, capture_output=True, text=True, check=False,
@@ -174,7 +174,7 @@ class Process:
         )  # fmt: skip
 
     def wait(self, timeout: float) -> dict[str, Any]:
-        """Return its output; `failure` is the report of a sanitizer or a crash."""
+        """Return the process's output; `failure` is the report of a sanitizer or a crash."""
         try:
             out, _ = self._process.communicate(timeout=timeout)
         except subprocess.TimeoutExpired:

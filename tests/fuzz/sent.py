@@ -41,7 +41,7 @@ BAD_NAMES = (b"\xff", b"a\xc3", b"\xed\xa0\x80", b"\xc0\x80", b"\xf4\x90\x80\x80
 def exact(data: bytes | bytearray) -> ByteBuffer:
     """Copy the bytes into memory of exactly that size; `bytes` have one more."""
     room = array("B", data)
-    return memoryview(room[: len(data)])  # a slice is allocated without reserve
+    return memoryview(room[: len(data)])  # a slice has no spare memory
 
 
 def bitmap(present: Sequence[bool], start: int) -> ByteBuffer | None:
@@ -140,7 +140,7 @@ class Case:
     columns change after they were checked; 5 batches are closed.
     """
     wound: tuple[int, int, int] = (0, 0, 0)
-    """If `extra` is 4: the changed column, the place in it, and the value written there."""
+    """If `extra` is 4: the changed column, the index in it, and the value written there."""
 
 
 @dataclass(slots=True)
@@ -223,7 +223,7 @@ class Sendings:
         fields = [name for name in _COLUMNS if getattr(columns, name) is not None]
         if not fields or self._chance() < 0.08:
             lies = (columns.count + 1, columns.count + 8, columns.count - 1, -1, 1 << 40, _LONG - 1)
-            # Without columns any count is valid, and takes its time.
+            # Without columns any count is valid, but a large one takes long.
             return columns._replace(count=self._one(lies if fields else lies[:4]))
         name = self._one(fields)
         column = getattr(columns, name)
@@ -236,7 +236,7 @@ class Sendings:
         return columns._replace(**{name: column})
 
     def _other(self, data: ByteBuffer, start: int, count: int, wide: bool, edge: int) -> ByteBuffer:
-        """Return the buffer with one of the numbers from `start` on changed."""
+        """Return a copy in which one number at or after index `start` is changed."""
         width = 8 if wide else 4
         changed = bytearray(data)
         at = (start + self._pick(max(count, 1))) * width
@@ -324,9 +324,9 @@ def refusal(error: Exception) -> Any:
 def agree(case: Case, ours: Outcome, theirs: Outcome) -> bool:
     """Return whether two drives have the same results.
 
-    The native encoder checks once, when it is created, whether names are UTF-8, the Python one in
-    each row, so only that one notices names that change afterwards. Up to that row all must be
-    equal, and the native one must get as far; later results can't be compared.
+    The native encoder checks only at its creation whether header names are UTF-8, the Python one in
+    each row, so only the Python one notices later changes. Results before such a row must be equal,
+    and the native encoder must get as far; later ones aren't compared.
     """
     if ours == theirs:
         return True
@@ -345,7 +345,7 @@ def _torn(event: Any) -> bool:
 
 
 def refused(events: Outcome, call: Callable[[], object]) -> None:
-    """Make calls that must be refused."""
+    """Make a call that must be refused, and record its error."""
     try:
         events.append(call())
     except (IndexError, ValueError) as error:

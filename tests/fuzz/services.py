@@ -30,7 +30,7 @@ class Unread(ConsumerRecord):
 
 
 def text_hash(text: bytes) -> int:
-    """Compute the hash that `odradek.spark.sink.row_digest` stores in clusters, by number."""
+    """Compute the hash of a text that `odradek.spark.sink.row_digest` stores in clusters."""
 
     def mixed(word: int) -> int:
         word ^= word >> 32
@@ -62,7 +62,7 @@ class Services:
         assert found == expected, ("survey", found, expected)
 
     def read(self, found: DecodedRecords) -> None:
-        """Read entries and rows out of the columns, and of changed ones."""
+        """Read entries and rows out of the columns, and out of changed columns."""
         columns = found.columns
         for column in (columns.values, columns.keys):
             if isinstance(column, BinaryColumn):
@@ -141,7 +141,7 @@ class Services:
         return told
 
     def _hashes(self, ends: Any, data: bytes) -> None:
-        """Hash all entries, for valid and invalid places."""
+        """Hash all entries, at valid and invalid indexes."""
         sound = all(0 <= a <= b <= len(data) for a, b in pairwise(ends))
         offsets = memoryview(exact(array("q", ends).tobytes())).cast("q")
         count = len(ends) - 1 + (self._pick(3) - 1) * (self._chance() < 0.1)

@@ -44,7 +44,7 @@ SAME_SHAPES = 5
 """Chunks created from the same valid batches: creating them takes as long as a thousand cases."""
 STATE = struct.Struct("=qq")
 SLOWEST = 100
-"""Limit of a run: its seconds times this, by the wall clock."""
+"""Limit of a run by the wall clock, as a multiple of its seconds of processor time."""
 LEAST_CASES = 100
 """A run does this many cases, even with little processor time."""
 GROWTH = 200 << 20
@@ -106,7 +106,7 @@ def encode_chunk(seed: int) -> Callable[[bool], Any]:
     def one(compare: bool) -> Any:
         nonlocal turn
         turn += 1
-        if turn % 5 == 0:  # of those that are compared, too
+        if turn % 5 == 0:  # all kinds are compared
             return by_record(records.case(), compare)
         if turn % 5 == 1:
             return into_open_batches(sent.case(), compare)
@@ -183,12 +183,12 @@ def resident() -> int:
 
 
 def lent() -> int:
-    """Return the bytes of the native pools that are borrowed."""
+    """Return how many bytes of the native modules' memory pools are borrowed."""
     return sum(int(load(name).pool_state()[2]) for name in ("kernel", "kernel_encode"))
 
 
 class Clock:
-    """Seconds of processor time, so that as much is tried beside other processes as alone.
+    """A limit of processor time, so that other processes don't reduce the number of cases.
 
     If the process gets too little of it, the run ends after `SLOWEST` times as many seconds, but
     not before `LEAST_CASES` cases.

@@ -18,7 +18,7 @@ SECONDS = float(os.environ.get("FUZZ_SECONDS", "5" if WHOLE else "2"))
 SEED = os.environ.get("FUZZ_SEED", "1")
 PATIENCE = 300
 NICE = 15
-"""Tests with brokers have their own time limits, and run beside this one."""
+"""Niceness of the targets: tests with brokers, which have time limits, run beside this one."""
 pytestmark = pytest.mark.timeout(SLOWEST * SECONDS + 400)
 
 

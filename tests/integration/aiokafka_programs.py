@@ -254,7 +254,7 @@ async def is_fenced(scene: Scene) -> None:
         await scene.tried("the old one", lambda: run_transaction(first, topic))
         await second.send_and_wait(topic, b"v")
         await second.commit_transaction()
-    with contextlib.suppress(scene.errors.ProducerFenced):  # aiokafka may raise it here
+    with contextlib.suppress(scene.errors.ProducerFenced):  # aiokafka itself may raise it here
         await first.stop()
 
 

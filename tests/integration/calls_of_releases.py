@@ -14,13 +14,13 @@ from uuid import UUID
 import odradek as o
 
 Call = Callable[[o.Admin, str, int], Any]
-"""Takes the client, a topic and a broker id; groups and transactional ids have the topic's name."""
+"""Takes a client, a topic and a broker id; groups and transactions are named like the topic."""
 UNSUPPORTED_EVERYWHERE = (
     *("describe_share_groups", "alter_share_group_offsets", "list_share_group_offsets"),
     *("delete_share_group_offsets", "describe_streams_groups", "unregister_controller"),
     *("add_raft_voter", "remove_raft_voter"),
 )
-"""Not supported by any of the releases, or not enabled, as the share group APIs in 4.1."""
+"""Calls that no release supports, or that aren't enabled, as those about share groups in 4.1."""
 VOTER = (7, UUID(int=7))
 
 

@@ -241,7 +241,7 @@ def leaders_are_elected(library: Any, cluster: FakeCluster, note: Note) -> None:
 
 
 def code_name(error: Any) -> str:
-    """Return the code's name of an error or of an exception that contains one."""
+    """Return the name of the code of an error, or of the error in an exception."""
     name: str = (error.args[0] if isinstance(error, Exception) else error).name()
     return name
 

@@ -78,7 +78,7 @@ def read(client: Any, count: int) -> list[Any]:
 
 
 def places(partitions: Any) -> list[tuple[Any, ...]]:
-    """Return partitions with their offsets, sorted."""
+    """Return topic, partition, offset and metadata of each partition, sorted."""
     return sorted((p.topic, p.partition, p.offset, p.metadata) for p in partitions)
 
 

@@ -114,7 +114,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             if not self.workqueue or self._pending_of(self.assigned_work[node]) < 2:
                 super()._reschedule(node)
 
-    config.option.loadscopereorder = False  # it would sort by the number of tests
+    config.option.loadscopereorder = False  # otherwise xdist sorts by numbers of tests
     return ByGroups(config, log)
 
 
@@ -141,7 +141,7 @@ def pytest_runtest_teardown(
 
 @pytest.fixture(scope="session")
 def clusters() -> Iterator[SharedClusters]:
-    """Share clusters between both folders; each of their conftests has this fixture."""
+    """Share clusters with tests/interop, whose conftest has this fixture too."""
     if _running:
         yield _running[0]
         return

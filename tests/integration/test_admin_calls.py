@@ -336,7 +336,7 @@ def test_replicas_are_described_and_reassigned_and_leaders_elected(
     admin.alter_replica_log_dirs({here: path})
     admin.alter_partition_reassignments({first: [2, 1]})
     until(lambda: not admin.list_partition_reassignments([first]))
-    until(lambda: admin.list_partition_reassignments() == {})  # brokers apply it one by one
+    until(lambda: admin.list_partition_reassignments() == {})  # applied broker by broker
     until(lambda: admin.describe_topics(topic)[topic].partitions[0].replicas == (2, 1))
     with pytest.raises(
         o.errors.NoReassignmentInProgressError, match=f"partition {topic}-0"
@@ -356,7 +356,7 @@ def test_replicas_are_described_and_reassigned_and_leaders_elected(
 # Transactions
 
 
-def test_transactions(cluster: LocalCluster, admin: o.Admin, topic: str) -> None:
+def test_transactions_are_described(cluster: LocalCluster, admin: o.Admin, topic: str) -> None:
     cluster.create_topic(topic, 2)
     first, second = o.TopicPartition(topic, 0), o.TopicPartition(topic, 1)
     with o.Producer(cluster.client_config(), transactional_id=topic) as producer:

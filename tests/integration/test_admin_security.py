@@ -159,11 +159,11 @@ def test_delegation_tokens_are_created_used_renewed_and_expired(
     for_carol = admin.create_delegation_token(owner="User:carol")
     assert (for_carol.owner, for_carol.requester == "User:carol") == ("User:carol", False)
     until(lambda: for_carol in admin.describe_delegation_tokens("User:carol"))
-    with pytest.raises(o.errors.DelegationTokenOwnerMismatchError):  # not the owner, no renewer
+    with pytest.raises(o.errors.DelegationTokenOwnerMismatchError):  # neither owner nor renewer
         admin.expire_delegation_token(for_carol.hmac)
 
 
-@pytest.mark.long  # short form: test_admin_commands.py, test_hostile_commands.py
+@pytest.mark.long  # shorter tests: test_admin_commands.py, test_hostile_commands.py
 def test_every_subcommand_works_on_a_secured_cluster(
     guarded: LocalCluster,
     admin: o.Admin,

@@ -71,7 +71,7 @@ def test_each_thread_gets_its_own_answers(settings: dict[str, str]) -> None:
 
 
 @pytest.mark.usefixtures("slow")
-def test_a_concurrent_call_raises_with_a_hint_at_background_true(
+def test_a_concurrent_call_raises_an_error_that_suggests_background_true(
     cluster: FakeCluster, settings: dict[str, str]
 ) -> None:
     under_way = until_sent(cluster)

@@ -144,7 +144,7 @@ def test_arrow_rows_are_sent_and_read_as_records_and_batches_in_a_group(
 def test_a_waiting_poll_gets_a_record_before_the_next_fetch_is_sent(
     fake: FakeCluster, run: Run[None]
 ) -> None:
-    """Check when the next fetch of a large response is sent; an idle task delays no fetch."""
+    """poll() returns a small record before the next fetch is sent, a large one afterwards."""
 
     async def program() -> None:
         waits = {"fetch.max.wait.ms": 20_000}  # no fetch ends by itself in the meantime
@@ -224,7 +224,7 @@ def test_a_transaction_commits_or_aborts(fake: FakeCluster, run: Run[None]) -> N
     run(program())
 
 
-def test_admin_calls(fake: FakeCluster, run: Run[None]) -> None:
+def test_an_admin_client_works_in_an_event_loop(fake: FakeCluster, run: Run[None]) -> None:
     async def program() -> None:
         async with AsyncAdmin({"bootstrap.servers": fake.bootstrap_servers}) as admin:
             made = await admin.create_topics([NewTopic("new", 3, 1)])

@@ -36,15 +36,15 @@ MOST = {
     "a poll() without records": 130,
     "a fetch without records": 115,
 }
-"""Upper limits; two calls count each request and its response, for `metrics()`.
+"""Upper limits of the calls; two of them count each request and its response, for `metrics()`.
 
-At commit 6b10a693 it was 468 for the first and 457 for the second, 414 for a poll() of a buffered
-record, 425 to an Arrow batch, 930 from sender to reader (475 until the reader ran before the next
-fetch), and 391 for a poll() with two fetches.
+At commit 6b10a693 there were 468 calls of the first kind and 457 of the second, 414 for a poll() of
+a buffered record, 425 to an Arrow batch, 930 from sender to reader (475 until the reader ran before
+the next fetch), and 391 for a poll() with two fetches.
 """
 ATTEMPTS = 15
 FIRST = 10
-"""Uncounted calls first: after them the connections have reset their backoff."""
+"""Number of calls that aren't counted: after them, the connections have reset their backoff."""
 P = TopicPartition("t", 0)
 LOCKING = getattr(ClientLock.__enter__, "__code__", None)
 """Acquiring a lock is a Python function only from 3.14 on; the limits are those of 3.11."""

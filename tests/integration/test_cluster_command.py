@@ -76,7 +76,7 @@ def test_a_cluster_is_started_reported_by_status_and_stopped(odradek: Odradek) -
     )
 
 
-@pytest.mark.long  # short form: the test above, the one below, and interop/test_local_registry.py
+@pytest.mark.long  # shorter tests: the tests above and below, interop/test_local_registry.py
 def test_start_with_registry_opens_a_schema_registry_and_stop_closes_it(odradek: Odradek) -> None:
     try:
         told = start("--registry")
@@ -96,7 +96,7 @@ def test_start_with_registry_opens_a_schema_registry_and_stop_closes_it(odradek:
 def test_a_registry_stops_with_its_cluster(
     odradek: Odradek, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Check that `cluster start --registry` opens and closes both; here they are fakes."""
+    """Check that `cluster start --registry` opens and closes cluster and registry, both fakes."""
     open_now: list[str] = []
 
     class StandIn:

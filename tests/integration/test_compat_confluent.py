@@ -32,7 +32,7 @@ from odradek.testing import LocalCluster
 from odradek.testing.brokers.shared_clusters import SharedClusters
 
 PATIENCE = 60.0
-"""Timeout of one call in seconds; a move takes some of them."""
+"""Timeout of one call in seconds; a move takes a part of this time."""
 COUNT = 600
 MOVES_AT = (200, 400)
 """Record numbers at which the broker moves; the second move is graceful."""
@@ -96,10 +96,10 @@ def taken(consumer: Consumer, count: int) -> list[Message]:
 
 
 def all_of(cluster: LocalCluster, topic: str) -> list[list[int]]:
-    """Return what a reader of committed records finds, by partition.
+    """Return the values that a reader of committed records finds, by partition.
 
     The last transaction's markers may be written after its commit was acknowledged, so the first
-    end of a partition may be before its records.
+    reported end of a partition may come before its last records.
     """
     consumer = Consumer(reading(cluster, group__id="readers", enable__partition__eof=True))
     consumer.assign([TopicPartition(topic, n, 0) for n in range(2)])
@@ -165,7 +165,7 @@ def test_a_copy_recovers_from_moves(
     assert [len(reports), len(producer)] == [COUNT, 0]
     assert {error for error, _, _ in reports} == {None}
     by_partition = [[at for _, n, at in reports if n == number] for number in range(2)]
-    assert by_partition == [list(range(COUNT // 2))] * 2  # each once, in order
+    assert by_partition == [list(range(COUNT // 2))] * 2  # each value once, in order
     done = consumer.committed(consumer.assignment(), PATIENCE)
     assert [p.offset for p in done] == [COUNT // 2] * 2
     consumer.close()
@@ -194,7 +194,7 @@ def test_transactions_recover_from_two_moves(
         if moves and done >= moves[0]:
             mortal_cluster.move()
             moves.pop(0)
-        if done >= 100 and not aborted:  # abort once and repeat
+        if done >= 100 and not aborted:  # abort this transaction once and repeat it
             aborted = True
             producer.abort_transaction(PATIENCE)
             for partition in consumer.committed(consumer.assignment(), PATIENCE):
@@ -258,7 +258,7 @@ def test_an_asyncio_copy_recovers_from_two_moves(
     compare(all_of(mortal_cluster, target))
 
 
-@pytest.mark.long  # short form: the test below, test_confluent_programs.py
+@pytest.mark.long  # shorter tests: the test below, test_confluent_programs.py
 def test_admin_calls_work_on_real_brokers_before_and_after_a_move(
     mortal_cluster: LocalCluster, topic: str
 ) -> None:

@@ -37,7 +37,7 @@ def run(
 ) -> tuple[int, str, str]:
     """Run a command to its end and return its exit status, standard output and standard error.
 
-    `consume` writes to its process's file descriptor, so it runs as a process; the others run here.
+    `consume` writes to its process's file descriptor, so it runs as a process; others run here.
     """
     if command == "consume":
         with start(cluster, command, *words) as process:

@@ -127,7 +127,7 @@ def test_a_background_thread_fetches_while_the_caller_works(
         client.resume(tps[:1])
         assert client.poll(20.0, 1)[0].offset == 16
         sessions = [a.session for a in client._engine.fetcher._asked.values()]
-        assert any(session.id for session in sessions)  # KIP-227
+        assert any(session.id for session in sessions)  # fetch sessions (KIP-227)
 
 
 def test_a_closed_consumer_leaves_no_fetch_session(cluster: LocalCluster, topic: str) -> None:

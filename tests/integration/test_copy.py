@@ -364,8 +364,8 @@ def test_ctrl_c_during_an_outage_reports_how_long_closing_may_take(topic: str) -
     with FakeCluster(1, topics=[f"{topic}:2", f"{topic}-copy:2"]) as one:
         fill(one, topic)
         words = [topic, f"{topic}-copy", "--bootstrap-server", one.bootstrap_servers, "--follow"]
-        # The copy ends by itself after its timeout for closing, so that must be longer than the
-        # test's.
+        # The copy ends by itself after its timeout for closing, so that timeout must be longer than
+        # the test's own.
         patient = f"from odradek.cli import copy; copy.CLOSING = {5 * PATIENCE}"
         run_it = "from odradek.__main__ import main; main()"
         command = [sys.executable, "-c", f"{patient}; {run_it}", "copy", *words, "--json"]
@@ -402,7 +402,7 @@ def test_the_progress_line_shows_rate_lag_time_left_and_problem() -> None:
     assert [size(n) for n in (1, 1000, 10**9)] == ["1 B", "1.0 kB", "1.0 GB"]
 
 
-@pytest.mark.long  # short form: test_another_copy_fences_the_first
+@pytest.mark.long  # shorter tests: test_another_copy_fences_the_first
 def test_a_kill_loses_and_duplicates_no_record(cluster: LocalCluster, topic: str) -> None:
     """Kill the copy within a step, while records keep arriving."""
     target = f"{topic}-copy"

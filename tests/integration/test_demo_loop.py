@@ -66,7 +66,7 @@ def test_an_error_in_the_loop_is_reported(cluster: FakeCluster) -> None:
     assert isinstance(sending.error, json.JSONDecodeError)
 
 
-def test_leaving_the_block_of_a_loop_thread_that_never_started_works() -> None:
+def test_the_with_block_of_a_loop_thread_that_never_started_can_be_left() -> None:
     class Thread(LoopThread):
         async def main(self) -> None:
             raise AssertionError

@@ -53,7 +53,7 @@ def doctor(*words: str, timeout: float = 15.0) -> tuple[int, dict[str, Any]]:
 
 
 def text(*words: str) -> str:
-    """Return the text output."""
+    """Run the doctor and return its text output."""
     return CliRunner().invoke(build("doctor"), ["doctor", *words]).stdout
 
 
@@ -68,7 +68,7 @@ def first(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def wrong(found: dict[str, Any]) -> list[str]:
-    """Return the failed steps."""
+    """Return the names of the failed steps in the doctor's document."""
     return [step["step"] for step in found["steps"] if step["state"] == "wrong"]
 
 
@@ -262,7 +262,7 @@ def test_brokers_that_advertise_localhost_are_reported(
     advertise(fake, lambda i: Address("localhost", 1 + i))
     port = fake.bootstrap_servers.rpartition(":")[2]
     monkeypatch.setattr(environment, "in_container", lambda: True)
-    # A name of this machine that isn't localhost, like the name of a service.
+    # Use a name of this machine that isn't localhost, like the name of a service.
     host = socket.gethostname()
     monkeypatch.setattr("odradek.runtime.resolver.look_up", _also(host))
     status, found = doctor(f"{host}:{port}")

@@ -224,7 +224,7 @@ def test_an_expired_certificate_is_reported(strict: LocalCluster, settings: Sett
     assert "Renew the broker's certificate" in first(found)["cure"]
 
 
-def test_the_end_of_a_valid_certificate_is_read_from_the_broker(
+def test_the_expiration_time_of_a_certificate_is_read_from_the_broker(
     strict: LocalCluster, settings: Settings
 ) -> None:
     with certificate(strict, -3, 3.5) as address:
@@ -374,7 +374,7 @@ def test_an_exceeded_request_quota_is_reported(strict: LocalCluster, settings: S
     assert "throttles this client" in first(found)["what"]
 
 
-@pytest.mark.long  # short form: test_doctor_command.py (a partition without a leader, one of three)
+@pytest.mark.long  # shorter tests: test_doctor_command.py (a partition without a leader)
 def test_a_killed_broker_and_its_partitions_are_reported(
     strict: LocalCluster, settings: Settings
 ) -> None:

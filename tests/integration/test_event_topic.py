@@ -1,4 +1,4 @@
-"""Test `events.topic` with real brokers: the topic has a listener's events in order."""
+"""Test `events.topic` with real brokers: the topic contains the events that a listener gets."""
 
 from __future__ import annotations
 

@@ -13,12 +13,12 @@ from tests.volume import WHOLE
 PROGRAM = Path(__file__).parent / "exhaustion_program.py"
 FIRST_CALLS = PROGRAM.with_name("first_calls_program.py")
 ASKED = 100
-"""A number above a client's number of resource requests in the program's outage."""
+"""An upper limit for the resource requests that a client makes during the outage."""
 NUMBERS = list(range(1, ASKED)) if WHOLE else [2, 9, 11, 19, 40, 47, 54, 61]
 
 
 def outages(*numbers: int) -> list[dict[str, object]]:
-    """Run the program and return the result for each number."""
+    """Run exhaustion_program.py; return its result for each number of a failed request (0: all)."""
     command = [sys.executable, str(PROGRAM), *map(str, numbers)]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=600, check=True)
     return [json.loads(line) for line in ran.stdout.splitlines()]

@@ -39,7 +39,7 @@ sinks: {copy: {from: rows, options: {topic: u}}}
     ("number", "status"),
     [pytest.param(signal.SIGINT, 130, marks=pytest.mark.long), (signal.SIGTERM, 0)],
 )
-def test_a_starting_pipeline_ends_in_order_after_a_signal(
+def test_a_signal_stops_a_starting_pipeline_in_an_orderly_way(
     mute: socket.socket, tmp_path: Path, number: signal.Signals, status: int
 ) -> None:
     place = tmp_path / "copying.yml"

@@ -178,7 +178,7 @@ def tls(sock: socket.socket) -> None:
     incoming.write(sock.recv(1000))
     with pytest.raises(ssl.SSLError):
         end.do_handshake()
-    sock.sendall(outgoing.read() or b"\x15\x03\x01\x00\x02\x02\x28")  # an alert
+    sock.sendall(outgoing.read() or b"\x15\x03\x01\x00\x02\x02\x28")  # a TLS alert
     sock.close()
 
 
@@ -233,7 +233,7 @@ def test_explain_reports_brokers_that_advertise_unused_addresses(server: Loopbac
 
     def advertise() -> None:
         for broker, address in zip(cluster.brokers.values(), dead, strict=True):
-            broker.address = address  # it still listens at its old address
+            broker.address = address  # the broker still listens at its old address
 
     server.call(advertise)
     status, picture = explain(cluster.bootstrap_servers, timeout=3.0)

@@ -17,7 +17,7 @@ P0 = TopicPartition("t", 0)
 VALUES = (0, 1, -1, 2**31 - 1, 2**31, 2**63 - 1)
 DURATIONS = [o for o in OPTIONS.values() if o.parse.kind == "milliseconds"]
 ALWAYS_SET = {"connections.max.idle.ms": -1, "metadata.max.age.ms": 30 * 86_400_000}
-"""Set in all cases, so that no earlier deadline hides a large one."""
+"""Options that are set in all cases, so that no earlier deadline hides a large one."""
 MAY_TIME_OUT = {
     "default.api.timeout.ms", "max.block.ms", "request.timeout.ms", "delivery.timeout.ms",
     "bootstrap.timeout.ms", "socket.connection.setup.timeout.ms",
@@ -81,7 +81,7 @@ def test_a_client_works_with_all_durations_at_large_values(
 ) -> None:
     given = {o.name: value for o in DURATIONS if allowed(o, value) and o.name != FIRST_JITTER}
     given.pop("fetch.max.wait.ms", None)  # must be less than request.timeout.ms
-    given.pop("linger.ms", None)  # the sum of both must be less than delivery.timeout.ms
+    given.pop("linger.ms", None)  # limited by delivery.timeout.ms and request.timeout.ms
     for name in ("request.timeout.ms", "heartbeat.interval.ms"):  # other options must exceed them
         given.pop(name, None)
     send_and_read(cluster, given)

@@ -140,9 +140,9 @@ def test_starting_on_a_used_port_and_connecting_to_a_closed_door_raise(door: Fro
 
 
 def test_close_closes_both_ends_of_each_connection(backends: list[Backend]) -> None:
-    """Close connections that are just being accepted, and those with unsent data.
+    """Close connections that are just being accepted, and connections with unsent data.
 
-    A socket that is still open warns when it is collected, and pytest raises that as an error.
+    A socket that is still open warns when it is collected; pytest raises the warning as an error.
     """
     deaf = socket.create_server(("127.0.0.1", 0))
     for _ in range(50):

@@ -1,7 +1,7 @@
 """Test R-ID-1 on real brokers: a member whose process was stopped longer than its session.
 
-Another member reads and commits in the meantime. The first one rejoins in its I/O thread, while its
-program still holds the records from before.
+Another member reads and commits in the meantime. The first member rejoins in its I/O thread, while
+its program still holds earlier records.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def test_a_member_that_was_stopped_commits_no_older_offset(
         try:
             assert line(stopped.stdout) == "read"
             os.kill(stopped.pid, signal.SIGSTOP)
-            with Consumer(config) as other:  # it gets the partition when the session has expired
+            with Consumer(config) as other:  # `other` gets the partition after the session
                 other.subscribe([topic])
                 count = 0
                 while count < 20:

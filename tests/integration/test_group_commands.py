@@ -289,7 +289,7 @@ def test_a_dry_run_prints_the_offsets_of_each_reset_mode(
     assert offsets == MODES[mode]
 
 
-def test_a_reset_changes_offsets_once_confirmed(
+def test_a_reset_changes_offsets_only_after_a_confirmation(
     odr: Command, admin: odradek.Admin, idle: str, tmp_path: Path
 ) -> None:
     reset = ("groups", "reset-offsets", idle)
@@ -298,7 +298,7 @@ def test_a_reset_changes_offsets_once_confirmed(
     assert code == 2
     assert "this would set 1 offset: idle flights-0 to 3" in err
     code, _, err = odr(*reset, "--topic", "flights", "--shift-by", "1", "--yes")
-    assert code == 1  # flights-1 has no offset to shift, so none changes
+    assert code == 1  # flights-1 has no offset to shift, so no offset changes
     assert admin.list_group_offsets(idle)[idle][FLIGHTS[0]].offset == 2
     code, out, _ = odr(*reset, *scope, "--shift-by", "1", "--yes")
     assert (code, out.split()[-4:]) == (0, [idle, "flights", "0", "3"])
@@ -471,7 +471,7 @@ def test_quotas_are_altered_listed_and_described(odr: Command) -> None:
     assert odr.json("quotas", "list") == (0, {"quotas": [], "failed": {}})
 
 
-def test_transactions(odr: Command, cluster: FakeCluster) -> None:
+def test_transactions_are_listed_described_and_aborted(odr: Command, cluster: FakeCluster) -> None:
     settings = {"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": "tx"}
     producer = odradek.Producer(settings)
     producer.init_transactions()

@@ -65,7 +65,7 @@ def test_a_group_of_one_starts_at_once_and_resumes_at_its_offsets(
                 again.commit(row)
                 assert again.committed(parts(topic)[3:])[parts(topic)[3]] == OffsetAndMetadata(501)
     # The broker takes a second for a KIP-848 assignment. A member that had not left would keep its
-    # partitions for twenty.
+    # partitions for twenty seconds.
     assert min(times) < (2.5 if protocol == "classic" else 5.0), times
     with member(cluster, topic) as observer:
         found = observer.committed(parts(topic))

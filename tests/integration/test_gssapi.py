@@ -112,7 +112,7 @@ def test_records_are_sent_and_read_with_a_keytab(cluster: LocalCluster, realm: R
     ],
     ids=["no ticket", "no keytab", "wrong service"],
 )
-def test_a_wrong_setting_is_raised_by_every_call_at_once(
+def test_the_error_of_a_wrong_setting_is_raised_by_every_call_at_once(
     cluster: LocalCluster, realm: Realm, options: dict[str, Any], said: str
 ) -> None:
     options = dict(options)

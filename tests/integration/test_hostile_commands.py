@@ -269,7 +269,7 @@ def test_copy_in_one_cluster_uses_the_sources_options_for_the_destination(
     fake: FakeCluster,
 ) -> None:
     words = ["copy", "counts", "counts-copy", "--create", "--bootstrap-server"]
-    wrong = ["--from-command-property", "compression.type=none-such"]  # only producers have it
+    wrong = ["--from-command-property", "compression.type=none-such"]  # a producer's option
     code, _, err = run(*words, fake.bootstrap_servers, *wrong)
     assert (code, "compression.type" in err) == (2, True)
     over = ["--to-command-property", "compression.type=zstd"]
@@ -309,7 +309,7 @@ def test_offsets_that_could_not_be_reset_are_listed_as_failed_in_the_json_output
     fake.refuse("OffsetCommit", "GROUP_AUTHORIZATION_FAILED", 1)
     words = ("groups", "reset-offsets", "a", "b", "c", "d", "--topic", "counts", "--to-earliest")
     found = as_json(*words, "--yes", *at(fake), status=1)
-    # Each broker rejects one commit: groups with another coordinator, or later ones, are set.
+    # Each broker rejects one commit, so its next commits and those of other brokers succeed.
     done = {group for group, made in found["groups"].items() if made["offsets"]}
     failed = {item.partition(" ")[0] for item in found["failed"]}
     assert done

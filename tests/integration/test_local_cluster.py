@@ -70,7 +70,7 @@ def test_a_failing_kafka_tool_raises_with_the_reason(mortal_cluster: LocalCluste
         mortal_cluster.create_topic("too-many-copies", replication_factor=9)
 
 
-@pytest.mark.long  # short form: test_outages.py (a leader is killed and comes back)
+@pytest.mark.long  # shorter tests: test_outages.py (a leader is killed and comes back)
 def test_a_killed_broker_can_be_started_again(mortal_cluster: LocalCluster) -> None:
     mortal_cluster.kill(1)
     assert mortal_cluster.running == (0, 2)
@@ -94,7 +94,7 @@ def test_a_paused_broker_answers_only_after_resume(mortal_cluster: LocalCluster)
 
 @pytest.fixture
 def fake_processes(tmp_path: Path) -> Iterator[tuple[BrokerSet, Callable[[], None]]]:
-    """Return processes in place of brokers, and a function that kills the first one's."""
+    """Return fakes of the brokers' processes, and a function that kills the first fake."""
     keeper = Keeper()
     java = JavaSetup(tmp_path, tmp_path, tmp_path)
     brokers = BrokerSet(
@@ -143,7 +143,7 @@ def test_resume_accepts_a_paused_broker_whose_process_has_ended(
     brokers.resume(broker)
     assert not broker.paused
     with pytest.raises(RuntimeError, match="broker 0 isn't running"):
-        brokers.resume(broker)  # this time it is the caller's error
+        brokers.resume(broker)  # the broker isn't paused any more: the caller's error
 
 
 def test_stop_accepts_a_paused_broker_whose_process_ends_meanwhile(
@@ -165,11 +165,11 @@ def test_stop_accepts_a_paused_broker_whose_process_ends_meanwhile(
 
 @pytest.fixture
 def lone_cluster(clusters: SharedClusters) -> LocalCluster:
-    """Return a cluster of one broker, which is enough for a move or an ordered end."""
+    """Return a cluster of one broker, which is enough for a move or an orderly end."""
     return clusters.shared({"brokers": 1})
 
 
-@pytest.mark.long  # short form: test_outages.py (the whole cluster moves away)
+@pytest.mark.long  # shorter tests: test_outages.py (the whole cluster moves away)
 def test_move_keeps_data_and_id_and_changes_the_address(
     lone_cluster: LocalCluster, topic: str
 ) -> None:
@@ -196,7 +196,7 @@ def test_move_keeps_data_and_id_and_changes_the_address(
     assert told[-2:] == [("cluster_up", None), ("moved", None)]
 
 
-@pytest.mark.long  # short form: test_compat_confluent.py (a graceful move)
+@pytest.mark.long  # shorter tests: test_compat_confluent.py (a graceful move)
 def test_a_graceful_move_keeps_data(lone_cluster: LocalCluster, topic: str) -> None:
     lone_cluster.create_topic(topic)
     write(lone_cluster, topic)
@@ -206,7 +206,7 @@ def test_a_graceful_move_keeps_data(lone_cluster: LocalCluster, topic: str) -> N
     assert events(lone_cluster, since)[-1] == ("moved", None)
 
 
-@pytest.mark.long  # short form: spark/test_outages.py (a foreign cluster)
+@pytest.mark.long  # shorter tests: spark/test_outages.py (a different cluster)
 def test_a_different_cluster_replaces_the_brokers_and_is_undone(
     lone_cluster: LocalCluster, topic: str
 ) -> None:

@@ -45,7 +45,7 @@ def leading_to_the_wrong_cluster(
 
 
 class Traffic:
-    """Numbers written to all partitions, and those that were read."""
+    """Numbers that were written to all partitions, and numbers that were read."""
 
     def __init__(self, cluster: LocalCluster, topic: str, producer: Producer, consumer: Consumer):
         self.topic, self.producer, self.consumer = topic, producer, consumer
@@ -98,7 +98,7 @@ def traffic(
         assert read_all(foreign.librdkafka_config(), topic, 3) == {0: [], 1: [], 2: []}
 
 
-@pytest.mark.long  # short form: the test below, simulation/test_misrouted_connections.py
+@pytest.mark.long  # shorter tests: the test below, simulation/test_misrouted_connections.py
 def test_clients_recover_after_a_brokers_address_led_to_the_wrong_cluster(
     mortal_cluster: LocalCluster, foreign: LocalCluster, topic: str
 ) -> None:
@@ -124,7 +124,7 @@ def test_clients_recover_after_a_brokers_address_led_to_the_wrong_cluster(
 def test_clients_continue_if_the_bootstrap_address_leads_to_the_wrong_cluster(
     mortal_cluster: LocalCluster, foreign: LocalCluster, topic: str
 ) -> None:
-    """Check that connected clients are undisturbed, and recover once the door leads back."""
+    """Check that connected clients are undisturbed, and recover once the address is right."""
     with traffic(mortal_cluster, topic, foreign) as flow:
         mortal_cluster.front_door.lead_to([parse_address("", foreign.broker_addresses[0])])
         mortal_cluster.front_door.drop_connections()
@@ -139,14 +139,14 @@ def test_clients_continue_if_the_bootstrap_address_leads_to_the_wrong_cluster(
         flow.read(list(range(90)))
 
 
-@pytest.mark.long  # short form: simulation/test_misrouted_connections.py
+@pytest.mark.long  # shorter tests: simulation/test_misrouted_connections.py
 def test_clients_recover_after_brokers_swap_addresses(
     mortal_cluster: LocalCluster, topic: str
 ) -> None:
     """Swap the addresses of two brokers, so that old metadata leads to the wrong one.
 
-    Before 4.4 only NOT_LEADER as the response to a Fetch shows that; other requests (a heartbeat, a
-    Produce of older versions) would be processed by the wrong broker.
+    Before 4.4 only a Fetch response (NOT_LEADER) reveals the wrong broker, which would process
+    other requests (a heartbeat, a Produce of older versions).
     """
     with traffic(mortal_cluster, topic) as flow:
         for end in range(60, 180, 30):  # a client may happen to refresh its metadata first

@@ -61,7 +61,7 @@ class Stream:
                     self.futures.append(
                         self._producer.send(self._topic, b"%d" % n, partition=n % PARTITIONS)
                     )
-        except BaseException as error:  # the test's own thread raises it
+        except BaseException as error:  # the test's own thread raises the error
             self._failure = error
 
     def wait_for_more(self, count: int = 60) -> None:
@@ -224,7 +224,7 @@ def consumer_without_rebootstrap_fails(client: Consumer, topic: str, old: tuple[
     begin = time.monotonic()
     with pytest.raises(NoBrokerAvailableError, match="strategy=none") as caught:
         while time.monotonic() < begin + 30:
-            client.poll(2.0)  # records that arrived before may be returned
+            client.poll(2.0)  # records that arrived before the move may be returned
     assert set(old) <= {str(a.address) for a in caught.value.attempts}
     with ends_at(1.5, soonest=0.0), pytest.raises(NoBrokerAvailableError):
         client.end_offsets([TopicPartition(topic, 0)], timeout=1.5)
@@ -257,7 +257,7 @@ def test_clients_recover_after_a_leader_was_frozen(prepared: LocalCluster, topic
             victim = leader(prepared, topic)
             prepared.pause(victim)
             try:
-                time.sleep(4.0)  # it loses its leaderships in the meantime (session: 3 s)
+                time.sleep(4.0)  # the frozen broker loses its leaderships (session: 3 s)
             finally:
                 prepared.resume(victim)
             stream.wait_for_more()
@@ -275,7 +275,7 @@ def lone_cluster(clusters: SharedClusters) -> Iterator[LocalCluster]:
     clusters.put_right(running)
 
 
-@pytest.mark.long  # short form: spark/test_outages.py, simulation/test_consumer.py
+@pytest.mark.long  # shorter tests: spark/test_outages.py, simulation/test_consumer.py
 def test_calls_time_out_without_brokers_and_raise_on_a_different_cluster(
     lone_cluster: LocalCluster, topic: str
 ) -> None:
@@ -327,7 +327,7 @@ def calls_without_brokers(cluster: LocalCluster, producer: Producer, topic: str)
     return future
 
 
-@pytest.mark.long  # short form: simulation/test_truncation.py
+@pytest.mark.long  # shorter tests: simulation/test_truncation.py
 def test_consumers_notice_records_that_an_unclean_election_removed(
     mortal_cluster: LocalCluster, topic: str
 ) -> None:
@@ -356,7 +356,7 @@ def test_consumers_notice_records_that_an_unclean_election_removed(
             client.seek(tp, 0)
         add(range(10))
         mortal_cluster.stop(second)
-        add(range(10, 20))  # only the leader has them
+        add(range(10, 20))  # only the leader has the records
         assert len(places(trusting, 20)) == len(places(strict, 20)) == 20
         mortal_cluster.kill(first)
         mortal_cluster.start(second)

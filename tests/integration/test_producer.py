@@ -118,7 +118,7 @@ def test_threads_that_share_a_producer_keep_their_records_in_order(
 def test_arrow_streams_larger_than_buffer_memory_are_sent_from_threads(
     cluster: LocalCluster, topic: str, codec: str
 ) -> None:
-    """Send streams and single records and flush at the same time: each keeps its own order."""
+    """Send streams and single records and flush at the same time: each stream keeps its order."""
     cluster.create_topic(topic, partitions=3)
     config = {"bootstrap.servers": cluster.bootstrap_servers, "compression.type": codec}
     rows, pieces = 40_000, 8
@@ -191,7 +191,7 @@ def test_a_single_record_waits_for_linger_ms(cluster: LocalCluster, topic: str) 
 
 
 def test_batches_larger_than_max_message_bytes_are_split(cluster: LocalCluster, topic: str) -> None:
-    """Check KIP-126; a record that is too large by itself fails, and no other one."""
+    """Check KIP-126; a record that is too large by itself fails alone."""
     limit = {"max.message.bytes": "2000"}
     place_topic(cluster.bootstrap_servers, topic, [[0], [0]], limit)
     texts: list[list[bytes]] = [[], []]

@@ -121,7 +121,7 @@ def test_snippets_that_produce_and_read_records_print_the_shown_output(
     assert sum(int(n) for n in re.findall(r"│ \d\s+┆ (\d+)\s+│", printed)) == 1001
     assert "[5 rows x 7 columns]" in printed  # the last line of a wide pandas table
     lines = run("asyncio").splitlines()
-    assert len(lines) == 2 * 1001  # its own records, and those of "produce"
+    assert len(lines) == 2 * 1001  # records of this snippet and of "produce"
     assert all(re.fullmatch(r"\d \d+ b'(JFK|flight \d+|\d+)'", line) for line in lines)
     warned = r"flights-\d: work on the record at offset \d+ failed \(attempt 1\): ValueError: .*\n"
     progress, letter = run("workers", warned).splitlines()

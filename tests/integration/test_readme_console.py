@@ -99,7 +99,7 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
     made.run(STOP)
 
 
-@pytest.mark.long  # short form: test_cluster_command.py, test_console.py
+@pytest.mark.long  # shorter tests: test_cluster_command.py, test_console.py
 @pytest.mark.timeout(600)
 def test_console_lines_print_the_output_that_the_pages_show(shell: Shell) -> None:
     lines = console_lines()

@@ -59,7 +59,7 @@ def numbers(consumer: odradek.Consumer, count: int) -> list[int]:
     return sorted(int(record.value or b"") for record in read(consumer, count, PATIENCE))
 
 
-@pytest.mark.long  # short form: test_outages.py (a move), transactions and groups below
+@pytest.mark.long  # shorter tests: test_outages.py (a move), and two tests below
 def test_records_are_written_and_read_before_and_after_a_move(
     older: LocalCluster, name: str
 ) -> None:
@@ -92,7 +92,7 @@ def end(producer: odradek.Producer, *, commit: bool) -> None:
 def test_a_late_end_txn_does_not_end_a_later_transaction(
     older: LocalCluster, name: str, late_producer: tuple[odradek.Producer, LateProxy], commit: bool
 ) -> None:
-    """Check R-TX-1: a late duplicate of an answered EndTxn ends no later one (KAFKA-17754)."""
+    """Check R-TX-1: a late duplicate of an EndTxn ends no later transaction (KAFKA-17754)."""
     producer, proxy = late_producer
     producer.begin_transaction()
     producer.send(name, b"1", partition=0).result(PATIENCE)
@@ -116,11 +116,11 @@ def test_a_late_end_txn_does_not_end_a_later_transaction(
         assert sorted(found) == expected
 
 
-@pytest.mark.long  # short form: the test above, simulation/test_late_transaction_offsets.py
+@pytest.mark.long  # shorter tests: the test above, simulation/test_late_transaction_offsets.py
 def test_late_offsets_of_a_transaction_do_not_replace_newer_ones(
     older: LocalCluster, name: str, late_producer: tuple[odradek.Producer, LateProxy]
 ) -> None:
-    """Check R-TX-1 and R-TX-2: late offsets replace none of later transactions."""
+    """Check R-TX-1 and R-TX-2: late offsets replace no offsets of later transactions."""
     producer, proxy = late_producer
     place = odradek.TopicPartition(name, 0)
     proxy.keep(TxnOffsetCommitRequest.API_KEY)
@@ -130,8 +130,8 @@ def test_late_offsets_of_a_transaction_do_not_replace_newer_ones(
         producer.send_offsets_to_transaction({place: 20}, name)
         proxy.deliver(PATIENCE)
     if older.version.startswith("3."):
-        # The coordinator rejects them, but forgets the transaction's pending offsets until it reads
-        # its log again (`GroupMetadata.failPendingTxnOffsetCommit`).
+        # The coordinator rejects the late offsets, but forgets the transaction's pending offsets
+        # until it reads its log again (`GroupMetadata.failPendingTxnOffsetCommit`).
         older.stop(0)
         older.start(0)
     stable = {"group.id": name, "isolation.level": "read_committed"}

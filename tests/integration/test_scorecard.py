@@ -27,7 +27,7 @@ def cell(row: str, *command: str) -> dict[str, Any]:
 
 
 def clients_with(often: str) -> list[Any]:
-    """Return odradek's clients, all except one marked as long: each is tested in one row."""
+    """Return Odradek's clients as parameters; all except `often` are marked `long`."""
     return [c if c == often else pytest.param(c, marks=pytest.mark.long) for c in OURS]
 
 

@@ -60,14 +60,14 @@ def test_a_changed_password_takes_effect_when_clients_reauthenticate(
         producer.listen(lambda e: proofs.append(e) if e.kind == "reauthenticated" else None)
         sent = 0
         end = time.monotonic() + 2 * SESSION
-        while time.monotonic() < end:  # more than one session: no record is lost in between
+        while time.monotonic() < end:  # longer than one SASL session: clients reauthenticate
             producer.send(topic, b"%d" % sent).result(timeout=60)
             sent += 1
             time.sleep(0.02)
         assert [int(r.value or b"") for r in read(consumer, sent)] == list(range(sent))
 
         known, end = len(proofs), time.monotonic() + 5 * SESSION
-        while len(proofs) == known:  # so that its session has just started
+        while len(proofs) == known:  # so that the producer's session has just started
             assert time.monotonic() < end
             time.sleep(0.02)
         strict.change_password("carol", "carol-has-another")
@@ -84,7 +84,7 @@ def test_a_changed_password_takes_effect_when_clients_reauthenticate(
             late.send(topic, b"with the new one").result(timeout=60)
         # A connected producer keeps its records as long as in any outage, then reports the reason.
         with pytest.raises(KafkaError, match="invalid credentials"):
-            while time.monotonic() < began + 20 * SESSION:  # its own session may just have started
+            while time.monotonic() < began + 20 * SESSION:  # the producer's session may be new
                 producer.send(topic, b"not any more").result(timeout=30)
                 time.sleep(0.1)
         for client in (producer, consumer):

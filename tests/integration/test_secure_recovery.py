@@ -1,6 +1,6 @@
 """Kill, freeze, move and restart brokers of a cluster that requires TLS and a password.
 
-The soak is the short form of `make soak ARGS=--secured`: all kinds of clients at the same time,
+The soak is a shorter form of `make soak ARGS=--secured`: all kinds of clients at the same time,
 checked record by record. One test of the plaintext cluster runs again with this module's
 `mortal_cluster`, since under TLS and SASL connections end in other ways. (Lost logs and different
 clusters are handled above the connections.)
@@ -45,10 +45,10 @@ def mortal_cluster(clusters: SharedClusters) -> Iterator[LocalCluster]:
 def test_no_record_is_lost_duplicated_or_out_of_order(mortal_cluster: LocalCluster) -> None:
     """Run all kinds of clients while a broker is killed, all brokers move and sessions expire.
 
-    The clients: an idempotent producer, a transactional read-process-write chain in each group
-    protocol whose members join and leave, and a group of two in each; one of each of these uses an
-    event loop. The killed broker is one that they need at that time; sessions expire every 10 s.
-    (For a frozen broker see the next test.)
+    The clients: an idempotent producer, and in each group protocol a transactional
+    read-process-write chain, whose members join and leave, and a group of two; an event loop runs
+    one client of each kind. The killed broker is one that they need at that time; sessions expire
+    every 10 s. (For a frozen broker see the next test.)
     """
     plan = Plan(
         seconds=540.0,  # an upper limit; a round is shorter

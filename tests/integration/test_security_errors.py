@@ -55,7 +55,7 @@ Settings = dict[str, Any]
 
 
 class Server:
-    """Server on loopback that accepts connections one by one and does the same with each."""
+    """Server on loopback that accepts connections one by one and calls `serve` with each."""
 
     def __init__(self, serve: Callable[[socket.socket], None]) -> None:
         self._serve = serve

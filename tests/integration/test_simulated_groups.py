@@ -254,7 +254,7 @@ def heartbeat_until_assigned(*members: ConsumerProtocolMember) -> list[int]:
 
 
 def consumer(room: GroupScope) -> list[Any]:
-    """Run a group of the consumer protocol: error codes and assignments."""
+    """Run a group with the consumer protocol; return the error codes and assignments."""
     a, b = (
         ConsumerProtocolMember(room, "member-a-0000000000"),
         ConsumerProtocolMember(room, "member-b-0000000000"),

@@ -29,7 +29,7 @@ RETRIED = {
         errors.NotCoordinatorError,
         errors.NotEnoughReplicasError,
         errors.NotLeaderOrFollowerError,
-        errors.RequestTimedOutError,  # from slow followers; the batch is sent again
+        errors.RequestTimedOutError,  # if followers are slow; the batch is sent again
         errors.UnknownTopicOrPartitionError,
     )
 }
@@ -92,7 +92,7 @@ class ClusterScope:
 
 
 def retried(ask: Callable[[], int | None]) -> int | None:
-    """Repeat a request until its response isn't an error to retry."""
+    """Repeat a request until its response isn't a retriable error."""
     deadline = time.monotonic() + 20.0
     while True:
         code = ask()

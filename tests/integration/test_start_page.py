@@ -54,7 +54,7 @@ def address(tmp_path: Path) -> Iterator[str]:
 def test_every_block_of_the_page_is_run() -> None:
     assert ["cluster", *SAYS] == list(blocks("start", "console"))
     assert PAGE.count("```python") == len(blocks("file", "python")) == 4
-    assert PAGE.count("```console") == len(SAYS) + 2  # and the first block, which installs
+    assert PAGE.count("```console") == len(SAYS) + 2  # plus "cluster" and the install
 
 
 def test_the_blocks_of_the_page_print_the_expected_output(address: str, tmp_path: Path) -> None:

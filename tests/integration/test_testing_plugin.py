@@ -12,7 +12,7 @@ CACHE = cache_directory()
 """Cache of Kafka's jars; a run inside the test has its own home and would download them again."""
 
 
-@pytest.mark.long  # short form: unit/testing/test_plugin.py, with clusters that aren't real
+@pytest.mark.long  # shorter tests: unit/testing/test_plugin.py, with clusters that aren't real
 @pytest.mark.timeout(600)
 def test_the_pages_examples_pass_and_brokers_are_restored_between_tests(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch

@@ -84,7 +84,7 @@ class Story:
         self.committed += numbers
 
     def check(self) -> None:
-        """Check that consumers of committed records see exactly those, librdkafka and odradek."""
+        """Check that read_committed consumers of both libraries see only the committed records."""
         expected = {
             p: [n for n in self.committed if n % PARTITIONS == p] for p in range(PARTITIONS)
         }
@@ -117,7 +117,7 @@ def run_story(story: Story, running: Producer) -> None:
         stale = ConsumerGroupMetadata(now.group_id, now.generation_id - 1, now.member_id)
         stranger = ConsumerGroupMetadata(now.group_id, now.generation_id, "somebody else")
         for zombie, error in ((stale, IllegalGenerationError), (stranger, UnknownMemberIdError)):
-            with pytest.raises(error) as caught, running.transaction():  # KIP-447
+            with pytest.raises(error) as caught, running.transaction():  # KIP-447 checks
                 story.send(running)
                 running.send_offsets_to_transaction({place: 1}, zombie)
             assert isinstance(caught.value, AbortableTransactionError)
@@ -157,7 +157,7 @@ def test_transactions_work_in_both_protocols_and_during_an_upgrade(
         story.check()
 
 
-@pytest.mark.long  # short form: the test before, and test_releases.py (Kafka 3.9)
+@pytest.mark.long  # shorter tests: the test before, and test_releases.py (Kafka 3.9)
 def test_transactions_work_with_kafka_4_1_and_its_older_protocol(topic: str) -> None:
     """Use Kafka 4.1, then transaction.version 1 as in an upgraded 3.x: epochs don't increase."""
     with LocalCluster(brokers=1, version="4.1") as cluster:
@@ -245,7 +245,7 @@ def test_readers_of_committed_offsets_wait_for_the_pending_transaction(
         told = ""
         for _ in range(5):  # on a busy machine the timeout may be reported before its reason
             with pytest.raises(KafkaError) as caught:
-                reader.committed([first], timeout=3)  # longer than its longest backoff
+                reader.committed([first], timeout=3)  # longer than the longest backoff
             told += str(caught.value)
             if "UNSTABLE_OFFSET_COMMIT" in told:
                 break

@@ -74,7 +74,7 @@ def alter(
 def test_a_batch_with_altered_responses_is_written_once(
     cluster: LocalCluster, topic: str, code: int
 ) -> None:
-    """Check a duplicate of the past: the third retry came after more than five later batches."""
+    """Reproduce a former duplicate: the third retry came after more than five later batches."""
     cluster.create_topic(topic, partitions=1)
     with Producer(bootstrap_servers=cluster.bootstrap_servers, batch_size=100) as producer:
         producer.send(topic, b"000", partition=0).result(timeout=60)
@@ -91,7 +91,7 @@ def test_a_batch_with_altered_responses_is_written_once(
     assert [int((r.value or b"")[:3]) for r in rows] == list(range(60))
 
 
-@pytest.mark.long  # short form: simulation/test_written_once.py
+@pytest.mark.long  # shorter tests: simulation/test_written_once.py
 def test_a_restarted_leader_knows_only_the_last_batch(
     mortal_cluster: LocalCluster, topic: str
 ) -> None:
@@ -107,7 +107,7 @@ def test_a_restarted_leader_knows_only_the_last_batch(
     }
     with Producer(config) as producer:
         producer.send(topic, b"000", partition=0).result(timeout=60)
-        ended = threading.Event()  # until then no response is accepted
+        ended = threading.Event()  # until it is set, no response is accepted
         seen = [alter(producer, n, 7, lambda _: not ended.is_set()) for n in (1, 2, 3)]
         futures = [producer.send(topic, b"%03d" % n * 30, partition=0) for n in (1, 2, 3)]
         deadline = time.monotonic() + 10
@@ -120,7 +120,7 @@ def test_a_restarted_leader_knows_only_the_last_batch(
         cluster.start(leader.id)
         assert [f.result(timeout=60).offset for f in futures] == [-1, -1, 3]
         assert [codes[-1] for codes in seen] == [45, 45, 0]
-        assert {code for codes in seen for code in codes[:-1]} <= {0, 6}  # 6 while it starts
+        assert {code for codes in seen for code in codes[:-1]} <= {0, 6}  # 6 until it has started
         producer.send(topic, b"004", partition=0).result(timeout=60)
         assert producer._engine.sender.identity.bumps == 0
     rows = read_all(cluster.bootstrap_servers, topic, 1)[0]

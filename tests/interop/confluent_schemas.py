@@ -1,7 +1,7 @@
 """Compare confluent-kafka's serializers with ours in a process that has both packages.
 
-Argument: a registry's URL. Prints a JSON object: by name, what ours and theirs have written in
-hexadecimal, and what each has read of the other's.
+Argument: a registry's URL. Prints a JSON object: by case, the bytes that each library has written,
+in hexadecimal, and what each library has read of the other's bytes.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ TICKET = {
 """Two fields whose referenced schemas have similar names, and a time without a zone."""
 REGISTER = {"auto.register.schemas": True}
 BY_TOPIC = {"subject.name.strategy.type": "TOPIC"}
-"""confluent-kafka's default requests associations, which other registries don't have."""
+"""By default confluent-kafka requests associations, which other registries don't have."""
 USE = {"auto.register.schemas": False, **BY_TOPIC}
 
 
@@ -164,7 +164,7 @@ def referring(mine: Any, yours: Any, kind: str, schema: Any, value: Any, *others
 
 
 def through_clients(topic: str, case: list[Any]) -> list[str]:
-    """Return values sent and read with our clients: by their serializers, ours, and one of each."""
+    """Return values sent and read by our clients, with (de)serializers of one or both libraries."""
     value, my_write, your_write, my_read, your_read = case
     came = [str(value)]
     with FakeCluster(topics=[topic]) as cluster:

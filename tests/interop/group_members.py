@@ -41,7 +41,7 @@ class Observed:
         self.owned: dict[str, set[int]] = {}
         """Partitions by member; stopped members are missing."""
         self.read: list[tuple[str, int, int]] = []
-        """Member, partition, offset."""
+        """Member, partition and offset of each record that was read."""
         self.told: Counter[str] = Counter()
         """Number of assignments and revocations by member."""
         self.errors: list[str] = []

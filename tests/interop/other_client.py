@@ -42,7 +42,7 @@ def settings(servers: Servers, **more: Any) -> dict[str, Any]:
     """Return the configuration that all of these clients share."""
     return {
         **({"bootstrap.servers": servers} if isinstance(servers, str) else servers),
-        "log_level": 0,  # it would log every broker that a test stops
+        "log_level": 0,  # librdkafka would log each broker that a test stops
         "broker.address.family": "v4",
         **more,
     }
@@ -56,7 +56,7 @@ def place_topic(
     Returns when the leaders know that they lead the partitions: an earlier produce may fail.
     """
     made = NewTopic(topic, len(replicas), replica_assignment=replicas, config=config or {})
-    admin = AdminClient(settings(servers))  # its calls end when it is garbage collected
+    admin = AdminClient(settings(servers))  # its calls end when the client is garbage collected
     admin.create_topics([made])[topic].result(30)
     latest: Any = OffsetSpec.latest()  # type: ignore[no-untyped-call]
     ends = {TopicPartition(topic, n): latest for n in range(len(replicas))}

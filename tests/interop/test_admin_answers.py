@@ -182,7 +182,7 @@ def cluster_objects(cluster: LocalCluster, topic: str) -> Iterator[tuple[o.Admin
             producer.abort_transaction(timeout=PATIENCE)
 
 
-def test_both_admin_clients_return_the_same(
+def test_both_admin_clients_return_the_same_results(
     cluster: LocalCluster, cluster_objects: tuple[o.Admin, str]
 ) -> None:
     admin, topic = cluster_objects

@@ -120,7 +120,7 @@ def pytest_asyncio_loop_factories(config, item):
 """
 
 
-@pytest.mark.long  # short form: unit/testing/test_simulated_async.py
+@pytest.mark.long  # shorter tests: unit/testing/test_simulated_async.py
 def test_a_fixture_that_runs_too_early_raises(packages: Path, tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text(EARLY)
     (tmp_path / "test_early.py").write_text(

@@ -75,7 +75,7 @@ def test_both_tools_read_and_write_the_same_lines(cluster: LocalCluster, topic: 
     assert "NO_HEADERS|tombstone|NIL" in untimed[0]
 
 
-@pytest.mark.long  # short form: integration/test_admin_commands.py
+@pytest.mark.long  # shorter tests: integration/test_admin_commands.py
 def test_both_tools_print_the_same_facts_of_topics_configs_and_directories(
     cluster: LocalCluster, topic: str
 ) -> None:

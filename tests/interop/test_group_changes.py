@@ -115,7 +115,7 @@ class Group:
         return found
 
     def wait_until_owned(self, counts: Mapping[str, int], members: int = 0) -> None:
-        """Poll until each partition of these topics has one owner, in all at least `members`."""
+        """Poll until each partition of these topics has one owner, and `members` own partitions."""
         wanted = sorted(f"{topic}-{n}" for topic, count in counts.items() for n in range(count))
         begun = time.monotonic()
         while True:

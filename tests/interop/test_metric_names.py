@@ -20,14 +20,14 @@ from odradek.testing import FakeCluster
 
 RECORDS = 20
 Key = tuple[str, str, frozenset[tuple[str, str]]]
-"""Group, name and tags."""
+"""Group, name and tags of a metric."""
 ONLY_OURS = {
     *(f"{kind}-metrics {name}" for kind in ("consumer", "admin-client") for name in (
         *("requests-in-flight", "request-latency-avg", "request-latency-max", "metadata-age"),)),
     *(f"{kind}-node-metrics {name}" for kind in ("producer", "consumer", "admin-client")
       for name in ("connection-count", "requests-in-flight")),
 }  # fmt: skip
-"""Metrics that Java has for other clients, or for all nodes together."""
+"""Metrics of Odradek that Java has only for other clients, or for all nodes together."""
 SAME_VALUES = (
     *("record-send-total", "record-retry-total", "record-error-total", "byte-total"),
     *("batch-size-avg", "batch-size-max", "records-per-request-avg", "batch-split-total"),
@@ -45,7 +45,7 @@ IN_BOUNDS = {
     "metadata-age": 60.0,
     "last-poll-seconds-ago": 60.0,
 }
-"""Upper limits of times, in the same units."""
+"""Upper limits of metrics of time, in the unit of each metric."""
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +100,7 @@ def ours(brokers: FakeCluster) -> list[Metric]:
 
 
 def key(metric: Metric) -> Key:
-    """Return the key as in Java: without the address, and with Java's topic."""
+    """Return the key of Java's metric: without the tag for the address, and with Java's topic."""
     tags = {tag: value for tag, value in metric.tags.items() if tag != "address"}
     if "topic" in tags:
         tags["topic"] = "java"

@@ -131,7 +131,7 @@ def tags_of(point: object) -> frozenset[tuple[str, str]]:
 
 
 def totals(pushes: list[Push]) -> dict[tuple[str, frozenset[str]], float]:
-    """Return the sums of all deltas, by name and the names of attributes."""
+    """Return the sums of all deltas, by metric name and the names of attributes."""
     found: dict[tuple[str, frozenset[str]], float] = defaultdict(float)
     for push in pushes:
         for metric in push.metrics:
@@ -190,9 +190,9 @@ def run_java_clients(servers: str) -> float:
         for _, name, tags, value in lines
         if name == "records-consumed-total" and tags == "client-id=me"
     )
-    if read != RECORDS:  # seen once, on a busy machine; the push must have the same number
+    if read != RECORDS:  # happened once, on a busy machine; the push must agree
         with warnings.catch_warnings():
-            warnings.simplefilter("default")  # otherwise it would be an error here
+            warnings.simplefilter("default")  # a warning would be an error here
             warnings.warn(f"Java's consumer read {read:g} records of {RECORDS}", stacklevel=1)
     return read
 
@@ -236,7 +236,7 @@ def test_pushes_to_simulated_brokers_are_the_same_as_javas() -> None:
         compare(ours, javas, *read)
 
 
-@pytest.mark.long  # short form: the test above
+@pytest.mark.long  # shorter tests: the test above
 def test_pushes_to_a_real_broker_are_the_same_as_javas(brokers: LocalCluster, folder: Path) -> None:
     run_clients(brokers.bootstrap_servers)
     read = run_java_clients(brokers.bootstrap_servers)

@@ -24,7 +24,7 @@ def story_of(cluster: LocalCluster, jvm: Jvm, topic: str, assignor: str) -> Grou
     return GroupScenario(cluster, jvm, topic, config)
 
 
-def test_with_librdkafka_and_java(cluster: LocalCluster, jvm: Jvm, topic: str) -> None:
+def test_three_clients_read_each_record_once(cluster: LocalCluster, jvm: Jvm, topic: str) -> None:
     story = story_of(cluster, jvm, topic, "uniform")
     story.join("ours1")
     story.join("java1", "confluent1")
@@ -98,7 +98,7 @@ def test_the_coordinator_checks_patterns_and_instance_ids(
             member = consumer.group_metadata()
             assert (member.group_instance_id, member.generation_id > 0) == ("i1", True)
             if len(owned) == 1:
-                # The same instance id again while it is in use: rejected after a minute, not now.
+                # The same instance id again, while it is in use, is rejected only after a minute.
                 with Consumer(settings) as twin:
                     twin.subscribe(pattern=f"{topic}-[ab]")
                     assert twin.poll(1.0) == []

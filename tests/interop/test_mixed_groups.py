@@ -47,7 +47,7 @@ def story_of(
 @pytest.mark.parametrize(
     "strategy",
     [
-        pytest.param("range", marks=pytest.mark.long),  # short form: test_oldest_release.py
+        pytest.param("range", marks=pytest.mark.long),  # shorter tests: test_oldest_release.py
         pytest.param("roundrobin", marks=pytest.mark.long),
         "cooperative-sticky",
     ],

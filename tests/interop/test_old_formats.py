@@ -73,7 +73,7 @@ def wrapped(
         parts += inner
         rows.append(row._replace(time=BEGAN, kind=APPENDED) if append_time else row)
     packed = bytearray(compress(codec, None, memoryview(parts)))
-    if magic == 0 and CODECS[codec] == "lz4":  # KAFKA-3160
+    if magic == 0 and CODECS[codec] == "lz4":  # old clients write another checksum (KAFKA-3160)
         packed[6] = _header_checksum(memoryview(packed)[:6])
     made_of = wrapper(
         parts, offsets[-1], magic, codec,

@@ -55,10 +55,10 @@ def test_librdkafka_reads_the_producers_records(
 @pytest.mark.parametrize(
     "strategy", ["range", pytest.param("cooperative-sticky", marks=pytest.mark.long)]
 )
-def test_mixed_groups(cluster: LocalCluster, jvm: Jvm, topic: str, strategy: str) -> None:
+def test_mixed_groups_work(cluster: LocalCluster, jvm: Jvm, topic: str, strategy: str) -> None:
     groups.test_with_librdkafka_and_java(cluster, jvm, topic, strategy)
 
 
-@pytest.mark.long  # short form: test_transactions.py, integration/test_releases.py (on 3.9)
-def test_transactions(cluster: LocalCluster, topic: str) -> None:
+@pytest.mark.long  # shorter tests: test_transactions.py, integration/test_releases.py (on 3.9)
+def test_transactions_work(cluster: LocalCluster, topic: str) -> None:
     each_reads(cluster, topic)

@@ -95,7 +95,7 @@ def test_librdkafka_reads_all_records(cluster: LocalCluster, topic: str, codec: 
     assert [(one.offset, one.timestamp_ms) for one in results] == places
 
 
-@pytest.mark.long  # short form: test_same_partitions.py, unit/record/test_murmur2.py (Java)
+@pytest.mark.long  # shorter tests: test_same_partitions.py, unit/record/test_murmur2.py (Java)
 def test_the_same_key_goes_to_the_same_partition_as_with_java_and_librdkafka(
     cluster: LocalCluster, topic: str
 ) -> None:

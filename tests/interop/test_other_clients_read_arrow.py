@@ -19,7 +19,7 @@ HEADER_TYPE = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])
 
 
 def table(rows: list[Row], wide: bool = False) -> pa.Table:
-    """Return rows as Arrow data; `wide`: 64-bit offsets, in chunks, as a slice of more rows."""
+    """Return rows as Arrow data; `wide`: 64-bit offsets, two chunks, sliced from more rows."""
     kind = pa.large_binary() if wide else pa.binary()
     more = [Row(b"before", b"", (("x", b""),), 0)] * 3 if wide else []
     rows = [*more, *rows, *more]
@@ -41,7 +41,7 @@ def table(rows: list[Row], wide: bool = False) -> pa.Table:
     return made
 
 
-@pytest.mark.long  # short form: librdkafka reads it, below
+@pytest.mark.long  # shorter tests: librdkafka reads rows below
 def test_kafkas_console_consumer_reads_all_rows(cluster: LocalCluster, topic: str) -> None:
     cluster.create_topic(topic, partitions=len(CODECS))
     rows = [row for row in ROWS if row.key != b"large"]

@@ -79,7 +79,7 @@ def test_all_records_of_librdkafka_are_read(
     assert poll_all_arrow(consumer, topic, 2) == expected
 
 
-# Uncompressed: test_console_tools. Java's other codecs are the brokers': test_recompression.
+# No codec: test_console_tools; Java's other codecs, which brokers use too: test_recompression.
 @pytest.mark.parametrize("codec", ["snappy"])
 def test_all_records_of_kafkas_console_producer_are_read(
     cluster: LocalCluster, topic: str, consumer: Consumer, codec: str

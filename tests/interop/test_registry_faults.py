@@ -79,7 +79,7 @@ def test_schema_formats_and_guids_of_apicurio_are_handled(registry: LocalRegistr
     assert not caught.value.blames_record
 
 
-def test_commands(registry: LocalRegistry, tmp_path: object) -> None:
+def test_schemas_and_doctor_commands_work(registry: LocalRegistry, tmp_path: object) -> None:
     def run(command: str, *words: str) -> tuple[int, dict[str, object]]:
         environment = {"ODRADEK_SCHEMA_REGISTRY": registry.url}
         done = CliRunner().invoke(build(command), [command, *words, "--json"], env=environment)

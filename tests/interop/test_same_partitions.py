@@ -40,4 +40,4 @@ def test_the_same_key_goes_to_the_same_partition_as_with_librdkafka(
         assert set(mine.values()) == set(range(PARTITIONS))
     assert (
         ways[0] != ways[1] != ways[2] != ways[0]
-    )  # otherwise one hash would be enough for all of them
+    )  # otherwise one hash would be enough for all partitioners

@@ -32,7 +32,7 @@ def ours(servers: str, transactional_id: str) -> Producer:
 
 
 def committed_rows(servers: str, topic: str, count: int) -> list[bytes | None]:
-    """Return the values that our consumer reads, `count` of them and any that follow."""
+    """Return the values that our consumer reads: `count` values, and any that follow."""
     with Consumer(
         bootstrap_servers=servers, isolation_level="read_committed", auto_offset_reset="earliest"
     ) as consumer:

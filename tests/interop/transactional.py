@@ -74,7 +74,7 @@ class Javas:
         self._process = java_program(source, *words)
 
     def __enter__(self) -> Self:
-        self._hear()  # wait until it has its epoch
+        self._hear()  # wait until the producer has its epoch
         return self
 
     def __exit__(self, *_: object) -> None:

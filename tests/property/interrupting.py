@@ -1,4 +1,4 @@
-"""Raise an exception at a chosen bytecode, as a signal handler that raises may do."""
+"""Raise an exception at a chosen bytecode, like a signal handler that raises."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import odradek
 OURS = str(Path(odradek.__file__).parent)
 THEIRS = tuple(str(Path(OURS) / room) for room in ("simulation", "testing"))
 ALL = "ODRADEK_EVERY_BYTECODE"
-"""Environment variable: try each bytecode, instead of a random sample of the test's size."""
+"""Environment variable: if it is set, tests try each bytecode instead of a random sample."""
 
 
 class Interruption(BaseException):
@@ -29,11 +29,11 @@ def uninterruptible(code: CodeType) -> frozenset[int]:
     """Return offsets of bytecodes at which a tracer can raise, but a signal handler can't.
 
     CPython looks for signals at the end of calls, at jumps back and at the beginning of functions.
-    Excluded are bytecodes between the end of a `with` block and the call of its `__exit__`, or
-    after a lock was taken and before its `with` has it (from 3.14 on, see `ClientLock`), the mark
-    of 3.14 for its own tracers, the re-raise of a closed generator, and from 3.12 on those before a
-    jump back, which exception tables leave out: signals are looked for after it, at the head of the
-    loop (tried: 300 alarms in such loops left no lock held).
+    So these bytecodes are returned: from the end of a `with` block to the call of `__exit__`; from
+    the taking of a lock to the begin of its `with` block (3.14, see `ClientLock`); the marks of
+    3.14 for its own tracers; the re-raise of a closed generator; and from 3.12 on those before a
+    jump back, because CPython looks for signals after the jump (tried: 300 alarms in such loops
+    left no lock held).
     """
     found: set[int] = set()
     instructions = list(dis.get_instructions(code))
@@ -44,7 +44,7 @@ def uninterruptible(code: CodeType) -> frozenset[int]:
         if instruction.opname in ("PUSH_EXC_INFO", "WITH_EXCEPT_START"):
             found.add(instruction.offset)
         if instruction.opname == "CALL_INTRINSIC_1" and "STOPITERATION" in instruction.argrepr:
-            found |= {instruction.offset, instructions[at + 1].offset}  # the next one raises it
+            found |= {instruction.offset, instructions[at + 1].offset}  # the next bytecode raises
         if instruction.opname == "JUMP_BACKWARD" and sys.version_info >= (3, 12):
             found.add(instruction.offset)
             before = at - 1

@@ -73,7 +73,7 @@ class CancellingLoop(VirtualLoop):
                     self.took_effect = True
                     self.ends.set_result(None)
 
-    def _next_timer(self) -> float:  # before each event of the world
+    def _next_timer(self) -> float:  # before each simulated event
         self._point()
         return super()._next_timer()
 
@@ -120,7 +120,7 @@ class Scene:
     # Checks after the call
 
     async def read_on(self, *, doubled: bool = False) -> None:
-        """Read the rest: each record exactly once, or at least once if positions were lost."""
+        """Read the remaining records: each once, or at least once if positions were lost."""
         if not self.consumer.assignment() and not self.consumer.subscription():
             await self.consumer.subscribe(["in"])
         end = self.simulation.now + PATIENCE
@@ -244,9 +244,9 @@ def loop_ended_at(case: Case, at: int) -> bool:
         with asyncio.Runner(loop_factory=lambda: loop) as runner:
             through = runner.run(main())
         for client in (scenes[0].consumer, scenes[0].producer, scenes[0].admin):
-            with suppress(IllegalStateError):  # records remain that only its own loop could send
+            with suppress(IllegalStateError):  # remaining records need the client's own loop
                 asyncio.run(client.close())
-            asyncio.run(client.close())  # in another loop: its own is closed
+            asyncio.run(client.close())  # in a new loop: the client's is closed
             assert "closed" in repr(client)
         assert loop.complaints == []
         del scenes[:]
@@ -411,9 +411,9 @@ async def write_on(scene: Scene) -> None:
 async def transact_on(scene: Scene) -> None:
     """Check that the transaction is complete or absent, and run another one."""
     producer, before = scene.producer, list(scene.sent)
-    with suppress(IllegalStateError):  # already initialized
+    with suppress(IllegalStateError):  # transactions are already initialized
         await producer.init_transactions(PATIENCE)
-    with suppress(IllegalStateError):  # its commit has begun, and continues
+    with suppress(IllegalStateError):  # a commit has begun, and continues
         await producer.abort_transaction(PATIENCE)
     with suppress(IllegalStateError):  # no transaction is open
         await producer.commit_transaction(PATIENCE)
@@ -570,7 +570,7 @@ def sweep(
     cancelled: Callable[..., bool] = cancelled_at,
     **how: bool,
 ) -> int:
-    """Try one point after another until the call ends first; return the last point."""
+    """Try one point after another until the call ends before it; return that point."""
     case = Case(work, None, work_on) if name == "workers" else CASES[name]
     if case.after in (transact_on, block_on) or "transactional" in name:
         case.options["transactional_id"] = "tx"

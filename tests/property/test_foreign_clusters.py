@@ -2,7 +2,7 @@
 
 All brokers are replaced by another cluster with topics of the same names and the same bootstrap
 address, at new or at the same addresses. With current brokers topic ids separate records; older
-ones know topics by name only.
+brokers know topics by name only.
 """
 
 from __future__ import annotations

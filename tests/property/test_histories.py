@@ -174,7 +174,7 @@ class Model:
 
 
 def damaged(name: str) -> Iterator[tuple[History, set[Kind]]]:
-    """Yield damaged histories, and the kinds of which one must be found in each."""
+    """Yield damaged histories, each with the anomalies of which one must be found."""
     for seed in range(SEEDS):
         spoiler = spoilt.Spoiler(Model(seed).history, random.Random(seed))
         expected = spoilt.DAMAGES[name](spoiler)
@@ -280,7 +280,7 @@ def _fill(history: History, made: Operation, value: Any, names: dict[int, TopicP
                     poll.invoked = poll.returned = made.invoked
                     if (
                         made.result is not CallResult.INFO
-                    ):  # else it has the time of the history's end
+                    ):  # an unknown result has the time of the history's end
                         poll.returned = made.returned
                     poll.seen[names[key]] = [(o, v) for o, v in rows]
                 else:

@@ -1,9 +1,9 @@
 """R-IN-1 for all public calls: no argument breaks the client.
 
-Every public method of every facade and future, found by introspection, is called with each hostile
-value for each of its parameters, in a simulation. It may raise a `KafkaError` only, which names the
-argument if it is about one. Afterwards the client still works, and delivers what it had buffered
-before. A parameter for which no valid value is known below fails the test that meets it.
+Every public method of every client class and future, found by introspection, is called with each
+hostile value for each of its parameters, in a simulation. It may raise a `KafkaError` only, which
+names the argument if it is about one. Afterwards the client still works, and delivers what it had
+buffered before. A parameter for which no valid value is known below fails the test that meets it.
 """
 
 from __future__ import annotations
@@ -235,7 +235,7 @@ INSIDE = {
     (Producer, name)
     for name in ("outcome_deadline", "await_outcome", "surface", "watched", "too_late")
 }
-"""Public for futures, and not called by users."""
+"""Methods that are public for futures, and that users don't call."""
 CLASSES: dict[str, type] = {
     "producer": Producer,
     "transactional": Producer,
@@ -389,7 +389,7 @@ def arguments(method: str, function: Callable[..., Any], hostile: str, value: An
 
 
 def carried_out(call: Callable[..., Any], given: dict[str, Any]) -> None:
-    """Call it and use its result: iterators and contexts run at their first use."""
+    """Make a call and use its result: iterators and contexts run at their first use."""
     one_by_one = [
         p.name
         for p in inspect.signature(call).parameters.values()
@@ -475,7 +475,7 @@ def test_no_configuration_breaks_the_constructor_of_a_client(facade: Any) -> Non
     kind = facade.__name__.lower()
     for label, make in third(HOSTILE.items(), kind, 6):
         try:
-            if not label.startswith("{"):  # its values are secrets of one letter
+            if not label.startswith("{"):  # a dict's values are one-letter secrets
                 facade(make())
         except Exception as error:
             judge(error, f"{kind}({label})", "config|bootstrap.servers|option|path|can't be read")

@@ -23,7 +23,7 @@ from odradek.network.sasl.scram import MOST_ITERATIONS, Scram
 WHERE = Address("broker", 9093)
 ALICE = Credentials("alice", Secret("xyzzy-plugh-17"))
 MOST = 4
-"""The number of tokens of the longest of these exchanges."""
+"""The number of tokens in the longest exchange."""
 MECHANISMS: tuple[Callable[[], Mechanism], ...] = (
     lambda: Plain(ALICE),
     lambda: Scram("SCRAM-SHA-256", ALICE),

@@ -323,7 +323,7 @@ for name, of in PROTOBUF.items():
 
 
 def lines_run(action: Callable[[], object]) -> int:
-    """Count the lines of Python that run in an action, in each iteration of a loop."""
+    """Count the executed lines of Python in an action, including repeated lines."""
     count = 0
 
     def traced(frame: FrameType, event: str, argument: Any) -> Any:
@@ -365,8 +365,8 @@ def tried(action: Callable[[], object]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", third(CASES, "sizes"))
-def test_work_grows_linearly_with_the_size(name: str) -> None:
+def test_work_grows_linearly_with_the_size_of_a_record(name: str) -> None:
     few, many_bytes = CASES[name](FEW), CASES[name](FEW * TIMES)
-    tried(few)  # imports and compiled code
+    tried(few)  # a first run, for imports and compiled code
     assert lines_run(many_bytes) <= MOST * max(lines_run(few), 1000)
     assert seconds(many_bytes) <= MOST * max(seconds(few), LEAST_S)

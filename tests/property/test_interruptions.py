@@ -1,6 +1,6 @@
 """R-HO-1: after an exception at any bytecode locks are free and the client is usable.
 
-`ODRADEK_EVERY_BYTECODE=1` tries all of them (`make fuzz-interruptions`), otherwise a sample.
+`ODRADEK_EVERY_BYTECODE=1` tries all bytecodes (`make fuzz-interruptions`), otherwise a sample.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def length(action: Callable[[], object], inside: str = OURS) -> int:
 
 
 def interrupted(action: Callable[[], object], number: int, inside: str = OURS) -> str:
-    """Run an action up to a bytecode; return its place."""
+    """Interrupt an action at a bytecode; return the place, or "" if the action ended before."""
     with At(number, inside) as tracer:
         try:
             action()
@@ -250,4 +250,4 @@ def test_close_can_be_repeated_after_an_interruption(servers: str, kind: str) ->
     assert io_threads() == 0
     gc.collect()
     left = len(os.listdir("/proc/self/fd")) - before  # noqa: PTH208
-    assert left < 10  # the brokers' ends of the last ones
+    assert left < 10  # the brokers' ends of the last connections

@@ -1,4 +1,4 @@
-"""Each option that is a time, at its least allowed value: slow or useless, but not broken.
+"""Clients with each time option at its smallest allowed value: maybe slow, but not broken.
 
 An engine that immediately repeated a request that can't succeed yet would never end its step.
 """
@@ -30,7 +30,7 @@ Use = Callable[[World, dict[str, Any]], Iterator[Callable[[], object]]]
 
 
 def least(client: str, names: tuple[str, ...], base: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the least values that are accepted with the defaults of the other options."""
+    """Return the configuration with the smallest accepted values of these options."""
     given = dict(base)
     for name in names:
         for value in TRIED:
@@ -152,10 +152,10 @@ def run(use: str, names: tuple[str, ...], *, disturbed: bool) -> int:
 
 
 @pytest.mark.parametrize("use", USES)
-def test_a_client_works_with_any_one_duration_at_its_smallest_value(use: str) -> None:
+def test_a_client_works_if_any_single_time_option_has_its_smallest_value(use: str) -> None:
     names = [name for name in NAMES if USES[use][0] in OPTIONS[name].clients]
     assert len(names) > 8
-    if not WHOLE:  # each option in one of the uses of a kind of client
+    if not WHOLE:  # each option is tried in one use of each kind of client
         uses = [one for one in USES if USES[one][0] == USES[use][0]]
         names = names[uses.index(use) :: len(uses)]
     for name in names:
@@ -170,8 +170,8 @@ def test_a_client_works_with_all_retry_backoffs_at_their_smallest_value(use: str
 
 
 @pytest.mark.parametrize("use", [u for u in USES if USES[u][0] == CONSUMER])
-def test_calls_without_time_do_not_prevent_records_from_being_read(use: str) -> None:
-    """Set `default.api.timeout.ms` to 0: it limits calls, not the client's own requests."""
+def test_records_are_read_with_a_default_call_timeout_of_zero(use: str) -> None:
+    """Set `default.api.timeout.ms` to 0: the option limits calls, not the client's own requests."""
     world, _, servers = filled(6)
     read: list[bytes] = []
     config = {**servers, "default.api.timeout.ms": 0}

@@ -1,8 +1,8 @@
 """Each command runs while the cluster moves; only the bootstrap address remains.
 
-Before, during (at a random moment), and after the move, and while no broker is up: commands that
-read return their answer, commands that change something return it or a typed error, and all end
-within `--timeout`.
+Each command also runs before and after the move, and while no broker is up. Commands that read
+return their answer, commands that change something return it or a typed error, and all end within
+`--timeout`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Moving(Scene):
         patch.setattr(commands, "time", time)
 
     def tried(self, line: str) -> tuple[int, dict[str, Any]]:
-        """Return status and last document; the command must end within its timeout."""
+        """Run a command, which must end in time; return its exit status and last document."""
         begin = self.world.now
         done = self.run(line, timeout=PATIENCE)
         assert self.world.now - begin <= PATIENCE + GRACE, line

@@ -92,7 +92,7 @@ def test_no_record_is_returned_twice_and_no_seek_is_lost(
         handed = [next(walk) for _ in range(HANDED)]
         with Meanwhile(number, lambda h=handed, w=walk: h.extend(take(w))) as meanwhile:  # type: ignore[misc]
             move(subscription)
-        handed += walk  # must return no more
+        handed += walk  # the iteration must return no more
         if move in MOVES:
             assert state.position == state.fetch_offset == MOVES[move], number
             if MOVES[move] is not None:

@@ -1,7 +1,7 @@
 """numpy's numbers are accepted like Python's, and other types are refused.
 
 Every parameter of every public method whose type contains numbers, partitions or offsets is found
-by introspection; one that is unknown below fails the test that meets it.
+by introspection; a parameter that is unknown below fails the test that meets it.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def partition(number: Any) -> Any:
 
 
 def up(number: Any, by: int) -> Any:
-    """Return the number increased by `by`, as a topic's partitions can only be added."""
+    """Return the number increased by `by`, as partitions can only be added to a topic."""
     return number + by if type(number) in WHOLE else number
 
 
@@ -143,7 +143,7 @@ def called(scene: Scene, method: str, name: str, value: Any) -> None:
 
 @pytest.mark.parametrize(("kind", "method", "name"), list(cases()))
 def test_a_numpy_number_is_accepted(kind: str, method: str, name: str) -> None:
-    timed = name in TIMES or name == "changes"  # of quotas, which may have fractions
+    timed = name in TIMES or name == "changes"  # quotas may have fractions too
     usual = (lambda n: n,) if timed else MADE.get(name, ())
     makes: tuple[Callable[[Any], Any], ...] = MADE_FOR.get((method, name), usual)
     assert makes, "say in MADE what is made of a number here"
@@ -151,7 +151,7 @@ def test_a_numpy_number_is_accepted(kind: str, method: str, name: str) -> None:
     if kind == "record_future" or method in ("position", "partitions_for"):
         refusals = () if timed else refusals  # buffered records need no time
     if name == "changes":
-        refusals = (True, "1", np.bool_(True), math.nan)  # brokers refuse the others
+        refusals = (True, "1", np.bool_(True), math.nan)  # brokers refuse the other values
     refusals = some(refusals, 4)
     scene = Scene(kind)
     for make in makes:
@@ -161,7 +161,7 @@ def test_a_numpy_number_is_accepted(kind: str, method: str, name: str) -> None:
                 called(scene, method, name, make(number(1 if timed else 0)))
             except ConfigurationError:
                 raise
-            except KafkaError:  # a wrong state or a repetition, not the number
+            except KafkaError:  # the error concerns the state or a repeated call, not the number
                 pass
         for bad in refusals:
             scene = Scene(kind) if scene.client._closed else scene

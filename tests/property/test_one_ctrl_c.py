@@ -1,6 +1,6 @@
 """R-HO-1: one Ctrl-C at any place of a call where CPython looks for signals, in the simulation.
 
-Only code that runs in the caller is interrupted: facades, their calls, callbacks.
+Only code that runs in the caller is interrupted: client classes, their calls, callbacks.
 `test_interruptions` interrupts the other code too, and at each bytecode.
 """
 
@@ -24,13 +24,13 @@ from odradek.testing.simulated import KafkaSimulation
 
 CALLERS = ("/api/", "/clients/calls/")
 STEP = min(PART, 3)
-"""Every n-th place is tried in methods whose places hardly differ."""
+"""In methods whose places hardly differ, only every n-th place is interrupted."""
 AND = ("/caller.py", "/one_reader.py", "/pending_callbacks.py")
 
 
 @cache
 def looks(code: CodeType) -> frozenset[int]:
-    """Return the places after a call, and at a jump back."""
+    """Return the bytecodes after calls and at jumps back, where CPython looks for signals."""
     found, before = set(), ""
     for instruction in dis.get_instructions(code):
         if before in ("CALL", "CALL_FUNCTION_EX") or instruction.opname == "JUMP_BACKWARD":
@@ -61,10 +61,7 @@ class CtrlC(At):
 def each(
     action: Callable[[Any], object], scene: Callable[[KafkaSimulation], Any], every: int = PART
 ) -> Iterator[tuple[Any, str]]:
-    """Yield the client after a Ctrl-C at each place, until the action ends first.
-
-    Every n-th place is tried.
-    """
+    """Yield a client after a Ctrl-C at each n-th place of the action, until it ends first."""
     number = 0
     while True:
         with KafkaSimulation(seed=3) as simulation:
@@ -123,7 +120,7 @@ def test_an_interrupted_close_closes_the_client_or_can_be_repeated(
 
 
 def test_a_transaction_block_ends_its_transaction() -> None:
-    """Interrupt a block: it aborts, or commits if its commit had begun; the next can begin."""
+    """Interrupt a block: it aborts, or commits if its commit had begun; another block can begin."""
     notes: Counter[str] = Counter()
     simulations: list[KafkaSimulation] = []
 
@@ -151,7 +148,7 @@ def test_a_transaction_block_ends_its_transaction() -> None:
 
 
 class Interrupting:
-    """A method of the producer that is interrupted at the n-th place of its n-th call, from 1."""
+    """A method of the producer that is interrupted at the place `places[n]` in its n-th call."""
 
     def __init__(self, method: Callable[..., object], places: list[int]) -> None:
         self.method, self.places = method, places
@@ -243,7 +240,7 @@ def test_a_transaction_can_begin_after_a_block_that_could_not_end_its_own(
     assert place > 20 or end
 
 
-def test_a_block_rejected_by_an_open_transaction_does_not_end_it() -> None:
+def test_a_block_rejected_by_an_open_transaction_does_not_end_that_transaction() -> None:
     """Try to enter a block while a transaction is open: that transaction can still commit."""
     with KafkaSimulation(seed=3) as simulation:
         simulation.create_topic("t", partitions=1)

@@ -80,7 +80,7 @@ class Model:
             self.breaks += act != "rebalance" and not self.by_epoch
             if act == "removed amid one":
                 self.ownership.lost([])
-                self.owned = self.waits = False  # the id may still be valid
+                self.owned = self.waits = False  # the member id may still be valid
             elif act == "given to another":
                 self.owned = self.waits = False
                 self.member = self.member._replace(generation=self.member.generation + 1)

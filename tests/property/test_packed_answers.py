@@ -126,7 +126,7 @@ def test_an_equal_response_leaves_every_topic_unchanged() -> None:
         assert metadata.snapshot.brokers is before.brokers
 
 
-def test_other_topics_are_unchanged_when_one_changes() -> None:
+def test_other_topics_are_unchanged_when_one_topic_changes() -> None:
     metadata = Known()
     topics = [MetadataResponseTopic(0, n, ID, False, alike([(1, 3)] * 9, 0, 2)) for n in "tuvwx"]
     names = list("tuvwx")

@@ -1,8 +1,8 @@
-"""Each command, while brokers refuse one API that it uses.
+"""Commands whose brokers refuse one API that the command uses.
 
 If the response or an item is an error, the exit status isn't 0, `--json` prints its document, and
-both it and the line on stderr name the error. Otherwise a script that reads the status alone would
-be misled, and an error would look like an empty result.
+both the document and the line on stderr name the error. Otherwise a script that reads the status
+alone would be misled, and an error would look like an empty result.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ WHOLE = {k.API_NAME for k in HANDLED if hasattr(k.RESPONSE(), "error_code")}
 OLD_ERRORS = {"FindCoordinator", "OffsetFetch"}
 """APIs whose responses have a top-level error only in versions that aren't used here."""
 NAMES_ALONE = {"topics list", "configs describe topic"}
-"""Commands that only need topic names: these are printed in spite of errors of topics."""
+"""Commands that print topic names although brokers return errors for these topics."""
 EACH = min(PART, 12)
 """Only each n-th combination of API and kind of refusal is tried."""
 OF_ALL_BROKERS = (

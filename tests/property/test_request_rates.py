@@ -35,7 +35,7 @@ from odradek.testing import KafkaSimulation
 FIRST = 20
 """Requests of one API to one broker that may come at any rate: backoffs start short."""
 WINDOW, RATE = 5.0, 6
-"""Seconds; requests per second of one API to one broker."""
+"""Seconds of a window; allowed requests per second of one API to one broker."""
 BEFORE, LASTS = 4.0, 12.0
 """Seconds before the error, and duration of the error in seconds."""
 PACE = 1.0
@@ -229,7 +229,7 @@ def test_errors_that_once_caused_request_loops_are_retried_slowly(
 
 
 def asked(call: Callable[[Any], Any], api: str = "", code: int = 0) -> Rates:
-    """Repeat a call of an admin client, also after errors; count from the error on."""
+    """Repeat a call of an admin client, also after errors; count from the injected error on."""
     world, cluster = asked_of(1)
     counted = Rates(cluster, lambda: world.now)
     with admin_of(world, cluster) as admin:

@@ -97,7 +97,7 @@ def test_sticky_balances_and_moves_no_partition_without_need(
 ) -> None:
     first = run("sticky", joined("sticky", before, {}, -1), topics)
     check_balanced(first, topics, before)
-    # The same group again: nothing moves.
+    # If the same group is assigned again, nothing moves.
     again = run("sticky", joined("sticky", before, first, 1), topics)
     assert {m: set(p) for m, p in again.items()} == {m: set(p) for m, p in first.items()}
     # Members join and leave, subscriptions and topics change.
@@ -173,7 +173,7 @@ def test_cooperative_rounds_with_racks_are_balanced_and_end(
         return {m: replace(s, rack=home[m]) for m, s in members.items()}
 
     owned = settled(before, after, topics, racks, at_home)
-    if len(set(after.values())) == 1:  # both members gain by an exchange, so it happens
+    if len(set(after.values())) == 1:  # both members gain by an exchange, so they exchange
         far = [(m, p) for m, found in owned.items() for p in found if home[m] not in racks[p]]
         for m, p in far:
             for n, q in far:
@@ -248,7 +248,7 @@ def test_the_newer_of_two_claims_for_a_partition_is_used(
     given = run("sticky", joined("sticky", wanted, {}, -1), topics)
     members = joined("sticky", wanted, given, 5)
     (assignor,) = find(["sticky"])
-    stale = min(members)  # missed a rebalance, and claims all partitions
+    stale = min(members)  # this member missed a rebalance and claims all partitions
     everything = {TopicPartition(t, n) for t, count in topics.items() for n in range(count)}
     others = {p for m, partitions in given.items() if m != stale for p in partitions}
     results = []

@@ -1,6 +1,6 @@
 """R-HO-1 for traces: a Ctrl-C at any place of a traced call leaves no open span or context.
 
-At most a span that was just created is lost, and isn't open either.
+At most, a span that was just created is lost; it isn't open either.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def read(clients: tuple[Any, Any, Any]) -> None:
 
 
 def left(number: int, action: Callable[[Any], None]) -> tuple[bool, Any]:
-    """Return whether the action ended before that place; and, if any, open spans and context."""
+    """Interrupt an action at a place; return whether it ended before, and what is left open."""
     opened, ended = Open(), False
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(opened)

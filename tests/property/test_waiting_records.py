@@ -28,7 +28,7 @@ FIRST, OTHER = PARTITIONS
 
 
 def answer(waiting: WaitingRecords, state: PartitionState) -> None:
-    """Return what the next fetch of a partition contains."""
+    """Add the records of a partition's next fetch to the waiting records."""
     start = state.fetch_offset
     assert start is not None
     entry = fetched(state, encode(rows(start, EACH)), start)

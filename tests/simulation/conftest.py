@@ -1,6 +1,6 @@
-"""Fixtures of the simulation tests: worlds, clusters and clients, checked at the end of each test.
+"""Fixtures of the simulation tests: simulated environments, clusters and clients, with checkers.
 
-With ODRADEK_SIMULATION_HOST=asyncio, all of them run on the asyncio host of the package.
+With ODRADEK_SIMULATION_HOST=asyncio, the clients run on the package's asyncio I/O host.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if os.environ.get("ODRADEK_SIMULATION_HOST") == "asyncio":
 
 @pytest.fixture
 def world() -> World:
-    """Create a world with seed 1; tests that depend on the seed create their own."""
+    """Create a simulated environment with seed 1; tests that need other seeds create their own."""
     return World(seed=1)
 
 
@@ -73,10 +73,10 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Scripted]:
 def simulated_client(
     world: World, cluster: SimulatedCluster, checkers: Checkers
 ) -> Iterator[Callable[..., Any]]:
-    """Create a client on a simulated host: `simulated_client("producer", linger_ms=0)`.
+    """Create a client in the simulation: `simulated_client("producer", linger_ms=0)`.
 
-    `name`, `mode`, `background` and `link` configure the host. The client is closed and checked at
-    the end.
+    `name`, `mode`, `background` and `link` configure its I/O host. The client is closed and checked
+    at the end of the test.
     """
     clients = []
 

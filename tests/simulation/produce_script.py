@@ -63,7 +63,7 @@ class ProduceScript:
         return [a for a in self.arrivals if a.partition == partition]
 
     def arrive_late(self, arrival: Arrival) -> None:
-        """Append the same bytes again, as if they arrived late on a closed connection."""
+        """Append the batch again, as if it had arrived late on a closed connection."""
         body = deepcopy(arrival.body)
         body.topic_data = [deepcopy(arrival.topic)]
         self._work(arrival.broker, body, arrival.version, lambda _: None)
@@ -91,7 +91,7 @@ class ProduceScript:
                     altered[topic.name, topic.topic_id, data.index] = arrival.said
 
         def answer(response: Message | None) -> None:
-            if response is None:  # acks=0
+            if response is None:  # acks=0 has no response
                 reply(None)
                 return
             assert isinstance(response, p.ProduceResponse)
@@ -186,5 +186,5 @@ def numbers(cluster: SimulatedCluster, partition: int = 0) -> list[int]:
 
 
 def sequence(n: int) -> Callable[[Arrival], bool]:
-    """Match batches of partition 0 in the first epoch with this base sequence."""
+    """Return a matcher of batches of partition 0 with this base sequence and producer epoch 0."""
     return lambda a: a.partition == 0 and a.numbers == (0, n)

@@ -15,7 +15,7 @@ PARTITIONS = 3
 
 
 class Scene(Stage):
-    """A world with a cluster that requires SASL, and the settings of its clients."""
+    """A simulated environment whose cluster requires SASL, and the settings of its clients."""
 
     def __init__(self, seed: int = 1, mechanism: str = "SCRAM-SHA-256", **listener: Any) -> None:
         super().__init__(seed, partitions=PARTITIONS)

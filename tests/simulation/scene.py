@@ -15,7 +15,7 @@ C = TypeVar("C", Admin, Consumer, Producer)
 
 
 class Stage:
-    """A world, and a cluster with topic t (no topic if `partitions` is 0)."""
+    """A simulated environment whose cluster has topic t (no topic if `partitions` is 0)."""
 
     def __init__(
         self, seed: int = 1, brokers: int = 3, partitions: int = 3, **cluster: Any
@@ -39,7 +39,7 @@ class Stage:
         background: bool = True,
         **config: Any,
     ) -> C:
-        """Create a client on its own host, which is named after the client's class by default."""
+        """Create a client on an I/O host of its own, by default named after the client's class."""
         host = self.world.host(name or kind.__name__.lower(), mode=mode, background=background)
         return on_host(host, kind, self.settings(**config))
 

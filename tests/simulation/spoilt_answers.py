@@ -11,7 +11,7 @@ from odradek.simulation.brokers.broker_handlers import BY_KEY
 
 
 def spoil_answers(patch: pytest.MonkeyPatch, key: int, change: Callable[[Any], object]) -> None:
-    """Apply `change` to each response of one API, later ones included."""
+    """Apply `change` to each response of one API from now on."""
     work = BY_KEY[key]
 
     def changed(answer: Any) -> Any:

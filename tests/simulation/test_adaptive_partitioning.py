@@ -11,7 +11,7 @@ from tests.simulation.produce_script import leader_of, make
 
 @cache
 def run(trouble: str, **config: Any) -> tuple[dict[int, int], int]:
-    """Send 1,500 records in 15 s; return the count per partition and the affected partition."""
+    """Send 1,500 records; return their count by partition, and the faulty leader's partition."""
     world, cluster, producer = make(11, replicas=1, **{"batch.size": 1000, **config})
     cluster.session_timeout = 1000.0  # no other replica can become the leader
     producer.partitions_for("t", timeout=5)

@@ -88,7 +88,7 @@ def test_a_call_succeeds_although_a_broker_crashes_during_it() -> None:
 
 
 @pytest.mark.parametrize("done", [True, False])
-@pytest.mark.parametrize("code", [7, 13])  # REQUEST_TIMED_OUT, NETWORK_EXCEPTION
+@pytest.mark.parametrize("code", [7, 13])  # error codes: REQUEST_TIMED_OUT, NETWORK_EXCEPTION
 def test_a_call_succeeds_if_its_change_was_made_despite_an_error_response(
     code: int, done: bool
 ) -> None:
@@ -186,7 +186,7 @@ def test_a_silent_bootstrap_connection_is_replaced_by_a_new_one() -> None:
     assert world.now - begin < 4.0
 
 
-def test_the_error_of_a_call_without_items_has_empty_results_and_errors() -> None:
+def test_the_error_of_a_call_that_names_no_resources_has_no_errors_per_resource() -> None:
     _, cluster, admin = make(12)
     for broker in cluster.brokers.values():
         broker.injections.append(Injection("DescribeCluster", 31, 9))
@@ -213,7 +213,7 @@ def test_an_error_response_without_topics_is_not_an_empty_list() -> None:
 
 
 def test_a_second_connection_is_tried_if_the_bootstrap_address_leads_to_a_paused_broker() -> None:
-    """A paused broker accepts connections and never responds; the next one may reach another."""
+    """A paused broker never responds; the next connection may reach another broker."""
     times = []
     for seed in range(20):
         world, cluster, admin = make(seed)

@@ -29,7 +29,7 @@ TOPIC = ConfigResource("TOPIC", "t")
 BINDING = AclBinding("TOPIC", "t", "User:alice", "READ")
 Call = Callable[[Admin], Any]
 PATIENCE, NOT_CONTROLLER, NOT_LEADER, LOADING, NOT_COORDINATOR, TIMED_OUT = 89, 41, 6, 14, 16, 7
-"""Codes of Kafka: THROTTLING_QUOTA_EXCEEDED (KIP-599) …, REQUEST_TIMED_OUT."""
+"""Error codes of Kafka, from THROTTLING_QUOTA_EXCEEDED (KIP-599) to REQUEST_TIMED_OUT."""
 ANY: dict[str, Call] = {
     "CreateTopics": lambda a: a.create_topics([NewTopic("n", 1, 1)]),
     "DeleteTopics": lambda a: a.delete_topics("t"),

@@ -122,7 +122,7 @@ def test_a_different_cluster_clears_the_cached_coordinators(scene: Scene) -> Non
     assert scene.committed(timeout=30.0) == COMMITTED
 
 
-def test_the_cache_belongs_to_one_cluster_and_is_bounded(
+def test_coordinators_are_cached_up_to_a_limit_and_only_for_one_cluster(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(coordinators, "MOST_KNOWN", 3)
@@ -248,7 +248,7 @@ def test_groups_that_can_not_be_changed_do_not_delay_other_groups(
 def test_groups_with_a_known_coordinator_do_not_wait_for_find_coordinator(
     scene: Scene, call: str
 ) -> None:
-    """On the connection with the slow FindCoordinator they do, as responses arrive in order."""
+    """Groups on the connection of the slow lookup do wait: its responses arrive in order."""
     known = set(GROUPS[:6])
     scene.admin.list_group_offsets([*known])
     slow_api(scene.cluster, "FindCoordinator", 60.0)

@@ -246,7 +246,7 @@ def test_consumer_group_offset_calls_are_refused_for_share_groups() -> None:
 
 def test_errors_name_the_api_that_brokers_lack() -> None:
     scene = Scene()
-    for key in (69, 77):  # ConsumerGroupDescribe, ShareGroupDescribe
+    for key in (69, 77):  # keys of ConsumerGroupDescribe, ShareGroupDescribe
         scene.cluster.versions.pop(key)
     admin = admin_of(scene)
     admin.alter_group_offsets("g", {P0: 1})

@@ -16,7 +16,7 @@ from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
 
 T0, U0 = TopicPartition("t", 0), TopicPartition("u", 0)
 PASSING = 5
-"""LEADER_NOT_AVAILABLE."""
+"""Error code LEADER_NOT_AVAILABLE."""
 Change = Callable[[MetadataResponse], object]
 
 

@@ -143,7 +143,7 @@ def test_options_are_changed_individually(stage: Stage, admin: Admin) -> None:
         ("preallocate", "maybe", "either true or false"),
     ],
 )
-def test_an_unknown_option_is_refused_at_creation_too(
+def test_an_unknown_option_is_refused_when_a_topic_is_created(
     stage: Stage, admin: Admin, name: str, value: str, says: str
 ) -> None:
     with pytest.raises(InvalidConfigError, match=says):

@@ -12,7 +12,7 @@ from odradek.testing import KafkaSimulation
 
 
 class Interruption(BaseException):
-    """An interruption like Ctrl-C in a callback, which asyncio itself doesn't raise in a task."""
+    """An exception like Ctrl-C in a callback; a KeyboardInterrupt would end the event loop."""
 
 
 @pytest.fixture

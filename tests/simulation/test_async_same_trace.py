@@ -36,7 +36,7 @@ class Program:
         return on_host(host, facade, self.stage.settings(**options))
 
     async def of(self, given: Any) -> Any:
-        """Return the result of a call."""
+        """Return the result of a call of a sync or an asyncio client."""
         return await given if self._awaited else given
 
     async def outcome(self, future: Any) -> Any:
@@ -122,7 +122,7 @@ async def transactions(program: Program) -> None:
 
 
 async def assigned(program: Program) -> None:
-    """Use Arrow in both directions, seeks, offsets, descriptions and errors with their times."""
+    """Send and poll Arrow data, seek, and request offsets, finally from silent brokers."""
     import pyarrow as pa
 
     of, cluster = program.of, program.cluster

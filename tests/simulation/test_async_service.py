@@ -135,7 +135,7 @@ def test_the_service_survives_a_hanging_coordinator(simulation: KafkaSimulation)
 
 
 def test_asyncio_timeout_cancels_a_call_to_silent_brokers(simulation: KafkaSimulation) -> None:
-    """Handlers of web services make such calls."""
+    """Handlers of web services limit the time of their calls this way."""
 
     async def main() -> float:
         async with AsyncAdmin(bootstrap_servers=simulation.bootstrap_servers) as admin:

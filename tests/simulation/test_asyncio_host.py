@@ -1,9 +1,9 @@
-"""The asyncio host produces the same trace as the simulated host, for the same seed.
+"""The asyncio I/O host produces the same trace as the simulated I/O host, for the same seed.
 
-It also keeps every rule if its kernel splits reads and writes and fires timers early. Traces are
-compared until a stopped process (`freeze`) resumes: it reads its sockets one after the other, where
-the simulated host keeps the order of arrival. Times are compared to a nanosecond, as `call_later`
-adds floats.
+Clients also keep every rule if the kernel splits reads and writes and fires timers early. Traces
+are compared until a stopped process (`freeze`) resumes: the asyncio host then reads its sockets one
+after the other, whereas the simulated host keeps the order of arrival. Times are compared to a
+nanosecond, as `call_later` adds floats.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def comparable(schedule: Schedule, trace: tuple[str, ...]) -> list[str]:
 
 
 def compare(schedule: Schedule) -> int:
-    """Run a schedule on both hosts; return the number of equal lines."""
+    """Run a schedule on both I/O hosts; return the number of equal lines."""
     simulated = run_schedule(schedule, mode="bytes", trace=True)
     real = run_schedule(schedule, hosts=WorldAsyncioHost, trace=True)
     assert real.violation == simulated.violation is None
@@ -138,7 +138,7 @@ def test_a_loop_with_a_millisecond_clock_does_not_spin() -> None:
     producer.close()
 
 
-def test_the_pieces_of_a_large_response_share_steps() -> None:
+def test_chunks_of_a_large_response_are_handled_in_few_steps() -> None:
     world = World(4, hosts=MoodyAsyncioHost)
     cluster = SimulatedCluster(world, brokers=1)
     cluster.create_topic("t", 1)
@@ -153,7 +153,7 @@ def test_the_pieces_of_a_large_response_share_steps() -> None:
     found = 0
     while found < 10:
         found += len(consumer.poll(5))
-    assert host.steps < 40  # 75 if each piece had its own step
+    assert host.steps < 40  # 75 if each chunk had its own step
     consumer.close()
     producer.close()
 
@@ -171,6 +171,6 @@ def test_bytes_received_during_the_final_flush_do_not_end_it() -> None:
     engine.shut()
     steps, at = world.time.fired, world.now
     host.close(world.now + 5.0)
-    assert world.now - at > 0.49  # the flush waits this long without progress
+    assert world.now - at > 0.49  # the flush waits about 0.5 s without progress
     assert world.time.fired - steps < 1_000
     assert len(futures) == 3

@@ -144,7 +144,7 @@ def test_nothing_is_committed_after_leave_group(
     interval: int,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Such a commit failed with UNKNOWN_MEMBER_ID, and the client logged a lost partition."""
+    """A later commit once failed with UNKNOWN_MEMBER_ID, and the client logged a lost partition."""
     scene = Scene(protocol)
     scene.write(range(80))
     a = scene.member(auto_commit_interval_ms=interval, auto_offset_reset="earliest")
@@ -172,7 +172,7 @@ def test_nothing_is_committed_after_leave_group(
 def test_auto_commit_does_not_undo_a_commit_that_timed_out(
     subscribes: bool, chosen: int, lost: bool
 ) -> None:
-    """The coordinator may have stored it; auto-commit must not replace it by a lower offset."""
+    """The coordinator may have stored the commit, so auto-commit must not store a lower offset."""
     scene, a = with_four_committed(subscribes)
     for broker in scene.cluster.brokers.values():
         broker.delays[OffsetCommitRequest.API_KEY] = 3.0

@@ -48,7 +48,7 @@ def test_each_future_of_a_split_batch_has_its_own_offset(compression: str) -> No
         assert (offset, found_key, found) == (place.offset, key, value)
         assert list(found_headers) == headers
         assert place.timestamp_ms == timestamp
-        assert place.offset == n // 2  # in order
+        assert place.offset == n // 2  # offsets are in the order of sending
     assert producer._engine.events.counts["split"] > 0
     assert producer._engine.sender.identity.bumps == 0
     assert producer._engine.accumulator.used == 0

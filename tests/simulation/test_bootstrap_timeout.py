@@ -181,7 +181,7 @@ GOVERNED: list[tuple[str, dict[str, Any], float]] = [
 
 
 @pytest.mark.parametrize(("name", "config", "ends"), GOVERNED)
-def test_a_configured_timeout_replaces_the_ten_seconds(
+def test_a_configured_bootstrap_timeout_replaces_the_default_of_ten_seconds(
     name: str, config: dict[str, Any], ends: float
 ) -> None:
     stage = away()
@@ -227,7 +227,7 @@ def test_after_the_first_contact_a_record_has_its_usual_timeout() -> None:
     for future, what in ((missing, "partition 7 of topic t"), (unknown, "topic nowhere")):
         with pytest.raises(KafkaTimeoutError, match=what):
             future.result()
-    assert stage.world.now - began == pytest.approx(60.0, abs=0.5)  # max.block.ms
+    assert stage.world.now - began == pytest.approx(60.0, abs=0.5)  # limited by max.block.ms
     producer.close()
 
 
@@ -275,7 +275,7 @@ def test_a_hint_from_another_client_counts_as_first_contact() -> None:
 
 
 def test_a_controller_does_not_count_as_a_broker() -> None:
-    """Its port answers ApiVersions, but not Metadata."""
+    """A controller's port answers ApiVersions, but not Metadata."""
     stage = Stage()
     for broker in stage.cluster.brokers.values():
         spoken = broker.spoken
@@ -319,7 +319,7 @@ def refuses(stage: Stage) -> str:
 
 
 def hangs(stage: Stage) -> str:
-    """Accept connections and never respond, like a stopped process."""
+    """Let brokers accept connections and never respond, like stopped processes."""
     every_broker(stage.cluster, "pause")
     return "no response"
 
@@ -374,7 +374,7 @@ def test_the_log_of_a_short_program_names_the_cause_and_the_remedy_once(
     assert ("failed name resolution" in str(picture)) == (how is has_no_name)
 
 
-def test_a_result_that_times_out_earlier_names_its_cause_once() -> None:
+def test_a_result_and_a_close_that_both_time_out_name_their_cause_once() -> None:
     stage = away()
     began = stage.world.now
     with pytest.raises(NoBrokerAvailableError) as caught, stage.producer() as producer:

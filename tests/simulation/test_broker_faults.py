@@ -44,7 +44,7 @@ class Scene(Stage):
 
 
 def test_a_transaction_ends_although_its_partition_was_removed() -> None:
-    """The topic is recreated with fewer partitions while the last one has an open transaction."""
+    """The topic is recreated with fewer partitions; a removed one has an open transaction."""
     scene = Transactional(2)
     producer = scene.producer()
     producer.begin_transaction()
@@ -65,7 +65,7 @@ def test_a_partition_created_without_live_brokers_gets_a_leader_later() -> None:
     scene.cluster.pause(1)
     scene.cluster.add_partitions("t", 1)
     assert scene.cluster.topics["t"].partitions[1].leader == NO_LEADER
-    scene.cluster.repair(1)  # before the controller has considered it dead
+    scene.cluster.repair(1)  # before the controller considers the broker dead
     assert scene.cluster.topics["t"].partitions[1].leader == 1
 
 
@@ -116,12 +116,12 @@ def test_an_injected_error_may_apply_to_one_batch_and_its_retries_only() -> None
     producer.send("t", b"0", partition=0).result(timeout=10)
     scene.cluster.brokers[1].injections.append(made)
     futures = [producer.send("t", b"%d" % n, partition=0) for n in (1, 2, 3)]
-    assert futures[1].result(timeout=0.05).offset == 2  # the first one is refused meanwhile
+    assert futures[1].result(timeout=0.05).offset == 2  # futures[0] is still refused meanwhile
     assert futures[0].result(timeout=10).offset == 1
     assert made.left == 0
 
 
-def test_generated_error_codes_match_whether_the_request_had_an_effect() -> None:
+def test_injected_error_codes_must_not_lie_about_whether_a_request_had_an_effect() -> None:
     assert not honest({"api": "Produce", "code": 46})
     assert not honest({"api": "Produce", "code": 45, "done": True})
     assert all(honest({"api": "Produce", "code": code, "done": True}) for code in (6, 7, 20))

@@ -59,7 +59,7 @@ class Reader(Stage):
                 assert (record.offset, record.value) == (self.seen, b"%d" % self.seen)
                 self.seen += 1
             assert self.world.now <= end, self.reader.explain()
-        # the fetch in flight ends; count the next one as well
+        # also count the fetch that follows the one in flight
         assert self.reader.poll(0.6) == []
         asked = Counter(self.fetches)
         assert sum(asked.values()) < 60  # fetches are not repeated quickly
@@ -106,7 +106,7 @@ FAULTS: dict[str, Callable[[SimulatedCluster], object]] = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_fetches_go_to_the_leader_while_the_closest_replica_fails(fault: str) -> None:
     reader = Reader(3)
-    reader.cluster.session_timeout = 60.0  # the leader still prefers it
+    reader.cluster.session_timeout = 60.0  # so that the leader still names the failed replica
     reader.read_all()
     reader.reads_near()
     FAULTS[fault](reader.cluster)
@@ -194,7 +194,7 @@ def test_fetches_back_off_if_brokers_always_name_another_replica(
 def test_preferred_replicas_of_all_partitions_in_a_response_are_accepted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The first one stops further requests for preferred replicas; the others were requested."""
+    """An unknown replica (99) ends requests for replicas; others in its response remain valid."""
     reader = Reader(10)
     reader.cluster.create_topic("many", assignments={n: [LEADER, NEAR] for n in range(5)})
     reader.write(range(5), "many")

@@ -21,9 +21,7 @@ from odradek.simulation.brokers.broker_handlers import BY_KEY
 
 DOUBT = "may have been committed: check the output"
 FIRST = pytest.mark.parametrize("first", ["lost", "not replicated", "moved", "loading"])
-"""Responses to the first EndTxn: none, or an error. It only had no effect if the error is
-COORDINATOR_LOAD_IN_PROGRESS.
-"""
+"""Answers to the first EndTxn, which has an effect except with COORDINATOR_LOAD_IN_PROGRESS."""
 CODES = {"not replicated": 15, "moved": 16, "loading": 14}
 
 
@@ -60,7 +58,7 @@ def forget(scene: Scene) -> None:
 
 
 def take_over(scene: Scene) -> None:
-    """Call init_transactions() of another producer meanwhile."""
+    """Raise the epoch of the transactional id, like init_transactions() of another producer."""
     for shard in scene.cluster.transactions.shards():
         if (found := shard.known.get("x")) is not None:
             shard.known["x"] = replace(found, epoch=found.epoch + 2)
@@ -89,7 +87,7 @@ def test_a_commit_with_unknown_outcome_is_fatal_if_the_coordinator_forgot_the_id
     assert DOUBT in str(caught.value)
     with pytest.raises(FatalTransactionError, match=DOUBT):
         producer.abort_transaction()
-    assert scene.visible() == [0, 1, 2]  # the first EndTxn committed them
+    assert scene.visible() == [0, 1, 2]  # the first EndTxn committed the records
 
 
 @PROTOCOLS

@@ -58,7 +58,7 @@ def test_a_removed_member_commits_again_after_it_has_rejoined(protocol: str) -> 
 
 @PROTOCOLS
 def test_a_commit_without_any_records_succeeds_without_a_request(protocol: str) -> None:
-    """Before the join, after a join without a record, and after leaving."""
+    """Commit before the join, after a join without a record, and after leaving the group."""
     scene = Scene(protocol)
     a = scene.member(enable_auto_commit=False)
     assert a.commit() == {}
@@ -77,7 +77,7 @@ def test_a_commit_without_any_records_succeeds_without_a_request(protocol: str) 
 @PROTOCOLS
 @pytest.mark.parametrize("alone", [True, False])
 def test_a_removed_member_sends_no_offsets_in_a_transaction(protocol: str, alone: bool) -> None:
-    """This also holds for an empty group, whose coordinator accepts offsets without a member id."""
+    """Test also an empty group, whose coordinator accepts offsets without a member id."""
     scene, a = put_out(protocol, enable_auto_commit=False)
     if not alone:
         b = scene.subscribed("b")

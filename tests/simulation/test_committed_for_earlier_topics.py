@@ -1,4 +1,4 @@
-"""Offsets that were committed by name for a deleted topic of the same name (R-ID-3, R-MD-7)."""
+"""Offsets committed by name for a deleted topic whose name a new topic has (R-ID-3, R-MD-7)."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_a_committed_offset_within_the_log_is_used(caplog: pytest.LogCaptureFixt
 def test_a_deleted_topic_raises_an_error_although_its_offset_still_exists(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Kafka's coordinator keeps offsets of topics that are deleted while it isn't loaded."""
+    """A coordinator that isn't loaded when a topic is deleted keeps the topic's offsets."""
     monkeypatch.setattr(GroupShard, "forget_topic", lambda *_: None)
     monkeypatch.setattr(StoredGroupOffsets, "forget_topic", lambda *_: None)
     stage = Stage(brokers=1, partitions=1)

@@ -68,7 +68,7 @@ def values(messages: list[confluent.Message]) -> list[int]:
 def test_auto_commit_leaves_out_messages_that_consume_still_gathers(
     simulation: KafkaSimulation, protocol: str, commits: list[tuple[TopicPartition, int]]
 ) -> None:
-    """A program that is killed inside `consume` has received none of them."""
+    """A program that is killed inside `consume` has received none of the gathered messages."""
     consumer = confluent.Consumer(settings(simulation, protocol))
     consumer.subscribe(["t"])
     begin = simulation.world.now
@@ -81,10 +81,10 @@ def test_auto_commit_leaves_out_messages_that_consume_still_gathers(
 
 
 @PROTOCOLS
-def test_consume_returns_what_it_has_when_a_rebalance_waits(
+def test_consume_returns_the_gathered_messages_when_a_rebalance_waits(
     simulation: KafkaSimulation, protocol: Literal["classic", "consumer"]
 ) -> None:
-    """Otherwise the messages would be returned here, and once more by the next owner."""
+    """If `consume` kept waiting, the next owner of the partitions would read the messages again."""
     given = settings(simulation, protocol)
     calls: list[str] = []
     others: list[int] = []

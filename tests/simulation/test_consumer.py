@@ -76,7 +76,7 @@ class Reader:
         for r in records:
             assert r.offset == len(self.values[r.partition])
             self.values[r.partition].append(int(r.value or b""))
-        for tp in PARTITIONS:  # R-GR-1
+        for tp in PARTITIONS:  # positions match the returned records (R-GR-1)
             if tp.partition in self.values:
                 assert self.client.position(tp) == len(self.values[tp.partition])
         return len(records)
@@ -210,7 +210,7 @@ def test_long_pauses_between_polls_do_not_count_as_failures() -> None:
     reader = Reader(client)
     while reader.count < 300:
         reader.poll(0.5, 50)
-        world.advance(100)  # responses are buffered in the host or in the kernel
+        world.advance(100)  # responses are buffered in the client or in the kernel
     assert not {"dial_failed", "rebootstrap"} & client._engine.events.counts.keys()
 
 

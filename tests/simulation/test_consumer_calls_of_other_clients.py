@@ -132,7 +132,7 @@ def test_the_lag_ends_at_an_open_transaction(isolation: str, lag: int) -> None:
         assert consumer.lag(P0) == lag
 
 
-def test_an_assignment_with_offsets_starts_there() -> None:
+def test_reading_starts_at_the_offsets_of_an_assignment() -> None:
     _, _, consumer = make(1)
     consumer.assign({THREE[0]: 99, ("t", 1): OffsetAndMetadata(98, "", 0)}, until={THREE[1]: 99})  # type: ignore[dict-item]
     found = [(r.partition, r.offset) for r in consumer.records(5.0)]
@@ -240,7 +240,7 @@ def test_seek_to_committed_needs_a_group_and_a_reset_policy() -> None:
         a.seek_to_committed()
 
 
-def test_a_seek_to_committed_that_times_out_returns_no_records_meanwhile() -> None:
+def test_no_record_is_returned_until_a_timed_out_seek_to_committed_has_finished() -> None:
     scene = Scene()
     scene.write(range(40))
     a = scene.member(enable_auto_commit=False)

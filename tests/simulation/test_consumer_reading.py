@@ -74,7 +74,7 @@ def _again(client: Consumer, layout: Any) -> Any:
     return client.batches(1.0, layout=layout)
 
 
-def test_a_loop_over_records_moves_the_position_by_one_each() -> None:
+def test_a_loop_over_records_advances_the_position_by_one_per_record() -> None:
     _, _, client = make(41)
     tp = PARTITIONS[0]
     client.assign([tp])
@@ -104,10 +104,10 @@ def test_fetches_contain_only_changed_partitions(mode: Mode) -> None:
     assert reader.poll(2.0) == 0
     sessions = [a.session for a in client._engine.fetcher._asked.values()]
     assert all(session.id and session.epoch > 1 for session in sessions)
-    cluster.crash(1)  # a restart clears its fetch sessions
+    cluster.crash(1)  # a restart clears the broker's fetch sessions
     cluster.restart(1, after=1.0)
     for broker in cluster.brokers.values():
-        broker.fetch_sessions.clear()  # evicted by other clients' sessions
+        broker.fetch_sessions.clear()  # as if evicted by other clients
     world.advance(3)
     write(world, cluster, range(300, 600))
     reader.read(600, 20, world)

@@ -49,7 +49,7 @@ def read(scene: Scene, consumer: Any, count: int) -> tuple[list[int], list[Kafka
 
 
 def codes(errors: list[KafkaError]) -> list[int | None]:
-    """Return the error codes."""
+    """Return the codes of these errors."""
     return [getattr(e, "number", None) or getattr(e, "code", None) for e in errors]
 
 

@@ -21,7 +21,7 @@ ROWS = pa.table({"value": [b"7"], "partition": [0]}).to_batches()[0]
 
 
 def refused_once(carry_out: Callable[..., Flow[Any]]) -> Callable[..., Flow[Any]]:
-    """Refuse the first of these requests."""
+    """Return a replacement of `carry_out` whose first call is refused."""
     refusals = [GroupAuthorizationError("g")]
 
     def flow(*arguments: Any, **named: Any) -> Flow[Any]:

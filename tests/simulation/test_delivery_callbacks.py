@@ -113,6 +113,6 @@ def test_flush_returns_the_number_of_unfinished_records_or_names_it_in_its_error
 
 
 def never() -> Any:
-    """Wait forever, as if the thread that runs the flow were late."""
+    """Yield a wait that never ends, as if the I/O thread were late."""
     yield START
     yield Wait((Signal(),))

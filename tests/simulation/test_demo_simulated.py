@@ -238,7 +238,7 @@ def test_the_command_needs_neither_spark_nor_arrow_nor_pandas(tmp_path: Path) ->
         f"sys.argv[1:] = ['demo', '--simulated', '--rows', '100', '--output', {str(tmp_path)!r}]\n"
         "from odradek.cli import main; main()"
     )
-    # At the lowest priority, like all of the suite, it may wait long for a processor.
+    # At the lowest priority, like all of the suite, the process may wait long for a processor.
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=900
     )

@@ -61,7 +61,7 @@ class Scene(Stage):
 
 
 @pytest.mark.parametrize("spoil", [nameless, left_out, renamed, and_more])
-def test_calls_wait_for_requested_topics_and_ignore_others(
+def test_calls_wait_for_requested_topics_and_ignore_other_topics(
     monkeypatch: pytest.MonkeyPatch, spoil: Spoil
 ) -> None:
     scene = Scene(monkeypatch, spoil, often=2)

@@ -1,7 +1,4 @@
-"""Python blocks of pages that no other test runs, as printed, in a simulated cluster.
-
-Every page with Python is listed here, with its number of blocks or the test that runs it.
-"""
+"""Run the Python blocks of pages that no other test runs, as printed, in a simulated cluster."""
 
 from __future__ import annotations
 
@@ -100,7 +97,9 @@ def test_the_kubernetes_snippet_exits_at_sigterm() -> None:
         signal.signal(signal.SIGTERM, before)
 
 
-def test_metrics(kafka_simulation: KafkaSimulation, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_snippets_about_monitoring_run(
+    kafka_simulation: KafkaSimulation, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asking, prometheus, telemetry = blocks("monitoring")[:3]
     kafka_simulation.create_topic("flights")
     kafka_simulation.produce("flights", [b"JFK"])

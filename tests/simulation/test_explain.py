@@ -181,7 +181,7 @@ def test_explain_reports_one_broker_of_three_that_is_down(
     assert "other brokers answer" in str(picture)
 
 
-def test_explain_before_any_request_says_so(simulated_client: Callable[..., Any]) -> None:
+def test_explain_says_that_no_call_was_made_yet(simulated_client: Callable[..., Any]) -> None:
     picture = simulated_client("admin").explain()
     assert "this client has had no call so far" in picture.diagnosis
     assert "no call is waiting" in str(picture)

@@ -180,7 +180,7 @@ def test_each_family_of_schedules_produces_the_same_trace_in_both_modes(family: 
 
 
 def test_hundreds_of_buffered_polls_need_no_deep_stack() -> None:
-    """Hypothesis raises the recursion limit, so other tests here wouldn't fail."""
+    """Hypothesis raises the recursion limit, so other tests of this module wouldn't fail."""
     before = sys.getrecursionlimit()
     sys.setrecursionlimit(len(inspect.stack(0)) + 300)
     try:
@@ -200,7 +200,7 @@ def is_found(words: str, seeds: range, *, short: bool = True, family: Family = "
 @pytest.mark.parametrize(
     ("kind", "method", "says"),
     [
-        (ClusterCheck, "passed", "bystander-"),  # records by name, topics
+        (ClusterCheck, "passed", "bystander-"),  # topics of a wrong cluster are requested
         (UnexpectedBrokers, "starts_again", "after the last one"),
     ],
 )
@@ -234,7 +234,7 @@ def test_a_retry_with_a_new_sequence_is_detected(monkeypatch: pytest.MonkeyPatch
 
 
 def test_late_offsets_of_the_same_transaction_are_detected(monkeypatch: pytest.MonkeyPatch) -> None:
-    """R-TX-2: they are detected even if later transactions replace the offsets before the end."""
+    """R-TX-2: late offsets are detected even if later transactions replace them before the end."""
     monkeypatch.setattr(TransactionRequests, "_refuse_others", lambda *_: None)
     found = next(iter(explore([81], family="transactions"))).violation
     assert found is not None

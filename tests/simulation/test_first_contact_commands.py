@@ -86,7 +86,7 @@ def test_a_command_ends_after_ten_seconds(
 
 
 @pytest.mark.parametrize("command", ["topics list", "groups describe g", "copy t u"])
-def test_the_json_error_has_the_usual_form(
+def test_the_json_error_contains_the_error_class_the_code_and_a_message(
     command: str, cluster: KafkaSimulation, failed: Run
 ) -> None:
     _, output, _ = failed(f"{command} --json")
@@ -111,7 +111,7 @@ def test_the_json_error_has_the_usual_form(
         ("produce --topic t --command-property bootstrap.timeout.ms=20000", 20.0),
     ],
 )
-def test_timeout_arguments_take_precedence_over_the_ten_seconds(
+def test_timeout_arguments_take_precedence_over_the_default_of_ten_seconds(
     command: str, ends: float, failed: Run, tmp_path: Path
 ) -> None:
     file = tmp_path / "client.properties"

@@ -33,7 +33,7 @@ def test_clients_that_start_together_connect_at_different_times() -> None:
     waits = sorted(first.values())
     assert waits[0] < 1.5
     assert 8.5 < waits[-1] <= 10.0
-    for n in range(10):  # each second has about its share
+    for n in range(10):  # attempts are spread over all ten seconds
         assert sum(n <= wait < n + 1 for wait in waits) <= CLIENTS / 3
     for producer in fleet:
         producer.flush(timeout=5.0)

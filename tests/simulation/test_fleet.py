@@ -19,7 +19,7 @@ CLIENTS = 100 if WHOLE else 50
 
 
 @pytest.mark.parametrize("brokers", some([3, 1], 1))
-def test_the_package_keeps_every_limit(brokers: int) -> None:
+def test_odradek_keeps_every_limit_on_connection_attempts(brokers: int) -> None:
     found = figures(run(CLIENTS, brokers, 40.0, "odradek", 1))
     assert found["missed"] == []
     assert found["first_second"]["tries_max"] <= 4
@@ -28,13 +28,13 @@ def test_the_package_keeps_every_limit(brokers: int) -> None:
     assert found["return"]["back_max_s"] < 2.0
 
 
-def test_the_literal_formula_exceeds_the_limit() -> None:
-    """With one hundred clients; with fewer, chance hides the bursts."""
+def test_the_literal_formula_of_kip_580_exceeds_the_limit_on_bursts() -> None:
+    """Use one hundred clients, because chance hides the bursts of fewer clients."""
     caught = 0
     for seed in range(3, 6):
         missed = figures(run(100, 1, 40.0, "kip580-literal", seed))["missed"]
         caught += "peak over mean" in str(missed)
-        if caught == (2 if WHOLE else 1):  # of three seeds
+        if caught == (2 if WHOLE else 1):  # enough of the three seeds
             return
     raise AssertionError(caught)
 
@@ -43,14 +43,14 @@ def test_a_constant_backoff_causes_many_attempts_and_a_burst_of_reconnects() -> 
     found = figures(run(20, 1, 10.0, "constant", 1))
     assert found["first_second"]["tries_max"] >= 9
     assert any("tries in the first second" in text for text in found["missed"])
-    assert found["return"]["dials_in_fullest_10ms"] >= 10  # half of the clients
+    assert found["return"]["dials_in_fullest_10ms"] >= 10  # half of the 20 clients
 
 
 def test_a_fleet_is_deterministic() -> None:
     assert run(10, 3, 10.0, "odradek", 5) == run(10, 3, 10.0, "odradek", 5)
 
 
-def test_the_result_does_not_depend_on_how_the_clients_are_divided() -> None:
+def test_simulating_the_clients_in_several_parts_gives_the_same_result() -> None:
     case = Case("odradek", 3, 6.0, seed=9, settings=(("retry.backoff.ms", "200"),))
     whole = simulate(case, range(12))
     plan = FleetPlan((case,), 12, size=5)
@@ -79,7 +79,7 @@ def test_listening_to_events_of_a_client_does_not_change_the_result() -> None:
 
 
 def test_backoff_policies_differ_in_their_bursts() -> None:
-    """At the maximal backoff, KIP-580's formula has no jitter, Java's has half, Odradek's all."""
+    """At the maximal backoff all waits are equal with KIP-580, half in Java, none in Odradek."""
     peaks = {}
     for policy in (LiteralBackoff(0.05, 1.0), JavaBackoff(0.05, 1.0), ExponentialBackoff(0.05, 1)):
         times = bare(policy, 10_000, 10.0, seed=1)

@@ -106,7 +106,7 @@ class Churn:
             self.simulation.delete_topic(name)
 
     def use_others(self) -> None:
-        """Use the topic that isn't deleted."""
+        """Use the topic that is never deleted."""
         self.assigned.assign([TopicPartition(KEEP, 0)])
         self.subscribe([KEEP])
         self.producer.send(KEEP, b"v")

@@ -60,7 +60,7 @@ def test_polled_records_are_committed_by_the_next_poll(way: str) -> None:
     ask = ways[way]
     assert len(ask()) == 10
     scene.world.advance(5)
-    assert scene.committed()[0] == 0  # the position at the start
+    assert scene.committed()[0] == 0  # only the initial position is committed
     scene.write(range(40, 44))
     assert len(ask()) == 1
     scene.world.advance(5)
@@ -232,7 +232,7 @@ def test_callbacks_of_earlier_commits_are_called_before_a_commit_returns() -> No
 
     def note(offsets: Any, error: KafkaError | None) -> None:
         told.append((offsets[PARTITIONS[0]].offset, error))
-        a.commit({PARTITIONS[1]: 1})  # no further callback is called inside of this one
+        a.commit({PARTITIONS[1]: 1})  # no callback is called inside of another one
         told.append("through")
 
     a.subscribe(["t"], **scene.callbacks("a"))
@@ -252,7 +252,7 @@ def test_close_waits_for_commits_and_calls_their_callbacks(subscribes: bool) -> 
     scene.write(range(40))
     a = scene.member(enable_auto_commit=False)
     told: list[Any] = []
-    if subscribes:  # the last commit before a rebalance counts too
+    if subscribes:  # close() also waits for the commit that on_revoked begins
         last = {PARTITIONS[1]: 9}
         a.subscribe(
             ["t"], on_revoked=lambda c, _: c.commit_async(last, lambda *end: told.append(end))
@@ -441,7 +441,7 @@ def test_a_partition_with_an_unstable_offset_is_reported_and_others_are_read(
     assert scene.read(a, 2) == [1, 5]  # records of the other partition arrive immediately
     assert scene.world.now < 5
     assert "not reading t-0: its committed offset" in str(a.explain())
-    while scene.world.now < 80:  # longer than one lookup
+    while scene.world.now < 80:  # longer than one lookup of committed offsets
         assert a.poll(1.0) == []
     said = [r.getMessage() for r in caplog.records if "its committed offset" in r.getMessage()]
     assert len(said) == 1
@@ -458,7 +458,7 @@ def test_a_partition_with_an_unstable_offset_is_reported_and_others_are_read(
 def test_a_committed_offset_that_is_no_longer_needed_is_not_requested_again(
     how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """This is the case after a `seek()`, or once other partitions are assigned.
+    """Seek, or assign other partitions, so that the committed offset isn't needed any more.
 
     Otherwise the client would request it for a minute, and warn about a partition that is read.
     """
@@ -481,7 +481,7 @@ def test_a_committed_offset_that_is_no_longer_needed_is_not_requested_again(
     assert a.poll(1.0)
     while scene.world.now < 75:
         a.poll(1.0)
-    others = 1 if how == "assign" else 0  # the lookup of the other partition
+    others = 1 if how == "assign" else 0  # the other partition needs one lookup
     assert sum(n for name, n in asked.items() if "OffsetFetch" in name) <= 1 + others, asked
     assert "its committed offset" not in str(a.explain())
     assert "its committed offset" not in caplog.text
@@ -491,7 +491,7 @@ def test_a_committed_offset_that_is_no_longer_needed_is_not_requested_again(
 
 @PROTOCOLS
 def test_a_new_owner_waits_for_the_open_transaction_of_the_former_owner(protocol: str) -> None:
-    """It waits with each isolation.level (KIP-447), also if the topic has no transactions."""
+    """The new owner waits with any isolation.level (KIP-447), even without transactional topics."""
     scene = Scene(protocol)
     scene.write(range(8))
     config = {"enable_auto_commit": False, "max_poll_interval_ms": 10_000}
@@ -515,7 +515,7 @@ def test_a_new_owner_waits_for_the_open_transaction_of_the_former_owner(protocol
 
 @PROTOCOLS
 def test_a_revocation_waits_for_a_commit_that_was_requested_just_before_it(protocol: str) -> None:
-    """The commit's first step runs after the revocation's first step; earlier, it was refused."""
+    """The engine handles the commit after the revocation has begun, and once refused it."""
     scene, a = read_by_hand(protocol)
     engine, group = a._engine, a._engine.group
     assert group is not None

@@ -336,7 +336,7 @@ def test_every_poll_of_a_fenced_static_member_raises(protocol: str) -> None:
     a = scene.subscribed(group_instance_id="one")
     scene.read(a, 40)
     b = scene.subscribed("b", group_instance_id="one")
-    # With KIP-848 the second one waits until the first has left.
+    # With KIP-848 the second member first waits for the first one to leave, and then raises.
     scene.world.advance(10 if protocol == "classic" else 70)
     fenced = a if protocol == "classic" else b
     for _ in range(2):

@@ -55,7 +55,7 @@ def test_idle_partitions_keep_their_offsets_after_close(protocol: str) -> None:
     while sum(len(a.poll(0.5)) for _ in range(3)):
         pass
     idle(scene, a, 2 * RETENTION)
-    assert max(ages(scene)) <= RENEW_AFTER  # offsets after the member was killed
+    assert max(ages(scene)) <= RENEW_AFTER  # offset ages if the member were killed now
     a.close()
     assert max(ages(scene)) < 5.0
     scene.world.advance(RETENTION - 60.0)
@@ -166,7 +166,7 @@ def test_workers_renew_the_offsets_of_idle_partitions(protocol: str) -> None:
             task = asyncio.create_task(run())
             await asyncio.sleep(2 * RETENTION)
             kept = [c.at for shard in shards() for c in shard.committed("g").stable.values()]
-            # offsets after the worker was killed
+            # times of the commits that would remain if the worker were killed now
             assert min(kept) > simulation.world.now - RENEW_AFTER
             workers.stop()
             await task

@@ -34,7 +34,7 @@ def test_a_second_subscription_replaces_one_that_has_had_no_effect_yet(protocol:
 
 @PROTOCOLS
 @pytest.mark.parametrize("closes", [False, True])
-def test_a_member_that_leaves_during_its_first_join_does_not_delay_others(
+def test_a_member_that_leaves_during_its_first_join_does_not_delay_other_members(
     protocol: str, closes: bool
 ) -> None:
     """A coordinator waits for members that have an id (KIP-394) until their session ends."""
@@ -252,7 +252,7 @@ def test_subscriptions_remove_the_state_of_earlier_ones(protocol: str) -> None:
 def test_a_static_member_that_returns_with_other_topics_reads_them(
     protocol: str, others: int
 ) -> None:
-    """KIP-345: its coordinator has kept its membership with the former assignment."""
+    """KIP-345: the coordinator has kept the membership with the former assignment."""
     scene = Scene(protocol)
     scene.cluster.create_topic("u", partitions=1)
     leader = [scene.subscribed("b", group_instance_id="b") for _ in range(others)]
@@ -280,10 +280,10 @@ def test_a_static_member_that_returns_with_other_topics_reads_them(
 @pytest.mark.parametrize(
     ("how", "late"), [("close", 3.0), ("unsubscribe", 3.0), ("unsubscribe", 9.0)]
 )
-def test_a_member_whose_first_join_is_answered_late_does_not_delay_others(
+def test_a_member_whose_first_join_is_answered_late_does_not_delay_other_members(
     how: str, late: float
 ) -> None:
-    """With an earlier timeout of 1 s, other members waited for the end of the session."""
+    """Earlier, joins timed out after 1 s, and other members waited until the session ended."""
     scene = Scene()
     a = scene.member(session_timeout_ms=45_000)
     slow_api(scene.cluster, "JoinGroup", late)

@@ -136,7 +136,7 @@ def test_explain_reports_since_when_a_group_has_no_assignment(protocol: str) -> 
         assert found.diagnosis.endswith("connections are opened when they are needed.")
     api = "ConsumerGroupHeartbeat" if protocol == "consumer" else "JoinGroup"
     for broker in scene.cluster.brokers.values():
-        broker.injections.append(Injection(api, 15, 1000))  # COORDINATOR_NOT_AVAILABLE
+        broker.injections.append(Injection(api, 15, 1000))  # error COORDINATOR_NOT_AVAILABLE
     with scene.subscribed("b") as b:
         assert b.poll(20) == []
         picture = b.explain()
@@ -160,6 +160,6 @@ def test_explain_names_subscribed_topics_that_do_not_exist(protocol: str) -> Non
         assert picture.diagnosis.endswith("did you mean t?).")
         assert "topics not found: tt" in str(picture.group)
         a.subscribe(["t"])
-        picture = a.explain()  # no broker has been asked for it yet
+        picture = a.explain()  # no broker has been asked for the topic yet
         assert picture.group is not None
         assert picture.group.missing == ()

@@ -91,7 +91,7 @@ class SteadyRun(GroupRun):
 
 
 class Noting:
-    """A ledger that calls a function for each record."""
+    """A wrapper of a run's `ledger` object that replaces its method `record`."""
 
     def __init__(self, ledger: Any, record: Any) -> None:
         self._ledger = ledger

@@ -121,7 +121,7 @@ def test_a_record_without_a_leader_is_reported_after_a_while() -> None:
         producer.close(0)
 
 
-def test_a_missing_topic_is_reported_with_a_remedy_and_does_not_affect_others() -> None:
+def test_a_missing_topic_is_reported_with_a_remedy_and_does_not_affect_other_topics() -> None:
     stage = Stage()
     producer = stage.producer()
     producer.send("tt", b"x")
@@ -287,7 +287,7 @@ def test_health_sends_no_request_starts_no_thread_and_takes_no_lock(trouble: boo
 def test_health_of_a_healthy_client_builds_no_texts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Its cost doesn't grow with the number of addresses: they aren't explained."""
+    """The cost doesn't grow with the number of addresses, as no text about them is built."""
     stage = Stage()
     with stage.client(Producer) as producer:
         producer.send("t", b"x").result(5.0)
@@ -309,7 +309,7 @@ def test_control_characters_in_texts_of_brokers_are_escaped() -> None:
     producer.close()
 
 
-async def test_health_of_asyncio_clients_reports_the_same(
+async def test_health_of_asyncio_clients_equals_that_of_sync_clients(
     kafka_simulation: KafkaSimulation,
 ) -> None:
     kafka_simulation.create_topic("t", partitions=3)
@@ -341,7 +341,7 @@ async def test_health_of_asyncio_clients_reports_the_same(
 def test_a_throttling_broker_is_reported_and_throttles_for_a_minute_at_most(
     asked: float, kept: float
 ) -> None:
-    """KIP-219. The field can hold 24 days; brokers send their quota window of some seconds."""
+    """KIP-219: throttle_time_ms may be 24 days; brokers send their quota window of some seconds."""
     stage = Stage(brokers=1)
     admin = stage.client(Admin)
     stage.cluster.throttle(1, asked)

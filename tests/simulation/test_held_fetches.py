@@ -54,7 +54,7 @@ class Scene(Stage):
         return sorted(found)
 
 
-def test_a_seek_is_fetched_on_a_second_connection() -> None:
+def test_records_after_a_seek_are_fetched_on_a_second_connection() -> None:
     scene = Scene()
     for number in (0, 1, 0):
         scene.reader.seek(TPS[number], 7)
@@ -88,7 +88,7 @@ def test_newly_assigned_partitions_are_fetched_immediately() -> None:
 
 
 def test_a_partition_with_a_new_leader_is_fetched_immediately() -> None:
-    """This was always so: simulated brokers answer held fetches when leaders move."""
+    """No second connection is needed: simulated brokers answer held fetches when leaders move."""
     stage = Stage(brokers=2, partitions=2)
     stage.write(range(10))
     reader = stage.consumer(fetch_max_wait_ms=int(WAIT * 1000))
@@ -140,7 +140,7 @@ def test_a_reader_without_seeks_has_one_connection() -> None:
 
 
 def test_responses_of_a_wrong_cluster_on_a_second_connection_are_not_used() -> None:
-    """R-RB-5: requests with topic names aren't sent to it."""
+    """R-RB-5: requests with topic names aren't sent to a wrong cluster."""
     scene = Scene()
     other = SimulatedCluster(scene.world, 1, "foreign-0001", name="foreign", bootstrap_name=None)
     other.create_topic("t", 3)
@@ -188,7 +188,7 @@ def test_requests_on_a_slow_second_connection_do_not_wait_for_the_fetch(latency:
 def test_a_request_does_not_wait_longer_for_a_slow_second_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It waits no longer than it would have waited on the first connection."""
+    """The request waits no longer than it would have waited on the first connection."""
     slow = 1000 * int(3 * WAIT)
     scene = Scene(
         socket_connection_setup_timeout_ms=slow, socket_connection_setup_timeout_max_ms=slow
@@ -209,7 +209,7 @@ def test_a_request_does_not_wait_longer_for_a_slow_second_connection(
 def test_requests_on_a_silent_second_connection_are_sent_again_on_the_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Other requests aren't affected."""
+    """The consumer's other requests are answered in time."""
     scene, peers = Scene(), list[Any]()
     broker = scene.cluster.brokers[1]
     accept = broker.accept
@@ -234,7 +234,7 @@ def test_requests_on_a_silent_second_connection_are_sent_again_on_the_first(
 
 
 def test_a_partition_without_records_joins_the_next_fetch_of_the_others() -> None:
-    """This holds even during repeated seeks in another partition whose responses are slow."""
+    """Seek repeatedly in another partition whose responses are slow."""
     stage = Stage(brokers=1, partitions=2)
     stage.write(range(2_000), size=1_000)
     reader = stage.consumer()

@@ -24,7 +24,7 @@ MB = 1 << 20
 
 
 def reader_of(hostile: Callable[[int], bytes] | None = None, **config: Any) -> Consumer:
-    """Return a reader of four batches of five records; the third batch has these bytes instead."""
+    """Return a reader of four batches of five records; `hostile` returns the third one's bytes."""
     stage = Stage(7, brokers=1, partitions=1)
     with stage.producer() as producer:
         for _ in range(4):
@@ -100,7 +100,7 @@ def test_a_record_beyond_a_limit_is_reported_and_can_be_skipped_by_a_seek(how: s
     with pytest.raises(RecordLimitError) as caught:
         for offset in offsets(client, how):
             found.append(offset)  # noqa: PERF402 - what came before the error
-    assert found == list(range(12))  # all records before it are returned
+    assert found == list(range(12))  # all records before the hostile one are returned
     error = caught.value
     assert (error.partition, error.offset, error.next_offset) == (TP, 12, 13)
     assert (error.option, error.found, error.record) == ("max.headers.per.record", 8_400_000, 12)

@@ -51,7 +51,7 @@ class Scene(Stage):
         return value
 
     def at(self, group: str, **offsets: int) -> None:
-        """Commit offsets of a group: `p0=5`."""
+        """Commit offsets of a group by partition: `p0=5` commits 5 for partition 0."""
         places = {TopicPartition("t", int(p[1:])): offset for p, offset in offsets.items()}
         self.setting.alter_group_offsets(group, places)
 
@@ -105,7 +105,7 @@ def test_members_and_partitions_without_commits_are_exported(scene: Scene) -> No
 
 
 def test_a_lag_in_seconds_is_close_to_the_age_of_the_record(scene: Scene) -> None:
-    """This also holds for records written before the exporter's first collection."""
+    """Include records that were written before the exporter's first collection."""
     born = []
     with scene.producer() as producer:
         for n in range(200):
@@ -145,8 +145,8 @@ def test_offsets_and_timestamps_of_all_groups_are_requested_together(scene: Scen
     assert asked["ListOffsets"] == 3, "what is known needn't be asked for again"
     assert asked["ListGroups"] == 3
     assert asked["FindCoordinator"] == 0, "who lists a group coordinates it"
-    # Brokers and leaders are requested once; each broker gets requests for its groups, their
-    # descriptions (of both kinds), committed offsets and log end offsets.
+    # Brokers and leaders are looked up once; each broker gets one request each for its groups,
+    # their descriptions (of two kinds), committed offsets and log end offsets.
     assert asked.total() <= 2 + 5 * 3, asked
 
 
@@ -166,7 +166,7 @@ def test_a_collection_that_fails_keeps_the_last_values(scene: Scene) -> None:
 
 
 def test_a_permanent_error_is_logged_once(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
-    """The number of attempts and the elapsed time in its text differ each time."""
+    """The number of attempts and the elapsed time in the error's text differ each time."""
     scene.at("g", p0=1)
     told: set[str] = set()
     for turn, lines in enumerate((0, 1, 0, 0)):

@@ -43,7 +43,7 @@ class Lagging(Stage):
         return found
 
     def refresh(self, client: Any, count: int = 12) -> None:
-        """Refresh a client's metadata that often."""
+        """Refresh a client's metadata `count` times."""
         for _ in range(count):
             client._engine.metadata.request("test")
             self.world.advance(0.37)
@@ -93,7 +93,7 @@ def test_no_record_of_a_producer_fails(seed: int) -> None:
 
 
 def test_a_new_topic_is_read_without_a_wait_once_its_broker_knows_it() -> None:
-    """The broker that named the deleted topic proves that the other one is newer."""
+    """If the broker that named the deleted topic names the new one, the new id is surely newer."""
     stage = Lagging()
     with stage.consumer() as reader:
         reader.assign(PARTITIONS)

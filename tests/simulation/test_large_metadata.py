@@ -1,4 +1,4 @@
-"""R-MD-7: a large response is decoded in pieces, one per step; an invalid one is dropped.
+"""R-MD-7: a large response is decoded in chunks, one per step; an invalid response is dropped.
 
 An admin client's requests about very many partitions are one request per broker.
 """
@@ -52,10 +52,10 @@ def ask_for_all(stage: Stage, producer: Producer) -> None:
     assert knows_all(producer)
 
 
-def test_each_step_decodes_one_piece_of_a_large_response(
+def test_each_step_decodes_one_chunk_of_a_large_response(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The engine's step ends after each piece, so other work continues."""
+    """The engine's step ends after each chunk, so other work continues."""
     said: list[str] = []
     step, read_on = Engine.step, PackedMetadataResponse.read_on
 
@@ -84,7 +84,7 @@ def test_each_step_decodes_one_piece_of_a_large_response(
     assert producer.partitions_for(TOPICS[7])
 
 
-def test_no_step_compares_more_topics_than_a_piece_contains(
+def test_no_step_compares_more_topics_than_a_chunk_contains(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Old and new topics are compared in the steps before the one that applies the response."""

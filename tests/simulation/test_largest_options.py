@@ -20,13 +20,13 @@ from odradek.common.options.values import ADMIN, CONSUMER, PRODUCER
 from odradek.common.types import TopicPartition
 
 ONLY_WAITS = ("reconnect.first.jitter.ms",)
-"""Options whose largest value delays all work for as long, as intended."""
+"""Options whose largest value intentionally delays all work by that time."""
 TIMES = [n for n in OPTIONS if n.endswith(".ms") and "sasl" not in n and n not in ONLY_WAITS]
 BESIDE = {
     "fetch.max.wait.ms": {"request.timeout.ms": 2**31 - 1},
     "heartbeat.interval.ms": {"session.timeout.ms": 2**31 - 1},
 }
-"""Exclusive limits of options."""
+"""Options that must be large as well, because they are the exclusive limit of the first one."""
 REFUSED: dict[str, type[KafkaError]] = {
     "session.timeout.ms": InvalidSessionTimeoutError,
     "heartbeat.interval.ms": InvalidSessionTimeoutError,

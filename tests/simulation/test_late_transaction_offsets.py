@@ -32,7 +32,7 @@ class Late:
     def __init__(self, scene: Scene, patch: pytest.MonkeyPatch, seconds: float) -> None:
         self.arrived: list[int] = []
         self.carried_out: list[int] = []
-        """The offsets of each request."""
+        """The offsets of each request that was carried out."""
         work = BY_KEY[TxnOffsetCommitRequest.API_KEY]
 
         def handler(

@@ -77,7 +77,7 @@ def test_a_version_from_a_response_is_tried_once_if_it_fails() -> None:
     with scene.producer() as producer:
         producer.send("t", b"x").result(10.0)
         record = producer._engine.network.states.state(scene.broker.address)
-        record.api_versions = record.api_versions_answered = 0  # as after closed connections
+        record.api_versions = record.api_versions_answered = 0  # the state after closed connections
         record.stepped_up = True
         scene.broker.disconnect_all()
         producer.send("t", b"y").result(10.0)
@@ -123,7 +123,7 @@ def test_attempts_are_limited_if_all_brokers_close_connections(answered: int) ->
     assert max(sum(at <= t < at + 1.0 for t in later) for at in later) <= 6
 
 
-def test_a_broker_that_closes_on_every_version_counts_as_failed_after_the_first_pass() -> None:
+def test_a_broker_that_closes_on_every_version_counts_as_failed_once_all_were_tried() -> None:
     scene = Scene(5)
     scene.cluster.versions[ApiVersionsRequest.API_KEY] = (9, 9)
     with scene.producer() as producer:

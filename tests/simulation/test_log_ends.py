@@ -1,7 +1,7 @@
 """The log end offset is known from the first response on, even if the position has changed.
 
-A broker sends it once in a fetch session, and then when it changes (KIP-227). So a response that a
-seek or an assignment has overtaken counts for it, though its records don't.
+A broker sends it once in a fetch session, and then when it changes (KIP-227). So a response that
+arrives after a seek or an assignment still sets it, though its records are dropped.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ RECORDS = 10
 
 
 class Scene(Stage):
-    """A consumer at the end of a partition whose first fetch its broker holds."""
+    """A consumer at the end of a partition; the broker holds the consumer's first fetch."""
 
     def __init__(self, **config: Any) -> None:
         super().__init__(brokers=1, partitions=2)

@@ -59,7 +59,7 @@ class Apart(Scene):
         self.first.send("t", value, partition=partition).result(timeout=10)
 
     def late(self, broker: int) -> None:
-        """Deliver requests on a broker's current connections after those on later ones."""
+        """Deliver requests on a broker's current connections after those on later connections."""
         broker_faults.late_packets(self.cluster, broker, LATE)
 
     def epoch(self) -> tuple[int, int]:
@@ -181,7 +181,7 @@ def test_a_new_epoch_is_requested_only_after_a_lost_response(version: int, api: 
             scene.send(b"1")
             producer.send_offsets_to_transaction({P0: 3}, "g")
     assert scene.epoch() == (before[0], before[1] + bool(api))
-    # Two requests are possible: at the first one the markers are still being written.
+    # Two requests are possible: at the first request, the markers are still being written.
     assert bool(scene.asked["InitProducerId"]) is bool(api)
     assert scene.visible() == [0, 1, 1, 1]
 
@@ -192,7 +192,7 @@ def test_a_new_epoch_is_requested_only_after_a_lost_response(version: int, api: 
 def test_a_late_batch_is_not_part_of_a_later_transaction(
     version: int, commit: bool, with_end: bool
 ) -> None:
-    """Leaders refuse it: its sequence is already known, or its epoch is fenced (R-PR-1)."""
+    """Leaders refuse the batch: its sequence is already known, or its epoch is fenced (R-PR-1)."""
     scene = Apart(version)
     producer = scene.first
     broker_faults.late_requests(scene.cluster, "Produce", LATE)

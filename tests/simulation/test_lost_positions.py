@@ -60,7 +60,7 @@ def test_consecutive_resets_back_off(
     assert scene.read_for(2.0) == [(0, n) for n in range(5)]
 
 
-def test_other_partitions_are_read_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_partitions_are_read_during_the_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
     scene = Scene(monkeypatch, BAD, SOUND)
     scene.left = 1_000_000
     assert scene.read_for(5.0) == [(1, n) for n in range(5)]

@@ -25,7 +25,7 @@ RECORDS = 20
 
 
 def filled(partitions: int) -> tuple[Stage, Consumer]:
-    """Write a batch to each partition; a fetch response has space for a fifth of them."""
+    """Write a batch to each partition; a fetch response has space for a fifth of the batches."""
     stage = Stage(partitions=0)
     topic = stage.cluster.create_topic("many", partitions)
     data = encode((n, 1, CREATE_TIME, b"k", bytes(80), ()) for n in range(RECORDS))
@@ -77,7 +77,7 @@ def test_the_leader_is_looked_up_again_after_an_election() -> None:
     read(client, 30 * 3)
 
 
-def test_the_list_of_topics_is_decoded_in_pieces_without_partitions(
+def test_the_list_of_topics_is_decoded_in_chunks_without_partitions(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(packed_metadata, "SLICE", 2000)
@@ -110,7 +110,7 @@ def test_the_list_of_topics_is_decoded_in_pieces_without_partitions(
 
 
 def test_a_fetch_without_changes_visits_no_partition(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All are in the fetch session already; only partitions with records or changes are visited."""
+    """All partitions are in the session; only partitions with records or changes are visited."""
     stage, client = filled(100)
     read(client, 100 * RECORDS)
     assert client.poll_arrow(3.0) is None

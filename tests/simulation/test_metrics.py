@@ -34,7 +34,7 @@ NODES = "producer-node-metrics"
 
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """Return the number of sent requests by client, counted by the hosts."""
+    """Return the number of sent requests by client, counted by the clients' I/O hosts."""
     found: Counter[str] = Counter()
     send = SimulatedHost._send
 
@@ -115,7 +115,7 @@ def test_metrics_of_workers_count_records_in_each_state() -> None:
         return {name: round(value) for name, value in mine.items() if value}
 
     size = first.value("work-buffered-bytes")
-    assert size > 10 * 200  # as buffer_bytes counts
+    assert size > 10 * 200  # counted as for the option buffer_bytes
     assert told(first) == {
         "running": 4,
         "waiting": 6,
@@ -124,7 +124,7 @@ def test_metrics_of_workers_count_records_in_each_state() -> None:
         "oldest-seconds": 1,
         "longest-seconds": 1,
     }
-    # Three are done at 2 s and four at 4 s; the failed record is among the running ones.
+    # Three records are done at 2 s and four at 4 s; the failed record is among the running ones.
     seen = told(later)
     assert (seen["finished-total"], seen["retry-total"], seen["oldest-seconds"]) == (7, 1, 5)
     assert (seen["running"], seen["longest-seconds"]) == (3, 1)
@@ -189,7 +189,7 @@ def test_averages_cover_the_last_minute() -> None:
 
 
 def test_retried_and_failed_records_are_counted_separately(scripted: Scripted) -> None:
-    """Retriable: 6 (NOT_LEADER_OR_FOLLOWER). Permanent: 87 (INVALID_RECORD), for all records."""
+    """Error 6 (NOT_LEADER_OR_FOLLOWER) is retriable, 87 (INVALID_RECORD) fails the whole batch."""
     _, cluster, producer, script = scripted(3)
 
     def arrived(*said: int) -> int:
@@ -494,7 +494,7 @@ def test_metrics_sends_no_request_starts_no_thread_and_takes_no_lock() -> None:
     consumer.close()
 
 
-async def test_asyncio_clients_have_the_same_metrics(kafka_simulation: KafkaSimulation) -> None:
+async def test_asyncio_and_sync_metrics_are_equal(kafka_simulation: KafkaSimulation) -> None:
     kafka_simulation.create_topic("t", partitions=1)
     servers = {"bootstrap.servers": kafka_simulation.bootstrap_servers}
     async with AsyncProducer(servers) as producer, AsyncConsumer(servers) as consumer:
@@ -512,7 +512,7 @@ async def test_asyncio_clients_have_the_same_metrics(kafka_simulation: KafkaSimu
 
 
 def test_a_connection_that_is_being_closed_is_not_counted_twice() -> None:
-    """Another thread may read between adding its numbers to those of the broker and removing it."""
+    """Read metrics when a closing connection's counts were already added to its broker's counts."""
     stage = Stage(brokers=1)
     with stage.producer() as producer:
         producer.send("t", b"x", partition=0).result(5.0)

@@ -175,7 +175,7 @@ def test_the_last_push_does_not_repeat_the_push_in_flight() -> None:
 
 
 def test_no_push_is_sent_while_the_previous_one_is_in_flight() -> None:
-    """It would repeat the sums of the previous push, which isn't answered yet."""
+    """A second push would repeat the sums of the previous push, which isn't answered yet."""
     stage, receiver = staged(interval=10.0)
     producer = stage.producer()
     send(producer, 1)
@@ -190,7 +190,7 @@ def test_no_push_is_sent_while_the_previous_one_is_in_flight() -> None:
 
 
 def test_a_slow_telemetry_receiver_delays_no_record(caplog: pytest.LogCaptureFixture) -> None:
-    """A broker answers the requests of a connection in order, so pushes have their own."""
+    """A broker answers a connection's requests in order, so pushes have their own connection."""
     stage, receiver = staged(interval=5.0)
     stage.cluster.brokers[1].delays[PushTelemetryRequest.API_KEY] = 20.0
     caplog.set_level("INFO", "odradek")
@@ -230,7 +230,7 @@ def test_an_invalid_interval_is_replaced_by_five_minutes(interval: float) -> Non
     ],
 )
 def test_a_refused_subscription_is_requested_after_an_interval(error: Any) -> None:
-    """Not immediately, for any error (R-RT-1)."""
+    """The request isn't repeated immediately, whatever the error (R-RT-1)."""
     stage, receiver = staged(interval=10.0)
     asked = stage.cluster.brokers[1].requests
     stage.cluster.brokers[1].injections.append(
@@ -440,7 +440,7 @@ def test_a_member_of_a_group_sends_its_group_labels(protocol: str) -> None:
     assert points(last, "org.apache.kafka.consumer.coordinator.rebalance.total") == [1]
 
 
-async def test_asyncio_clients_push_too(kafka_simulation: KafkaSimulation) -> None:
+async def test_asyncio_clients_push_metrics(kafka_simulation: KafkaSimulation) -> None:
     receiver = TelemetryReceiver(interval=5.0)
     kafka_simulation.cluster.receive_telemetry(receiver)
     kafka_simulation.create_topic("t", partitions=1)

@@ -104,7 +104,7 @@ def test_requests_to_known_brokers_name_the_expected_broker(
         all_partitions(producer, 3)
     cluster_id = scene.cluster.cluster_id
     ids = {str(broker.address): broker.id for broker in scene.cluster.brokers.values()}
-    assert {place for place, *_ in scene.meant} > set(ids)  # and the bootstrap address
+    assert {place for place, *_ in scene.meant} > set(ids)  # the bootstrap address was used too
     for place, version, cluster, node in scene.meant:
         learned = told and place in ids
         assert version == 5
@@ -221,7 +221,7 @@ def test_the_cluster_id_of_an_old_broker_without_known_topics_is_checked() -> No
 
 
 def test_a_wrong_cluster_at_a_known_address_leads_to_the_bootstrap_address() -> None:
-    """Its broker reports the mismatch; the bootstrap address still leads to the right cluster."""
+    """The broker at the known address reports the mismatch; the bootstrap address is right."""
     scene = Scene(2)
     other = scene.elsewhere(2)
     other.create_topic("t", 2)

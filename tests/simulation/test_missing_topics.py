@@ -225,8 +225,8 @@ def test_similar_names_are_left_out_if_no_broker_lists_topics(
     client.close(0)
 
 
-def test_producers_and_configured_consumers_create_topics() -> None:
-    """KIP-361."""
+def test_topics_are_created_by_producers_and_by_consumers_with_auto_create() -> None:
+    """KIP-361 adds the consumer's option `allow.auto.create.topics`."""
     scene = Scene(auto_create=True)
     producer = scene.producer()
     assert producer.send("new", b"x").result(10).offset == 0
@@ -244,7 +244,7 @@ def test_producers_and_configured_consumers_create_topics() -> None:
 def test_a_consumer_logs_a_missing_topic_without_creating_it(
     use: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """This is the default. poll() doesn't raise, because the topic may be created later."""
+    """By default consumers create no topic; poll() doesn't raise, as it may be created later."""
     scene = Scene(auto_create=True)
     consumer = USES[use](scene)
     assert TYPO not in scene.cluster.topics
@@ -290,7 +290,7 @@ def test_admin_clients_and_clients_without_auto_create_create_no_topics(kind: An
 
 
 def test_a_call_that_has_ended_causes_no_warning(caplog: pytest.LogCaptureFixture) -> None:
-    """Such a call only checks whether a topic exists."""
+    """A call with a timeout may only check whether a topic exists."""
     scene = Scene()
     client = scene.producer()
     for name in ("probe", "another"):
@@ -400,7 +400,7 @@ def test_a_pattern_with_a_match_is_not_logged(
     assert all(m.health().reason is None for m in members)
 
 
-def test_a_slow_pattern_is_not_tried_in_variants() -> None:
+def test_variants_of_a_slow_pattern_are_not_tried() -> None:
     """Python's `re` would backtrack for years before a variant of the pattern fails to match."""
     scene = Scene()
     scene.cluster.create_topic("customerordersserviceinternalevents" * 2)

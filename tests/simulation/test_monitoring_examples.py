@@ -157,7 +157,7 @@ def test_metrics_show_the_start_and_the_end_of_a_cluster_move(service: Monitored
     assert [max(values) for values in outages] == [0.0, 0.0]
     service.cluster.move(after=90.0)
     service.live(60.0)
-    assert all(values[-1] > 30.0 for values in outages)  # KafkaOutOfReach
+    assert all(values[-1] > 30.0 for values in outages)  # alert KafkaOutOfReach
     service.live(120.0)
     assert [values[-1] for values in outages] == [0.0, 0.0]
     again = service.scrapes.values("odradek_rebootstrap_total", client_id="orders")
@@ -173,7 +173,7 @@ def test_the_lag_of_a_group_that_stops_reading_exceeds_the_threshold(
     service.live(340.0)
     late = service.scrapes.series["kafka_consumergroup_lag_seconds"]
     newest = {dict(labels)["topic"]: values[-1] for labels, values in late.items()}
-    assert newest["t"] > 300.0  # KafkaGroupIsLate
+    assert newest["t"] > 300.0  # alert KafkaGroupIsLate
     assert service.scrapes.values("kafka_consumergroup_members", consumergroup="bills")[-1] == 0
 
 
@@ -207,7 +207,7 @@ def test_the_age_of_a_record_in_progress_grows() -> None:
         await asyncio.sleep(1e6 if record.value == b"25" else 0.01)  # the record at 25 s
 
     values = scraped_workers(work, 345.0).values("odradek_work_oldest_seconds")
-    assert values[63] < 300.0 < values[67]  # KafkaWorkIsStuck, at 325 s
+    assert values[63] < 300.0 < values[67]  # alert KafkaWorkIsStuck, at 325 s
 
 
 def test_names_and_links_in_alerts_exist() -> None:

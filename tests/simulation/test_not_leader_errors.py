@@ -135,7 +135,7 @@ def test_an_admin_client_finds_leaders_and_coordinators() -> None:
 
 
 def test_connections_to_a_broker_that_always_responds_not_leader_back_off() -> None:
-    """It is the right broker, but it may, for example, have lost its controller."""
+    """The broker is the right one, but it may, for example, have lost its controller."""
     scene = Pods()
     with scene.producer(linger_ms=0) as producer, scene.consumer() as consumer:
         producer.send("t", b"0", partition=0).result(5.0)
@@ -159,7 +159,7 @@ def test_connections_to_a_broker_that_always_responds_not_leader_back_off() -> N
 def test_elections_close_no_connection() -> None:
     """A new leader responds NOT_LEADER once or twice, until metadata is refreshed."""
     scene = Stage(1, 3, 3)
-    broker_faults.release_of_all(scene.cluster, "3.5")  # whose errors don't name the new leader
+    broker_faults.release_of_all(scene.cluster, "3.5")  # errors of 3.5 don't name the leader
     with scene.producer(linger_ms=0) as producer:
         for n in range(3):
             producer.send("t", b"%d" % n, partition=n).result(5.0)
@@ -177,9 +177,9 @@ def test_elections_close_no_connection() -> None:
 
 
 def test_unanswered_produce_requests_are_not_abandoned() -> None:
-    """Without idempotence their records would be written twice. The connection remains in use."""
+    """Without idempotence, their records would be written twice. The connection remains in use."""
     scene = Stage(1, 2, 4)
-    broker_faults.release_of_all(scene.cluster, "3.5")  # whose errors don't name the new leader
+    broker_faults.release_of_all(scene.cluster, "3.5")  # errors of 3.5 don't name the leader
     with scene.producer(linger_ms=0, enable_idempotence=False, acks=1) as producer:
         producer.send("t", b"0", partition=0).result(5.0)
         broker = leader_of(scene.cluster, 0)
@@ -222,7 +222,7 @@ def test_the_connection_of_a_busy_producer_is_drained_before_it_is_closed() -> N
 
 def test_a_producer_without_retries_refreshes_metadata_after_not_leader() -> None:
     scene = Stage(1, 3, 3)
-    broker_faults.release_of_all(scene.cluster, "3.5")  # whose errors don't name the new leader
+    broker_faults.release_of_all(scene.cluster, "3.5")  # errors of 3.5 don't name the leader
     once: dict[str, Any] = {"enable_idempotence": False, "acks": 1, "retries": 0}
     with scene.producer(linger_ms=0, **once) as producer:
         producer.send("t", b"0", partition=0).result(5.0)
@@ -234,7 +234,7 @@ def test_a_producer_without_retries_refreshes_metadata_after_not_leader() -> Non
 
 
 class Abroad(Stage):
-    """Two brokers of 3.9, and another cluster with the same topic."""
+    """Two brokers of release 3.9, and another cluster with the same topic."""
 
     def __init__(self) -> None:
         super().__init__(1, 2, 2)

@@ -123,7 +123,7 @@ def in_background(consumer: Consumer, records: list[ConsumerRecord]) -> Any:
     heard: list[KafkaError | None] = []
     consumer.commit_async(records[-1:], lambda offsets, error: heard.append(error))
     while not heard:
-        consumer.commit({OTHER: 0})  # calls callbacks, and returns no records
+        consumer.commit({OTHER: 0})  # calls the callbacks, but returns no records
     if heard[0] is not None:
         raise heard[0]
 
@@ -233,7 +233,7 @@ def test_the_new_topic_is_committed_once_its_records_were_returned(protocol: str
 
 @PROTOCOLS
 def test_a_commit_without_arguments_refers_to_the_returned_records(protocol: str) -> None:
-    """Before its next poll the caller isn't aware of the new topic; then its position counts."""
+    """Only the next poll makes the caller aware of the new topic, whose position then counts."""
     scene = Recreated(protocol)
     scene.fill(50, "old")
     member = scene.subscribed(enable_auto_commit=False)
@@ -332,7 +332,7 @@ def test_offsets_of_a_recreated_topic_are_not_sent_by_name(call: str, gone: floa
 
 
 def test_only_the_first_commit_by_name_waits_for_metadata_of_a_missing_topic() -> None:
-    """Commits are sent one after the other: if each waited, those of other topics would pile up."""
+    """Commits are sent in turn; if each waited, commits of other topics would pile up."""
     scene = Recreated("classic", versions=BY_NAME)
     scene.fill(20, "old")
     member = scene.reader(noticed=True)
@@ -380,7 +380,7 @@ def test_offsets_by_name_in_a_transaction_are_not_stored_for_the_new_topic(gone:
 
 @pytest.mark.parametrize("gone", [0.5, 2.0])
 def test_a_refused_name_is_not_retried_for_a_group_given_by_its_id(gone: float) -> None:
-    """Without a consumer no metadata shows that it is missing; a retry may reach a new topic."""
+    """No consumer's metadata shows that the topic is missing; a retry may reach a new topic."""
     scene = Recreated("classic", versions=BY_NAME)
     producer = scene.transactional()
     producer.partitions_for("t")
@@ -450,7 +450,7 @@ def test_topics_without_ids_are_committed_by_name_in_another_request() -> None:
 @PROTOCOLS
 @NOTICED
 @pytest.mark.parametrize("versions", [{}, BY_NAME], ids=["ids", "names"])
-def test_offsets_of_the_deleted_topic_in_a_transaction(
+def test_a_transaction_with_offsets_of_the_deleted_topic_must_be_aborted(
     protocol: str, noticed: bool, versions: dict[int, tuple[int, int]]
 ) -> None:
     scene = Recreated(protocol, versions=versions)
@@ -500,7 +500,7 @@ def test_random_recreations_lose_no_record_of_the_last_topic(seed: int) -> None:
     scene = Recreated(chance.choice(["classic", "consumer"]), seed)
     automatic = chance.random() < 0.5
     handed: list[ConsumerRecord] = []
-    mine: list[ConsumerRecord] = []  # of the current member
+    mine: list[ConsumerRecord] = []  # records of the current member
 
     def begin() -> Consumer:
         mine.clear()
@@ -583,7 +583,7 @@ def test_the_group_is_asked_immediately_for_the_new_topic() -> None:
 
 @pytest.mark.parametrize("noticed", [True, False])
 def test_a_seek_to_an_offset_of_the_deleted_topic_is_refused(noticed: bool) -> None:
-    scene = Recreated("classic")  # KIP-848 assigns the new topic again
+    scene = Recreated("classic")  # KIP-848 would assign the new topic again
     scene.fill(20, "old")
     a = scene.reader(noticed=noticed)
     assert len(scene.poll_for(a, 5.0)) == 20
@@ -660,7 +660,7 @@ def test_an_assignment_at_an_offset_of_the_deleted_topic_is_refused() -> None:
 
 
 def test_a_seek_to_the_beginning_is_allowed_at_any_time_of_a_recreation() -> None:
-    """This includes the lookup of the first offset of the new topic."""
+    """Seek also while the offsets of the new topic are looked up."""
     scene = Recreated("classic")
     scene.fill(20, "old")
     a = scene.reader(noticed=True)

@@ -12,10 +12,10 @@ from odradek.simulation.brokers.broker_faults import recreate_topic
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_the_next_topic_is_read_from_its_beginning(
+def test_the_recreated_topic_is_read_from_its_beginning(
     protocol: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The offset is stored with the id it was sent with, and not returned for the recreated topic.
+    """The offset is stored with the topic id of the commit, and not returned for the new topic.
 
     A broker looks up the id when TxnOffsetCommit arrives and then asks the transaction's
     coordinator.

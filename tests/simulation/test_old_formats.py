@@ -49,7 +49,7 @@ def torn(base: int) -> bytes:
 
 
 def reader_of(third: bytes | None = None, **config: Any) -> Consumer:
-    """Return a reader of four batches: plain messages, a wrapper, these bytes, and format 2."""
+    """Return a reader of four batches: plain messages, a wrapper, `third`, and format 2."""
     stage = Stage(7, brokers=1, partitions=1)
     with stage.producer() as producer:
         for _ in range(4):

@@ -79,12 +79,12 @@ def test_stale_epochs_in_metadata_below_version_9_do_not_delay_reads(
         consumer.commit(timeout=5.0)
         committed = consumer.committed([T0], 5.0)[T0]
         assert committed is not None
-        assert (committed.offset, committed.leader_epoch) == (10, 7)  # the epoch of its batch
+        assert (committed.offset, committed.leader_epoch) == (10, 7)  # epoch of the record's batch
     with scene.client(Admin) as admin:
         described = admin.describe_topics(["t"], timeout=5.0)["t"]
         assert described.partitions[0].leader_epoch == -1
     scene.write(range(10, 15))
-    with scene.consumer(group_id="g") as consumer:  # its position has a higher epoch than metadata
+    with scene.consumer(group_id="g") as consumer:  # the position's epoch exceeds metadata's
         consumer.subscribe(["t"])
         assert scene.read(consumer, 5) == list(range(10, 15))
 
@@ -180,7 +180,7 @@ def test_a_value_with_another_meaning_for_the_broker_is_an_error(
     if key == FetchRequest.API_KEY:
         refused = UnsupportedCompressionTypeError
 
-        def read_zstd(answer: FetchResponse) -> None:  # as brokers answer for such batches
+        def read_zstd(answer: FetchResponse) -> None:  # brokers reject fetches of zstd like this
             for topic in answer.responses:
                 for part in topic.partitions:
                     part.error_code, part.records = refused.code, b""
@@ -198,7 +198,7 @@ def test_a_value_with_another_meaning_for_the_broker_is_an_error(
     use(scene, key, row.what)
 
 
-def test_unsupported_offset_specs_do_not_affect_others() -> None:
+def test_unsupported_offset_specs_do_not_affect_supported_ones() -> None:
     scene = Older({ListOffsetsRequest.API_KEY: (1, 7)}, partitions=4)
     scene.write(range(8))
     at = [TopicPartition("t", n) for n in range(4)]
@@ -213,7 +213,7 @@ def test_unsupported_offset_specs_do_not_affect_others() -> None:
     assert [listed.offset for listed in found.values()] == [2, 0, 0]
 
 
-def test_a_field_that_the_broker_does_not_know_is_an_error_with_both_versions() -> None:
+def test_the_error_of_an_unsupported_field_names_both_versions() -> None:
     scene = Older({DescribeConfigsRequest.API_KEY: (1, 2)})
     with (
         scene.client(Admin) as admin,

@@ -131,7 +131,7 @@ def test_a_topic_list_that_omits_a_topic_is_detected(monkeypatch: pytest.MonkeyP
 
 
 def test_wrong_coordinators_do_not_lead_to_wrong_results(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broker that isn't the coordinator responds NOT_COORDINATOR, and it is looked up again."""
+    """A wrong broker responds NOT_COORDINATOR, and the coordinator is looked up again."""
     turn = 0
 
     def mislead(answer: Any) -> None:

@@ -1,7 +1,7 @@
 """Calls refer to the partition ownership that the caller was notified of (R-ID-1, R-ID-2).
 
-A member is frozen beyond its session, another member reads on and commits, and the first one joins
-again in its I/O thread while its program still holds earlier records.
+A member is frozen beyond its session, another member reads on and commits, and the first member
+joins again in its I/O thread while its application still holds earlier records.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Test = Callable[..., None]
 
 
 def kinds(test: Test) -> Test:
-    """Parametrize a test with both protocols and another kind, or with all kinds in a whole run."""
+    """Parametrize a test with both protocols and one other kind of member, or with all kinds."""
     others = third(["cooperative", "static", "static-consumer"], test.__name__)
     return pytest.mark.parametrize("kind", ["classic", "consumer", *others])(test)
 
@@ -227,7 +227,7 @@ def test_callbacks_commit_for_the_ownership_that_they_announce(kind: str) -> Non
         tried("assigned", lambda: consumer.seek(P, 9))
 
     a.subscribe(["t"], on_assigned=assigned, on_lost=lost)
-    read(scene, a, 31)  # the last one belongs to the first partition
+    read(scene, a, 31)  # the last record belongs to the first partition
     said.clear()
     lost_by(scene, kind, a)
     first = a.poll(1.0)
@@ -290,7 +290,7 @@ def test_a_rejoined_member_sends_no_old_offsets_in_a_transaction(kind: str) -> N
 
 @SHORT
 def test_a_commit_that_waits_while_its_member_is_removed_is_checked_again(kind: str) -> None:
-    """The member requests the commit as owner, and sends it after it has rejoined."""
+    """The commit is requested while the member is the owner, but sent after it has rejoined."""
     scene = scene_of(kind)
     a = scene.subscribed("a", **settings(kind, "a"), default_api_timeout_ms=600_000)
     records = read(scene, a, 40)
@@ -328,7 +328,7 @@ def commits_seen(scene: Scene) -> list[tuple[str, int]]:
 
 @SHORT
 def test_records_from_before_a_rebalance_are_committed_if_the_partition_is_kept(kind: str) -> None:
-    """With the newest generation; commits of moved partitions are refused, others stored."""
+    """The commit has the newest generation; offsets of moved partitions are refused."""
     scene = scene_of(kind)
     a = scene.subscribed("a", **settings(kind, "a"))
     records = read(scene, a, 40)
@@ -396,7 +396,7 @@ def test_a_commit_during_an_eager_rebalance_has_the_former_generation() -> None:
 
 
 @SHORT
-def test_partitions_that_another_member_had_in_between_are_refused(kind: str) -> None:
+def test_commits_of_partitions_that_another_member_owned_in_between_are_refused(kind: str) -> None:
     scene = scene_of(kind)
     a = scene.subscribed("a", **settings(kind, "a"))
     old = read(scene, a, 40)
@@ -514,7 +514,7 @@ def test_a_member_that_lost_its_only_partition_has_nothing_to_commit(
         b.poll(0.5)
         scene.world.advance(0.5)
         assert scene.world.now < end
-    if kind == "static":  # the static member returns to its place (KIP-345)
+    if kind == "static":  # the static member gets its former assignment (KIP-345)
         return
     with pytest.raises(CommitFailedError, match="lost"):
         a.commit()
@@ -553,7 +553,7 @@ def test_a_revocation_waits_for_requested_commits(kind: str) -> None:
 
 @kinds
 def test_a_revocation_waits_no_longer_than_its_own_commits(kind: str) -> None:
-    """Commits of other partitions don't delay it, because other members wait for the revocation."""
+    """Commits of other partitions don't delay a revocation, as other members wait for its end."""
     scene = scene_of(kind)
     slow = {"default_api_timeout_ms": 2000, "request_timeout_ms": 2000, "enable_auto_commit": False}
     a, b = (scene.member(name, **{**settings(kind, name), **slow}) for name in "ab")

@@ -1,6 +1,6 @@
 """R-ID-1 and R-ID-2 with asyncio consumers, `Workers`, and the consumers of other clients.
 
-The coordinator of each member refuses it as unknown, and it joins again while its program still
+The coordinator refuses each member as unknown, and the member joins again while its program still
 holds earlier records.
 """
 
@@ -147,7 +147,7 @@ async def test_aiokafka_consumers_refuse_commits_of_a_former_ownership(
         told.clear()
         waits = remove(kafka_simulation, "classic", consumer._consumer._engine)
         await until(lambda: not waits())
-        await asyncio.sleep(2)  # its background task has polled for the program
+        await asyncio.sleep(2)  # the consumer's background task has polled
         if listens:
             assert told == ["revoked", "assigned"]
             await consumer.commit({place: 6})
@@ -264,7 +264,7 @@ def test_confluent_kafka_stores_no_message_of_a_former_ownership(
 async def test_workers_commit_nothing_of_a_former_ownership(
     kafka_simulation: KafkaSimulation, protocol: str
 ) -> None:
-    """Their process is stopped just before a commit, and the member has rejoined afterwards."""
+    """The workers' process is stopped before a commit; the member has rejoined afterwards."""
     consumer = AsyncConsumer(settings(filled(kafka_simulation), protocol))
     commit_async, ends = consumer.commit_async, list[type[BaseException] | None]()
     worked: list[int] = []

@@ -38,7 +38,7 @@ def places(cluster: SimulatedCluster) -> dict[int, int]:
 def test_each_record_is_written_to_the_partition_that_the_partitioner_returns(
     partitioner: Any, arrow: bool
 ) -> None:
-    """If it returns None, the sticky partitioner chooses, with another partition for each batch."""
+    """If the function returns None, the sticky partitioner chooses another one for each batch."""
     _, cluster, producer = make(
         5, partitions=PARTITIONS, partitioner=partitioner, batch_size=100, linger_ms=100
     )

@@ -118,7 +118,7 @@ def test_records_of_a_response_that_arrives_after_the_pause_are_kept() -> None:
     assert scene.bytes == before
 
 
-def test_paused_partitions_leave_memory_for_the_others() -> None:
+def test_paused_partitions_leave_memory_for_other_partitions() -> None:
     limits = {"fetch.max.bytes": 100_000, "max.partition.fetch.bytes": 60_000}
     scene = Scene(**limits)
     for tp in PARTITIONS[1:]:  # pause each partition once some of its records are buffered

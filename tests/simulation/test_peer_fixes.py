@@ -74,7 +74,7 @@ def test_clients_work_with_brokers_that_only_support_the_newest_versions() -> No
 def test_without_topic_ids_in_metadata_topics_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def nameless(
         answer: MetadataResponse,
-    ) -> None:  # an old inter.broker.protocol.version has this effect
+    ) -> None:  # brokers with an old inter.broker.protocol.version omit ids
         for topic in answer.topics:
             topic.topic_id = bytes(16)
 

@@ -88,7 +88,7 @@ def test_metadata_of_a_commit_may_contain_any_characters() -> None:
         assert consumer.committed([T0]) == {T0: at}
 
 
-def test_the_position_after_the_markers_is_committed_without_another_record() -> None:
+def test_the_position_after_transaction_markers_is_committed_without_another_record() -> None:
     stage = Stage(partitions=1)
     with stage.producer(transactional_id="x") as producer:
         producer.init_transactions(10.0)
@@ -329,7 +329,7 @@ def test_a_pattern_without_a_match_costs_few_requests(protocol: str) -> None:
 
         def polls(member: Consumer = a) -> None:
             for _ in range(30):
-                member._engine.metadata.request("a test")  # this metadata has no changes
+                member._engine.metadata.request("a test")  # this refresh finds no changes
                 member.poll(1.0)
 
         work.append(lines_run(polls, "clients", "metadata", "network"))
@@ -339,7 +339,7 @@ def test_a_pattern_without_a_match_costs_few_requests(protocol: str) -> None:
 
 
 @pytest.mark.parametrize("api", ["OffsetCommit", "OffsetFetch"])
-def test_a_stale_member_epoch_is_retried_with_the_next_one(api: str) -> None:
+def test_a_request_with_a_stale_member_epoch_is_retried_with_the_next_epoch(api: str) -> None:
     scene = Scene("consumer")
     scene.write(range(8))
     with scene.subscribed(enable_auto_commit=False) as a:
@@ -438,7 +438,7 @@ def test_an_error_of_several_partitions_increases_the_backoff_once() -> None:
 
 
 @PROTOCOLS
-def test_empty_automatic_commits_do_not_delay_later_ones(protocol: str) -> None:
+def test_empty_automatic_commits_do_not_delay_later_commits(protocol: str) -> None:
     scene = Scene(protocol)
     with scene.subscribed(auto_commit_interval_ms=1000) as a:
         for _ in range(12):

@@ -61,7 +61,7 @@ def test_the_timeout_error_on_a_busy_machine_describes_the_known_state(
 
 @pytest.mark.parametrize("seed", some(range(20, 40), 4))
 def test_writes_that_wait_for_a_dead_replica_do_not_delay_healthy_brokers(seed: int) -> None:
-    """One of three is killed; the others hold acks=all until the controller removes it (9 s)."""
+    """One of three brokers is killed; others hold acks=all until it is removed (9 s)."""
     world, cluster, producer = make(seed, **{"linger.ms": 0, "batch.size": 100})
     cluster.session_timeout = 9.0
     for n in range(30):
@@ -193,7 +193,7 @@ def test_a_frozen_leader_delays_records_less_than_the_request_timeout(verb: str)
     assert world.now - begin < cluster.session_timeout + 2.0
 
 
-def test_a_batch_that_lost_its_sequence_does_not_block_others() -> None:
+def test_a_batch_that_lost_its_sequence_does_not_block_other_batches() -> None:
     """The epoch is bumped once the outcome of the next batch is known, not at its deadline."""
     world, cluster, producer = make(42, **{"linger.ms": 0, "batch.size": 100})
     producer.send("t", b"0", partition=0).result(timeout=5)
@@ -206,7 +206,7 @@ def test_a_batch_that_lost_its_sequence_does_not_block_others() -> None:
     assert len(producer._engine.sender.queues[TopicPartition("t", 0)].in_flight) == 2
     log = cluster.log("t", 0)
     log.strict_producers = True
-    log.producers.clear()  # retention has the same effect
+    log.producers.clear()  # as after the retention time
     begin = world.now
     cluster.repair(leader.id)
     offsets = [future.result(timeout=100).offset for future in futures]

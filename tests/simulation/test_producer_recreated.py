@@ -82,7 +82,7 @@ def test_unsent_records_are_written_if_the_number_of_partitions_is_equal() -> No
 
 
 def test_records_that_may_be_in_the_deleted_topic_fail(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If they were sent again, readers of the deleted topic could get them twice."""
+    """If the records were sent again, readers of the deleted topic could get them twice."""
     scene = Scene()
     for broker in scene.cluster.brokers.values():
         broker.delays[ProduceRequest.API_KEY] = 20.0

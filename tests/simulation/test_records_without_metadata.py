@@ -31,7 +31,7 @@ PATIENCE = 12.0
 
 
 class Scene(Stage):
-    """A producer and a cluster that can't be reached until `back()` (by default)."""
+    """A producer and, unless `away` is False, a cluster that can't be reached until `back()`."""
 
     def __init__(self, *, away: bool = True, **config: Any) -> None:
         super().__init__(7, brokers=1)
@@ -146,7 +146,7 @@ def test_a_permanent_error_fails_the_record_immediately(
     assert scene.world.now < began + 1
 
 
-def test_a_record_for_a_missing_partition_does_not_delay_others() -> None:
+def test_a_record_for_a_missing_partition_does_not_delay_other_records() -> None:
     scene = Scene(away=False)
     send = scene.writer.send
     assert send("t", b"0", partition=0).result(5).offset == 0
@@ -391,7 +391,7 @@ def test_another_topic_does_not_extend_the_linger_time_of_a_first_record() -> No
 
 
 def test_leaders_are_looked_up_once_per_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Looking them up for each of thousands of waiting records would be slow."""
+    """A lookup for each of thousands of waiting records would be slow."""
     scene = Scene(linger_ms=50)
     sender, asked = scene.writer._engine.sender, list[TopicPartition]()
     expect = sender.expect

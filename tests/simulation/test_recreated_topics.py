@@ -73,7 +73,7 @@ def test_a_producer_continues_in_the_new_topic() -> None:
     scene = Scene()
     began = scene.world.now
     scene.make_anew(b"new 0")
-    scene.send(scene.writer, b"new 1")  # within 20 s
+    scene.send(scene.writer, b"new 1")  # acknowledged within 20 s
     assert scene.values() == [b"new 0", b"new 1"]
     assert scene.epoch(scene.writer) == 0
     # the first responses don't suffice, as a stale broker may have sent them
@@ -97,7 +97,7 @@ def test_a_position_within_the_new_log_is_reset_too() -> None:
 
 
 def test_a_position_whose_epoch_exists_in_the_new_log_is_reset_too() -> None:
-    """KIP-320's check alone would move it to the end of the new log, as after an election."""
+    """KIP-320's check alone would move the position to the new log's end, as after an election."""
     scene = Scene(5, early=True)
     scene.make_anew(b"new 0", b"new 1")
     assert scene.read_for(30) == [b"new 0", b"new 1"]

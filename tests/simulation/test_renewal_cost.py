@@ -21,8 +21,8 @@ from odradek.common.types import TopicPartition
 
 PARTITIONS = 10_000 if WHOLE else 400
 MOST_CALLS, MOST_BYTES = 500, 30
-"""Per partition: calls of functions in `odradek.clients` in ten minutes (nearly all check, each
-auto.commit.interval.ms, whether an offset is due), and bytes of a renewal.
+"""Limits per partition: calls of functions in `odradek.clients` in ten minutes (nearly all of them
+check, each auto.commit.interval.ms, whether an offset is due), and bytes of a renewal.
 """
 
 
@@ -64,7 +64,7 @@ def idle(stage: Stage, client: Consumer, seconds: float) -> None:
         assert client.poll(0) == []
 
 
-def test_many_idle_partitions_are_renewed_in_small_parts(
+def test_many_idle_partitions_are_renewed_in_several_small_requests(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     sent: list[Sent] = []

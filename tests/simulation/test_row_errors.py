@@ -78,7 +78,7 @@ def test_each_row_of_a_dead_partition_has_an_error(monkeypatch: pytest.MonkeyPat
 def test_only_the_row_that_the_topic_refuses_fails(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its batch is split until the row is alone. Other rows are written, with and without keys."""
+    """The batch is split until that row is alone; other rows are written, with or without keys."""
     monkeypatch.setattr(row_errors, "WINDOW", 50)
     rng = random.Random(seed)
     _, cluster, producer = make(seed, replicas=1, **{"batch.size": rng.choice((3000, 20000))})

@@ -175,9 +175,9 @@ def test_no_request_is_lost_while_sessions_end(seed: int, mechanism: str) -> Non
 
 
 def test_a_busy_broker_reads_no_request_after_the_end_of_a_session() -> None:
-    """A broker reads a request after it has answered the earlier ones. Five requests take a second.
+    """A broker reads a request after it has answered the earlier requests.
 
-    That is more than the last 5 to 15 % of a session.
+    Five requests take a second, which is more than the last 5 to 15 % of a session.
     """
     scene = Scene(session_lifetime=4.0)
     for broker in scene.cluster.brokers.values():
@@ -193,7 +193,7 @@ def test_a_busy_broker_reads_no_request_after_the_end_of_a_session() -> None:
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_a_held_join_lasts_longer_than_a_session_and_no_connection_is_closed(protocol: str) -> None:
+def test_a_join_held_longer_than_a_sasl_session_closes_no_connection(protocol: str) -> None:
     scene = Scene(session_lifetime=2.0)
     scene.cluster.group_settings.initial_rebalance_delay = 7.0
     scene.write(range(60))
@@ -292,7 +292,7 @@ def test_sessions_continue_while_a_token_server_fails(outage: float) -> None:
 @pytest.mark.parametrize("slow", [5.0, 13.0])
 @pytest.mark.parametrize("seed", some(range(8), 3))
 def test_a_slow_token_server_does_not_end_connections(slow: float, seed: int) -> None:
-    """A token is requested after 80 to 85 % of a session, so 15 % of it are left (R-CS-5)."""
+    """A token is requested after 80 to 85 % of a session, which leaves at least 15 % (R-CS-5)."""
     scene = Scene(seed, mechanism="OAUTHBEARER", session_lifetime=100.0)
     given = Tokens(scene, lifetime=100.0)
     events: list[str] = []

@@ -85,7 +85,7 @@ def test_send_arrow_accepts_other_libraries_and_custom_column_names() -> None:
         producer.send_arrow("t", frame)
 
 
-def test_rows_without_a_key_of_a_batch_share_a_partition() -> None:
+def test_rows_without_a_key_share_the_partition_of_their_batch() -> None:
     _, cluster, producer = make(3, **{"batch.size": 2000, "linger.ms": 50})
     rows = pa.record_batch({"value": [b"%0100d" % n for n in range(300)]})
     future = producer.send_arrow("t", rows)

@@ -29,7 +29,7 @@ class Driver(Clock):
         self._simulation = simulation
         self.name: str | None = None
         self.config: Mapping[str, Any] = {}
-        """Settings of new clients, which replace those of the options."""
+        """Settings of new clients, which take precedence over the settings in the options."""
 
     def connect(self, config: Mapping[str, Any]) -> Any:
         return self._simulation.consumer({**config, **self.config}, name=self.name)
@@ -61,7 +61,7 @@ def test_a_batch_needs_one_request_per_leader_and_no_metadata() -> None:
             end = json.loads(json.dumps(tracker.latest(offset)))
             tracker.report()
             read += sum(r.size for r in tracker.plan(offset, end).ranges)
-            if batch:  # the first one fetches metadata
+            if batch:  # the first batch fetches metadata
                 asked = requests(simulation) - before
                 assert (asked["ListOffsets"], asked["Metadata"]) == (3, 0)
                 assert set(asked) <= {"ListOffsets", "Produce"}
@@ -137,7 +137,7 @@ def filled(simulation: KafkaSimulation) -> None:
     simulation.advance(1.0)
 
 
-def test_the_limit_in_bytes_holds_after_the_start_of_logs_was_deleted() -> None:
+def test_the_byte_limit_holds_after_the_start_of_logs_was_deleted() -> None:
     with KafkaSimulation(brokers=3) as simulation:
         filled(simulation)
         batches = sizes_of_batches(simulation, 4)
@@ -148,7 +148,7 @@ def test_the_limit_in_bytes_holds_after_the_start_of_logs_was_deleted() -> None:
         assert found == [9, 9, 9, 9]
 
 
-def test_the_limit_in_bytes_holds_with_fetches_of_three_seconds(caplog: Any) -> None:
+def test_the_byte_limit_holds_if_fetches_take_three_seconds(caplog: Any) -> None:
     with KafkaSimulation(brokers=3) as simulation:
         filled(simulation)
         slow_api(simulation.cluster, "Fetch", 3)
@@ -163,7 +163,7 @@ def test_the_limit_in_bytes_holds_with_fetches_of_three_seconds(caplog: Any) -> 
         assert "again" in said[1]
 
 
-def test_the_limit_in_bytes_holds_without_any_estimate(caplog: Any) -> None:
+def test_the_byte_limit_holds_without_any_size_estimate(caplog: Any) -> None:
     with KafkaSimulation(brokers=3) as simulation:
         filled(simulation)
         slow_api(simulation.cluster, "Fetch", 10_000)

@@ -86,7 +86,7 @@ class Query:
 
     def task(self, wanted: KafkaOffsetRange, topic_id: str | None) -> list[Row]:
         if topic_id not in (None, known_topic_id(self.worker, "t") or topic_id):
-            self.worker = self.new_worker()  # tasks do the same
+            self.worker = self.new_worker()  # as Spark tasks do for a recreated topic
         reader = RangeReader(
             *(self.worker, wanted, topic_id, self.options, self.driver), doubt=self.doubt
         )
@@ -137,7 +137,7 @@ def simulation() -> Any:
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_replaced_records_are_a_loss(simulation: KafkaSimulation, restarts: bool) -> None:
+def test_replaced_records_count_as_lost(simulation: KafkaSimulation, restarts: bool) -> None:
     query = Query(simulation)
     wrote(simulation, "old", 100)
     query.batch()
@@ -277,11 +277,11 @@ class Frozen:
         self.simulation.advance(1.0)
 
     def there(self) -> dict[str, Any]:
-        """Return clients that ask the zombie first."""
+        """Return settings of clients that ask the outdated leader first."""
         return {"bootstrap.servers": str(self.zombie.address)}
 
     def away(self) -> dict[str, Any]:
-        """Return clients that ask another broker first."""
+        """Return settings of clients that ask another broker first."""
         others = [b.address for b in self.cluster.brokers.values() if b is not self.zombie]
         return {"bootstrap.servers": ",".join(map(str, others))}
 
@@ -366,7 +366,7 @@ def test_a_task_fails_if_brokers_never_agree_about_a_loss(
 def test_offsets_that_the_earlier_leader_never_had_are_not_skipped(
     frozen: Frozen, caplog: Any, old: bool
 ) -> None:
-    """That leader responds OFFSET_OUT_OF_RANGE, although other workers have read the batch."""
+    """The earlier leader responds OFFSET_OUT_OF_RANGE, though other workers read the batch."""
     query = Query(frozen.simulation, failOnDataLoss="false")
     query.driver.config = frozen.away()
     query.worker = kept = query.new_worker(**frozen.there())
@@ -419,7 +419,7 @@ def test_a_driver_that_restarts_with_an_outdated_leader_repeats_no_record(
 def test_leaders_of_a_deleted_topic_do_not_count_for_its_successor(
     simulation: KafkaSimulation, caplog: Any, fails: str
 ) -> None:
-    """Their leader epochs are higher, and requests to them contain no topic id."""
+    """The deleted topic has higher leader epochs, and requests to its leaders have no topic id."""
     for _ in range(3):
         simulation.cluster.hand_over("t", 0)
     frozen = Frozen(simulation)
@@ -601,7 +601,7 @@ def test_a_recreated_topic_that_is_empty_is_a_loss_within_seconds(
 
 
 @pytest.mark.parametrize("epoch", [0, 9])
-def test_a_query_continues_at_a_mirror_with_other_epochs(epoch: int) -> None:
+def test_a_query_continues_in_a_mirror_cluster_with_other_epochs(epoch: int) -> None:
     """A partition without new records doesn't keep the other cluster's epoch."""
     with KafkaSimulation(brokers=2) as simulation:
         simulation.create_topic("t", partitions=2)

@@ -54,7 +54,7 @@ def transaction() -> Iterator[Transaction]:
 @pytest.mark.parametrize("frozen", [False, True])
 @pytest.mark.parametrize("commits", [False, True])
 @pytest.mark.parametrize("fails", ["true", "false"])
-def test_a_query_waits_beyond_the_last_stable_offset(
+def test_a_query_whose_position_is_after_the_last_stable_offset_waits(
     transaction: Transaction, caplog: Any, fails: str, commits: bool, frozen: bool
 ) -> None:
     simulation = transaction.simulation

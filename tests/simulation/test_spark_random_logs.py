@@ -50,7 +50,7 @@ IdRow = tuple[str | None, int, int, bytes | None]
 
 
 class Worker:
-    """A worker process, which keeps its client between tasks and unconfirmed losses in a batch."""
+    """A worker process. It keeps its client between tasks, and unconfirmed losses in a batch."""
 
     def __init__(self, query: RandomRows) -> None:
         self.query = query
@@ -246,7 +246,7 @@ class RandomQuery:
                 self.pending = without_epochs(end) if self.without_epochs else end
                 self.first = self.first or end
                 if self.rng.random() < 0.2:
-                    return  # the driver fails before the batch, or is slow
+                    return  # a slow driver, or one that fails before the batch
             query.run(self.pending)
             self.pending = None
         except DataLossError:

@@ -36,7 +36,7 @@ from odradek.testing.simulated import KafkaSimulation
 
 
 class Clock:
-    """The time of a simulated world or a `KafkaSimulation`."""
+    """The virtual time of a `World` or a `KafkaSimulation`."""
 
     def __init__(self, world: World | KafkaSimulation) -> None:
         self._world = world

@@ -20,12 +20,12 @@ NAMES = ("ledger", "driver", "0", "1")
 class CutOff(Job):
     """The coordinator of the ledger's group and of task 0's markers is isolated.
 
-    Batch 1 is written with the new coordinators; a later driver and its tasks only know the old
-    one.
+    Batch 1 is written with the new coordinators; a later driver and its tasks only know the
+    isolated coordinator.
     """
 
     def __init__(self, version: int, ids: Sequence[str] = ()) -> None:
-        """Create the scene; coordinators of `ids` (without prefix) aren't isolated."""
+        """Write batch 1; coordinators of the transactional ids `ids` aren't isolated."""
         self.prefix = "odradek"
         super().__init__(version)
         self._not_at_it = [*NAMES[1:], *ids]
@@ -41,7 +41,7 @@ class CutOff(Job):
         """
 
     def cut_off(self) -> None:
-        """Isolate the coordinator."""
+        """Isolate the coordinator of the ledger's group."""
         self.scene.world.advance(5.0)
         self.scene.cluster.zombie_leader(self.zombie.id, fenced=0.5)
         self.scene.world.advance(1.0)

@@ -30,7 +30,7 @@ def owners(members: list[Consumer]) -> dict[TopicPartition, int]:
 
 
 def settle(scene: Scene, members: list[Consumer], wanted: list[TopicPartition]) -> float:
-    """Poll until all partitions are assigned once, to all members; return the elapsed seconds."""
+    """Poll until each partition has one owner and each member a partition; return the seconds."""
     started, each_once = scene.world.now, dict.fromkeys(wanted, 1)
     while owners(members) != each_once or not all(m.assignment() for m in members):
         assert scene.world.now < started + 15.0, owners(members)
@@ -48,7 +48,7 @@ def busy_beside_a_join(scene: Scene, **config: Any) -> tuple[Consumer, Consumer]
     return a, b
 
 
-def test_a_batch_beyond_the_poll_interval_leaves_no_partition_without_an_owner() -> None:
+def test_every_partition_has_an_owner_after_processing_exceeds_max_poll_interval() -> None:
     scene = Scene()
     scene.write(range(40))
     a, b = busy_beside_a_join(scene)
@@ -59,7 +59,7 @@ def test_a_batch_beyond_the_poll_interval_leaves_no_partition_without_an_owner()
 
 
 @pytest.mark.parametrize("orderly", [True, False])
-def test_a_restart_during_a_batch_leaves_no_partition_without_an_owner(orderly: bool) -> None:
+def test_every_partition_has_an_owner_after_a_restart_during_processing(orderly: bool) -> None:
     scene = Scene()
     scene.write(range(40))
     a, b = busy_beside_a_join(scene)
@@ -75,7 +75,7 @@ def test_a_restart_during_a_batch_leaves_no_partition_without_an_owner(orderly: 
 
 
 @pytest.mark.parametrize("fault", ["late", "refused"])
-def test_a_late_group_description_leaves_no_partition_without_an_owner(fault: str) -> None:
+def test_every_partition_has_an_owner_despite_a_late_group_description(fault: str) -> None:
     scene = Scene()
     a = scene.subscribed("a", group_instance_id="a")
     settle(scene, [a], PARTITIONS)
@@ -199,7 +199,7 @@ def test_a_static_member_returns_with_a_pattern_that_matches_a_new_topic(
 def test_a_static_member_that_returns_gets_a_topic_that_is_created_later(
     strategy: str, leads: bool
 ) -> None:
-    """The coordinator doesn't rebalance then, so no leader of the group knows the new topic."""
+    """The member's return causes no rebalance, so no leader of the group knows the new topic."""
     scene = Scene()
     given = {"partition.assignment.strategy": strategy}
     made = {}
@@ -251,7 +251,7 @@ def test_the_restart_of_a_static_leader_does_not_rebalance_the_group() -> None:
     assert b.group_metadata().generation_id == generation
 
 
-def test_a_static_leader_that_returned_notices_added_partitions_of_others_topics() -> None:
+def test_a_static_leader_that_returned_notices_added_partitions_of_other_members_topics() -> None:
     scene = Scene()
     scene.cluster.create_topic("u", 2)
     a = scene.subscribed("a", group_instance_id="a")

@@ -19,7 +19,7 @@ ROOMS = ("metadata", "network", "clients")
 
 
 def lines_run(action: Callable[[], object], *rooms: str) -> int:
-    """Count the lines of these packages that run in an action, in each iteration of a loop."""
+    """Count the executed lines of these packages in an action, including repeated lines."""
     count = 0
     known: dict[CodeType, bool] = {}
 

@@ -213,7 +213,7 @@ def test_a_position_set_by_the_caller_is_not_committed_immediately() -> None:
     assert scene.committed() == [10] * 4
 
 
-def test_the_new_position_after_leaving_the_log_is_committed_immediately() -> None:
+def test_the_position_after_an_out_of_range_reset_is_committed_immediately() -> None:
     scene = Scene()
     scene.write(range(40))
     a = scene.member(auto_offset_reset="latest")

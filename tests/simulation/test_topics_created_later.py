@@ -59,7 +59,7 @@ def test_a_topic_missing_during_an_assignment_is_assigned_later(seed: int) -> No
 
 
 def test_a_pattern_is_resolved_again_at_each_rebalance() -> None:
-    """Otherwise partitions of a member that left had no owner until metadata was refreshed."""
+    """Earlier, partitions of a member that left had no owner until metadata was refreshed."""
     scene = Scene("classic")
     follower, leader = scene.member("follower"), scene.member("leader")
     leader.subscribe(pattern=f"t|{LATER}")

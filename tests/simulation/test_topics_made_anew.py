@@ -28,7 +28,7 @@ def test_a_recreated_topic_is_read_completely(
         group_id="g", auto_offset_reset="earliest", group_protocol=protocol
     )
     consumer.subscribe(["t"])
-    assert len(simulation.poll_for(consumer, seconds=20)) == 60  # with auto-commit
+    assert len(simulation.poll_for(consumer, seconds=20)) == 60  # auto-commit is enabled
     simulation.cluster.delete_topic("t")
     assert set(simulation.admin().list_group_offsets("g")["g"]) == set()
     simulation.advance(gone)

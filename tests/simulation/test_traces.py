@@ -69,7 +69,7 @@ def consumer_of(
     return consumer, traces
 
 
-def test_spans_of_a_record_from_its_send_to_its_commit(
+def test_a_record_has_spans_from_its_send_to_its_commit(
     simulation: KafkaSimulation, exported: Exported
 ) -> None:
     producer = producer_of(simulation, exported, client_id="p")
@@ -105,7 +105,7 @@ def test_spans_of_a_record_from_its_send_to_its_commit(
     assert send.end_time / 1e9 <= consumer._host.wall_clock(), "times are the clients' own"
 
 
-def test_names_and_values_follow_the_conventions(  # opentelemetry-python-contrib#1962, its third
+def test_names_and_values_follow_the_conventions(  # gap 3 of opentelemetry-python-contrib#1962
     simulation: KafkaSimulation, exported: Exported
 ) -> None:
     producer = producer_of(simulation, exported, client_id="p")
@@ -166,10 +166,10 @@ def test_names_and_values_follow_the_conventions(  # opentelemetry-python-contri
     assert (scope.name, scope.schema_url) == ("odradek", Schemas.V1_44_0.value)
 
 
-def test_suppressed_instrumentation_creates_no_span(  # opentelemetry-python-contrib#1962, its first
+def test_suppressed_instrumentation_creates_no_span(  # gap 1 of opentelemetry-python-contrib#1962
     simulation: KafkaSimulation, exported: Exported
 ) -> None:
-    """Exporters that write to Kafka need it: otherwise each export would create further spans."""
+    """An exporter that writes to Kafka would create spans for each export."""
     producer = producer_of(simulation, exported)
     consumer, traces = consumer_of(simulation, exported, group_id="g")
     token = attach(set_value(_SUPPRESS_INSTRUMENTATION_KEY, True))
@@ -187,7 +187,7 @@ def test_suppressed_instrumentation_creates_no_span(  # opentelemetry-python-con
     assert len(exported.spans()) == 1
 
 
-def test_a_traced_client_is_the_same_object(  # opentelemetry-python-contrib#1962, its second
+def test_a_traced_client_is_the_same_object(  # gap 2 of opentelemetry-python-contrib#1962
     simulation: KafkaSimulation, exported: Exported
 ) -> None:
     """The client isn't wrapped by a proxy that lacks methods."""
@@ -203,7 +203,7 @@ def test_a_traced_client_is_the_same_object(  # opentelemetry-python-contrib#196
     assert before.health().ok
 
 
-def test_traced_clients_have_metrics(  # opentelemetry-python-contrib#1962, its fourth
+def test_traced_clients_have_metrics(  # gap 4 of opentelemetry-python-contrib#1962
     simulation: KafkaSimulation, exported: Exported
 ) -> None:
     from opentelemetry.sdk.metrics import MeterProvider
@@ -702,7 +702,7 @@ class FailingProcessor(SpanProcessor):
 def test_errors_in_opentelemetry_fail_no_call(
     simulation: KafkaSimulation, exported: Exported, at: str
 ) -> None:
-    """They fail neither calls of the program nor steps of the engine."""
+    """Errors in OpenTelemetry fail neither calls of the program nor steps of the engine."""
     processor = FailingProcessor(at)
     exported.provider.add_span_processor(processor)
     producer = producer_of(simulation, exported)

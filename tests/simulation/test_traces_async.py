@@ -145,7 +145,7 @@ async def test_automatic_commits_belong_to_no_task(
     assert len(exported.spans("commit")) == 2
 
 
-async def test_a_send_that_yields_to_the_loop_is_one_span_and_serialized_once(
+async def test_a_send_that_yields_to_the_loop_has_one_span_and_is_serialized_once(
     simulation: KafkaSimulation, exported: Exported, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     simulation.create_topic("other", partitions=1)
@@ -172,7 +172,7 @@ async def test_callbacks_that_are_coroutines_are_refused(
     simulation: KafkaSimulation, exported: Exported
 ) -> None:
     async def on_delivery(*_: object) -> None:
-        """Do nothing: the client wouldn't await it."""
+        """Do nothing: the client wouldn't await the coroutine."""
 
     async with producer_of(simulation, exported) as producer:
         with pytest.raises(ArgumentError, match="async def"):

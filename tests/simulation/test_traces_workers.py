@@ -63,7 +63,7 @@ def check(exported: Exported) -> None:
 OFFSET = "messaging.kafka.offset"
 
 
-async def test_spans_of_async_workers(simulation: KafkaSimulation, exported: Exported) -> None:
+async def test_async_workers_create_spans(simulation: KafkaSimulation, exported: Exported) -> None:
     simulation.create_topic("dead", partitions=1)
     servers = {"bootstrap.servers": simulation.bootstrap_servers}
     deserializer: Any = lambda value: value.decode()  # noqa: E731 - it is called inside
@@ -88,7 +88,7 @@ async def test_spans_of_async_workers(simulation: KafkaSimulation, exported: Exp
     check(exported)
 
 
-def test_spans_of_workers_in_threads(exported: Exported) -> None:
+def test_workers_in_threads_create_spans(exported: Exported) -> None:
     def work(record: ConsumerRecord) -> None:
         if record.offset == 0:
             raise ValueError("no")

@@ -174,7 +174,7 @@ async def test_a_cancelled_commit_of_aiokafka_continues_and_the_next_block_begin
 async def test_stop_of_an_aiokafka_producer_ends_tasks_of_cancelled_commits(
     kafka_simulation: KafkaSimulation,
 ) -> None:
-    """Also of commits delayed by a second call, or whose error was never retrieved."""
+    """Include commits that a second call delayed, and commits whose error wasn't retrieved."""
     kafka_simulation.create_topic("t", partitions=1)
     complaints: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, told: complaints.append(told))

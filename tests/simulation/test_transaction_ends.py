@@ -177,7 +177,7 @@ def test_a_commit_does_not_wait_for_an_empty_batch() -> None:
     accumulator = producer._engine.accumulator
     claimed = accumulator.claim(P0, 100, scene.world.now)
     with pytest.raises(KafkaTimeoutError):
-        producer.commit_transaction(timeout=1.0)  # rows may still be added to it
+        producer.commit_transaction(timeout=1.0)  # rows may still be added to the batch
     if accumulator.yield_claims([claimed], 0, scene.world.now, hurry=False):
         producer._host.wake()
     producer.commit_transaction(timeout=1.0)
@@ -213,7 +213,7 @@ def test_brokers_without_new_epochs_end_the_producer_after_a_committed_transacti
 
 
 def test_before_kip_890_an_abort_waits_for_batches_in_flight() -> None:
-    """Otherwise a batch could be written after the marker, and block readers until it times out."""
+    """A batch written after the marker would block readers until the transaction times out."""
     scene = Scene(0)
     producer = scene.producer(linger_ms=0)
     coordinator = scene.coordinator()

@@ -24,7 +24,7 @@ from odradek.protocol.messages.produce import PartitionProduceResponse
 
 
 def failing(error: KafkaError) -> Callable[..., Flow[Any]]:
-    """Refuse a request."""
+    """Return a replacement of a request's function, which raises this error."""
 
     def flow(*_: object, **__: object) -> Flow[None]:
         yield START
@@ -35,7 +35,7 @@ def failing(error: KafkaError) -> Callable[..., Flow[Any]]:
 
 @PROTOCOLS
 def test_a_replaced_member_cannot_commit_offsets(version: int) -> None:
-    """KIP-447: its offsets are refused and the transaction fails; the next transaction succeeds."""
+    """KIP-447: the member's offsets are refused, the transaction fails; the next one succeeds."""
     scene = Scene(version)
     consumer = scene.consumer(group_id="g")
     consumer.subscribe(["t"])
@@ -245,7 +245,7 @@ def test_init_may_be_called_again_after_it_was_refused(monkeypatch: pytest.Monke
 
 @PROTOCOLS
 def test_a_transactional_id_that_expired_is_initialized_again(version: int) -> None:
-    """KIP-360: after transactional.id.expiration.ms without a transaction."""
+    """KIP-360: an id expires after transactional.id.expiration.ms without a transaction."""
     scene = Scene(version)
     producer = scene.producer()
     with producer.transaction():

@@ -273,7 +273,7 @@ def test_the_transaction_version_may_change_between_transactions(before: int, af
 
 @PROTOCOLS
 def test_the_next_transaction_waits_no_longer_than_necessary(version: int) -> None:
-    """While markers of the previous one are written, the backoff is 20, then 40 ms (KIP-580)."""
+    """While the previous markers are being written, the backoff is 20, then 40 ms (KIP-580)."""
     scene = Scene(version)
     scene.cluster.transactions.marker_delay = 0.05
     producer = scene.producer(linger_ms=0)

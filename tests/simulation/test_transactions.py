@@ -129,7 +129,7 @@ class Scene:
         finished(step)
 
     def host(self, name: str) -> ClientHost:
-        """Return a host for a client; exchanging messages instead of bytes is twice as fast."""
+        """Return a client's I/O host; exchanging messages instead of bytes is twice as fast."""
         return self.world.host(name, mode=self.mode, traced=False)
 
     # Faults
@@ -291,7 +291,7 @@ class LoopScene(Scene):
         self._loop.run(step)
 
     def play(self) -> None:
-        """Run everything in the event loop."""
+        """Run the seed and its checks in the event loop."""
         with self._loop:
             super().play()
 

@@ -67,7 +67,7 @@ def test_a_consumer_continues_after_a_response_that_trickled() -> None:
 
 
 def test_metadata_is_requested_from_another_broker_than_a_trickling_one() -> None:
-    """A leader moves between healthy brokers while the one asked for metadata trickles."""
+    """A leader moves while the broker that was asked for metadata trickles."""
     stage = Stage(brokers=3, partitions=3)
     # a release whose errors don't name new leaders
     broker_faults.release_of_all(stage.cluster, "3.5")
@@ -160,7 +160,7 @@ def test_responses_over_a_very_slow_link_get_smaller_until_they_arrive_in_time()
 
 
 def test_a_fetch_that_waits_for_records_is_not_slow() -> None:
-    """The limit of smaller responses ends although each fetch waits for records for 8 s."""
+    """The limit on response sizes ends, although each fetch waits for records for 8 s."""
     stage = Stage(brokers=1, partitions=1)
     stage.write(range(1))
     with stage.consumer(fetch_max_wait_ms=8000, fetch_min_bytes=1_000_000) as consumer:

@@ -110,7 +110,7 @@ def test_buffered_records_are_fetched_again() -> None:
     stage.world.advance(1.0)
     stage.lose(10)
     stage.batches(2)
-    stage.world.advance(3.0)  # the change is noticed by metadata.max.age.ms or by a refused fetch
+    stage.world.advance(3.0)  # noticed after metadata.max.age.ms or by a refused fetch
     found = stage.records(12, seconds=8.0)
     assert [r.offset for r in found] == list(range(8, 20))
     assert numbers(found) == [8, 9, *range(30, 40)]
@@ -188,7 +188,7 @@ def test_random_elections_never_mix_two_logs(seed: int) -> None:
     def read(records: list[ConsumerRecord]) -> None:
         for record in records:
             for later in [o for o in seen if o >= record.offset]:
-                del seen[later]  # a reset invalidates the records from there on
+                del seen[later]  # a reset invalidates later records
             seen[record.offset] = record.value
 
     for _ in range(25):

@@ -41,7 +41,7 @@ def send_all(producer: Producer) -> None:
 
 
 def test_flush_logs_the_number_of_failed_records(caplog: pytest.LogCaptureFixture) -> None:
-    """The README has such a loop: no future is kept, and the block ends without an error."""
+    """As in a loop of the README, no future is kept, and the block ends without an error."""
     stage = Stage()
     forbid(stage.cluster)
     with stage.producer(client_id="orders", linger_ms=5) as producer:

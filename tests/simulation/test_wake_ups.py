@@ -1,8 +1,8 @@
 """R-HO-6: each call that makes records available wakes the waiting reader.
 
-Each waiting call is combined with each call that makes records available, on three hosts: one
-that runs in its callers ("sync"), one with a thread ("background"), and the asyncio host. Brokers
-hold fetches for twenty seconds, so a reader that isn't woken gets no records by chance.
+Each waiting call is combined with each call that makes records available, on three I/O hosts: one
+in the caller's thread ("sync"), one with its own thread ("background"), and one in an event loop.
+Brokers hold fetches for twenty seconds, so a reader that isn't woken gets no records by chance.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Call = Callable[["Bench"], Program]
 
 
 class Bench:
-    """A consumer on one of the hosts; its program is a coroutine, even with sync calls."""
+    """A consumer on one of the I/O hosts; its program is a coroutine, even with sync calls."""
 
     def __init__(self, host: str, *, grouped: bool = False, seed: int = 1) -> None:
         self.stage = Stage(seed, brokers=1, partitions=2)
@@ -61,7 +61,7 @@ class Bench:
         self._tasks: list[asyncio.Task[Any]] = []
 
     async def of(self, given: Any) -> Any:
-        """Return the result of a call."""
+        """Return the result of a call of a sync or an asyncio client."""
         return await given if self.awaited else given
 
     def run(self, main: Program) -> Any:
@@ -101,7 +101,7 @@ def _at_once(program: Program) -> Any:
     return end.value.value
 
 
-# Calls that wait for records: each returns the first one's partition and offset, or None
+# Calls that wait for records: each returns the first record's partition and offset, or None
 
 
 async def poll(bench: Bench) -> Any:
@@ -142,10 +142,10 @@ class Enabling(NamedTuple):
 
     name: str
     begin: Call
-    """Calls that precede it."""
+    """Calls that precede the enabling call."""
     call: Call
     first: tuple[int, int]
-    """Partition and offset of the first record that it makes available."""
+    """Partition and offset of the first record that the call makes available."""
     grouped: bool = False
     within: float = SOON
 
@@ -336,7 +336,7 @@ def test_a_call_that_sets_a_position_ends_the_wait_for_it(
 def test_no_wake_up_is_lost_at_any_event(
     host: str, enabling: Enabling, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """For each n, the call that makes records available follows the n-th event of the world."""
+    """For each n, the call that makes records available follows the simulation's n-th event."""
     for n in range(100):
         with monkeypatch.context() as patch:
             if not _called_after_event(Bench(host), enabling, n, patch):
@@ -360,7 +360,7 @@ def _called_after_event(
 
     async def program() -> bool:
         await enabling.begin(bench)
-        bench.world.after(0.5, lambda: None)  # an event, because waits of event loops aren't events
+        bench.world.after(0.5, lambda: None)  # so that an event occurs while the loop waits
         patch.setattr(VirtualTime, "fire_next", fire_next)
         deadline = bench.world.now + TIMEOUT
         found = await poll(bench)

@@ -264,7 +264,7 @@ def test_a_task_does_not_wait_for_the_task_of_an_idle_partition(
     simulation.run(program())
 
 
-def test_partitions_without_a_waiting_task_leave_memory_for_others(
+def test_partitions_without_a_waiting_task_leave_memory_for_other_partitions(
     simulation: KafkaSimulation,
 ) -> None:
     """P0 has more records than the buffer can hold, and its task is busy."""
@@ -290,7 +290,7 @@ def test_partitions_without_a_waiting_task_leave_memory_for_others(
 
 
 def test_another_task_continues_after_a_wait_is_cancelled(simulation: KafkaSimulation) -> None:
-    """The cancelled task was polling the wrapped consumer; another waiting task polls it then."""
+    """The cancelled task was polling the wrapped consumer; another waiting task must poll now."""
 
     async def program() -> None:
         bench = Bench(simulation)
@@ -345,12 +345,12 @@ def test_a_record_in_progress_is_not_committed_when_other_tasks_poll(
         bench = Bench(simulation, group_id="g", auto_commit_interval_ms=200)
         bench.consumer.assign([P0, P1])
         await bench.consumer.start()
-        assert await records_of(bench, "getone", P0, 1) == [0]  # this task processes it now
+        assert await records_of(bench, "getone", P0, 1) == [0]  # this task processes the record now
         await records_of(bench, how, P1, 6)
         waits = asyncio.create_task(records_of(bench, how, P1, 100))
         await asyncio.sleep(2.0)
         assert [await bench.consumer.committed(p) for p in (P0, P1)] == [0, RECORDS]
-        assert await records_of(bench, "getone", P0, 1) == [1]  # the first one is processed
+        assert await records_of(bench, "getone", P0, 1) == [1]  # the first record is processed
         await asyncio.sleep(2.0)
         assert await bench.consumer.committed(P0) == 1
         waits.cancel()

@@ -92,7 +92,7 @@ class Enabling(NamedTuple):
 
     name: str
     begin: Callable[[Consumer], None]
-    """Calls that precede it."""
+    """Calls that precede the enabling call."""
     call: Callable[[Consumer], object]
     first: tuple[int, int]
 
@@ -124,7 +124,7 @@ def test_a_call_that_makes_records_available_wakes_the_reader(
 ) -> None:
     reader = made(simulation)
     enabling.begin(reader)
-    begin = simulation.now + 0.2  # within the first second, for which the call blocks
+    begin = simulation.now + 0.2  # while the call blocks in its first second
     simulation.after(0.2, lambda: enabling.call(reader))
     if enabling.first == (0, RECORDS):
         simulation.after(0.25, lambda: simulation.send("t", b"new", partition=0))
@@ -133,7 +133,7 @@ def test_a_call_that_makes_records_available_wakes_the_reader(
     reader.close()
 
 
-def test_the_partition_end_is_reported_if_assign_starts_there(simulation: KafkaSimulation) -> None:
+def test_an_assignment_at_the_end_reports_the_partition_end(simulation: KafkaSimulation) -> None:
     """`on_assign` assigns at the committed offset, before the first fetch."""
     first = made(simulation)
     offsets = [at(0, RECORDS), at(1, RECORDS)]

@@ -35,7 +35,7 @@ def write(stage: Stage, *seconds: int) -> None:
         ("by_duration:PT30M", 9),
         ("by_duration:PT3H1M", 6),
         ("by_duration:P7D", 0),
-        ("by_duration:P99999D", 0),  # before 1970
+        ("by_duration:P99999D", 0),  # a time before 1970
     ],
 )
 def test_reading_begins_at_the_first_record_that_is_recent_enough(reset: str, offset: int) -> None:

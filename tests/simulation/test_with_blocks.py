@@ -9,7 +9,7 @@ from odradek.common.errors import ClientClosedError, KafkaTimeoutError
 
 
 class MineError(Exception):
-    """The error of the block."""
+    """The error that ends the `with` block."""
 
 
 @pytest.fixture

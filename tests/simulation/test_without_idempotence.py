@@ -153,7 +153,7 @@ def test_order_is_kept_with_one_request_in_flight(in_flight: int, scripted: Scri
     assert (found == sorted(found)) is (in_flight == 1)
 
 
-def test_one_request_in_flight_per_partition_despite_a_slow_former_leader(
+def test_only_one_request_per_partition_is_in_flight_despite_a_slow_former_leader(
     scripted: Scripted,
 ) -> None:
     options = {**OFF, "max.in.flight.requests.per.connection": 1}
@@ -191,7 +191,7 @@ def test_more_than_five_requests_may_be_in_flight(scripted: Scripted) -> None:
 
 
 def test_sequence_errors_have_no_special_meaning_without_idempotence(scripted: Scripted) -> None:
-    """They neither count as success nor start a new epoch."""
+    """Such errors neither count as success nor start a new epoch."""
     _, cluster, producer, script = scripted(9, **OFF)
     codes = [
         errors.OutOfOrderSequenceNumberError,
@@ -244,7 +244,7 @@ def test_a_broker_that_reads_nothing_is_detected_with_acks_0_too() -> None:
         producer.send("t", b"x", partition=0).result(10.0)
         world.advance(2.0)
         monkey = pytest.MonkeyPatch()
-        # The socket's buffer is full, so the host still holds the bytes.
+        # The socket's buffer is full, so the I/O host still holds the bytes.
         monkey.setattr(producer._engine, "sent", lambda *_: None)
         future = producer.send("t", b"y", partition=0)
         with pytest.raises(KafkaTimeoutError):

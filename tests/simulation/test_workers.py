@@ -617,7 +617,7 @@ def test_a_consumer_that_another_task_closes_ends_the_run_immediately(
     assert books.committed == {0: 0}
 
 
-def test_processing_that_hangs_is_cancelled_at_the_end_and_repeated(
+def test_processing_that_hangs_is_cancelled_at_the_end_of_the_run_and_repeated(
     simulation: KafkaSimulation, books: Books
 ) -> None:
     sends(simulation, 3)
@@ -729,7 +729,7 @@ def test_errors_unrelated_to_the_record_do_not_count_as_attempts(
     if raised is SystemExit:
         with pytest.raises(SystemExit):
             one_run(simulation, work, max_attempts=2, dead_letter_topic="dead")
-    else:  # the error of its own task is retried
+    else:  # a task's own error is retried
         one_run(simulation, work, max_attempts=2, dead_letter_topic="dead")
     assert simulation.records("dead", 0) == []
     assert books.committed == ({0: 1} if raised is asyncio.CancelledError else {0: 0})

@@ -85,7 +85,7 @@ def test_out_of_order_counts_as_success_if_a_later_batch_is_acknowledged(
 
 
 def test_out_of_order_is_resolved_by_the_result_of_later_batches(scripted: Scripted) -> None:
-    """No batch is acknowledged. The leader knows the last one, which proves the others."""
+    """No batch is acknowledged, but the leader has the last batch, and so all earlier ones."""
     world, cluster, producer, script = scripted(4)
     script.rule = either([times(1, APPENDED, 7, sequence(n)) for n in (1, 2, 3)])
     futures = [producer.send("t", value(n), partition=0) for n in range(3)]
@@ -135,7 +135,7 @@ def test_batches_that_are_all_out_of_order_are_written_again(scripted: Scripted)
 
 
 def test_an_expired_batch_that_arrives_late_is_refused(scripted: Scripted) -> None:
-    """It is reported as failed and sent again by the application before it arrives."""
+    """The batch is reported as failed, and the application sends it again before it arrives."""
     world, cluster, producer, script = scripted(6, **SHORT)
     script.rule = times(99, REFUSED, 7, lambda a: a.partition == 0)  # the batch is never appended
     late = producer.send("t", value(0), partition=0)
@@ -171,7 +171,7 @@ def test_an_expired_batch_keeps_the_sequences_of_other_partitions(scripted: Scri
     assert asked == 1
 
 
-def test_a_partition_with_an_unknown_outcome_does_not_delay_others(scripted: Scripted) -> None:
+def test_an_unknown_outcome_does_not_delay_other_partitions(scripted: Scripted) -> None:
     """Earlier, a partition below min ISR and a refused record in another one blocked all topics."""
     world, cluster, producer, script = scripted(8)
     for partition in (1, 2):
@@ -208,7 +208,7 @@ def test_a_partition_with_an_unknown_outcome_does_not_delay_others(scripted: Scr
 def test_a_batch_after_an_expired_one_is_not_written_again_if_it_may_arrive_late(
     scripted: Scripted,
 ) -> None:
-    """Both are in flight on a connection that hangs: if the first arrives, so does the second."""
+    """Both batches are in flight on a connection that hangs: if one arrives, so does the other."""
     world, cluster, producer, script = scripted(9, **SHORT)
     script.rule = times(99, REFUSED, 7, lambda a: a.partition == 0)
     first = producer.send("t", value(0), partition=0)
@@ -216,7 +216,7 @@ def test_a_batch_after_an_expired_one_is_not_written_again_if_it_may_arrive_late
     second = producer.send("t", value(1), partition=0)
     assert isinstance(first.exception(timeout=10), KafkaTimeoutError)
     assert not second.done()
-    script.rule = lambda _: None  # the leader responds: the first is missing, so 45
+    script.rule = lambda _: None  # the leader lacks the first batch: error 45
     error = second.exception(timeout=10)
     assert isinstance(error, OutOfOrderSequenceNumberError)
     assert "may have been written" in str(error)
@@ -249,7 +249,7 @@ def test_a_new_producer_id_is_requested_after_the_last_epoch(scripted: Scripted)
     assert numbers(cluster) == [1]
 
 
-def test_sequences_restart_after_the_last(scripted: Scripted) -> None:
+def test_sequences_restart_at_0_after_the_last_number(scripted: Scripted) -> None:
     """After 2^31 - 1, brokers expect sequence 0."""
     _, cluster, producer, script = scripted(11)
     log = cluster.log("t", 0)
@@ -283,9 +283,9 @@ def test_duplicate_sequence_number_counts_as_success(doubtful: bool, scripted: S
 def test_a_refused_batch_that_was_not_appended_is_sent_again_after_out_of_order(
     scripted: Scripted,
 ) -> None:
-    """A leader without state accepted the newer batch; the older one is missing in spite of 45.
+    """A leader without state accepted the newer batch, so the older one gets error 45.
 
-    Its refusal proved that it wasn't appended.
+    The refusal of the older batch proved that it wasn't appended.
     """
     world, cluster, producer, script = scripted(13)
     world.change_link(latency=0.02)
@@ -345,7 +345,7 @@ def test_batches_to_a_recreated_topic_keep_their_order(scripted: Scripted) -> No
 def test_a_late_response_of_the_deleted_topic_does_not_count_for_the_new_one(
     scripted: Scripted,
 ) -> None:
-    """If it counted, a second batch could be sent before the first one is written."""
+    """If the response counted, a second batch could be sent before the first one is written."""
     world, cluster, producer, script = scripted(23, **{"metadata.max.age.ms": 500})
     slow_api(cluster, "Produce", 3.0)
     late = producer.send("t", value(0), partition=0)

@@ -24,7 +24,7 @@ TP = TopicPartition("t", 0)
 class Zombie(Stage):
     """A leader with offsets 0 to 9 is isolated; the next leader appends 10 to 19.
 
-    A group has committed offset 20 with that epoch.
+    A group has committed offset 20 with the epoch of the next leader.
     """
 
     def __init__(self, seed: int = 1, **group: Any) -> None:
@@ -57,12 +57,12 @@ class Zombie(Stage):
         self.world.advance(0.5)
 
     def apart(self) -> dict[str, Any]:
-        """Return clients that ask another broker first."""
+        """Return settings of clients that ask another broker first."""
         others = [b.address for b in self.cluster.brokers.values() if b is not self.zombie]
         return {"bootstrap.servers": ",".join(map(str, others))}
 
     def there(self) -> dict[str, Any]:
-        """Return clients that ask the zombie first."""
+        """Return settings of clients that ask the zombie first."""
         return {"bootstrap.servers": str(self.zombie.address)}
 
 
@@ -74,14 +74,14 @@ def committed(stage: Zombie, name: str = "second", **config: Any) -> Consumer:
 
 
 def assigned(stage: Zombie, name: str = "second", **config: Any) -> Consumer:
-    """Start at an offset of the application, with the record's epoch."""
+    """Start at an offset that the application stored, with the leader epoch of its record."""
     made = stage.consumer(name=name, **{**stage.there(), **config})
     made.assign({TP: OffsetAndMetadata(20, leader_epoch=stage.epoch)})
     return made
 
 
 def sought(stage: Zombie, name: str = "second", **config: Any) -> Consumer:
-    """Seek to that offset after metadata of the zombie has arrived."""
+    """Seek to offset 20 after metadata of the zombie has arrived."""
     made = stage.consumer(name=name, **{**stage.there(), **config})
     made.assign([TP])
     made.seek(TP, 5)
@@ -160,7 +160,7 @@ def test_log_end_offsets_are_not_requested_from_an_older_leader() -> None:
 def test_the_wait_for_an_unknown_epoch_is_limited(
     brokers: int, ids: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The topic was deleted, or the epoch never existed: after 10 s it is read from its beginning.
+    """The topic was deleted, or the epoch never existed: after 10 s the beginning is read.
 
     All brokers are asked before (R-MD-7).
     """

@@ -54,7 +54,7 @@ class Tally:
 
 
 class Chain:
-    """A member. `name` is its transactional id, which it only shares with its zombies."""
+    """A chain's member. `name` is its transactional id, which it only shares with its zombies."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class Chain:
 
     @property
     def producer(self) -> AnyProducer | None:
-        """The current producer; None if there is none."""
+        """The current producer; None if a new producer must be created."""
         return self._producer
 
     @property

@@ -64,7 +64,7 @@ class Companions:
         """OAuth tokens that clients have fetched."""
         self.failures: list[str] = []
         self.clients = 1
-        """Clients of this process: the bound of log lines is for each of them."""
+        """Number of clients of this process; the limit of log lines applies to each of them."""
         self._events = plan.folder / "events"
         self._lines = LogLines()
         self._threads: list[threading.Thread] = []
@@ -110,7 +110,7 @@ class Companions:
         return unsecured_token("alice", TOKEN)
 
     def start(self, source: str, partitions: int) -> None:
-        """Start the copy and the groups; the source's topic must exist."""
+        """Start the copy of topic `source`, which must exist, and the groups under test."""
         self._begun = time.monotonic()
         self.cluster.create_topic(COPIED, partitions=partitions)
         self.copier = Copier(source, COPIED, self.cluster.client_config(), self.plan.folder)
@@ -178,7 +178,7 @@ class Companions:
             group.calm.set()
 
     def join(self, faults: Iterable[tuple[float, float]]) -> GroupReport:
-        """Wait until the groups have processed the rest, and return their report."""
+        """Wait until the groups have processed the remaining records, and return their report."""
         for thread in self._threads:
             thread.join()
         spans = list(faults)

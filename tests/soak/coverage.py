@@ -54,7 +54,7 @@ BY_EVENT: Mapping[str, str] = {
 
 
 class Coverage:
-    """Counts by kind."""
+    """Numbers of faults and events by kind."""
 
     def __init__(self, required: Iterable[str]) -> None:
         self.counts: Counter[str] = Counter(dict.fromkeys(required, 0))

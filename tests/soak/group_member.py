@@ -2,7 +2,7 @@
 
 In: its settings as JSON on the command line. Out: the records that it received and the result of
 each commit, as JSON lines on stdout. It closes its client and ends when its stdin is closed.
-Must not: judge.
+Must not: judge the results.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ POLL = 0.3
 STOPPED = 2.0
 """If the work on a record takes longer, in seconds, the process was probably stopped."""
 BUSY = 4.0
-"""Seconds for which the program then still holds its records, while its client rejoins."""
+"""Seconds for which a program still holds its records after a stop, while its client rejoins."""
 SAMPLE = 10.0
 """Seconds between two reports of the number of Python objects."""
 _telling = threading.Lock()

@@ -80,7 +80,7 @@ class GroupPlan:
     kinds: tuple[str, ...] = tuple(KINDS)
     partitions: int = 4
     records: int = 400
-    """Records of each topic."""
+    """Number of records of each topic."""
     rate: float = 40.0
     """Records a second of each group's topic."""
     folder: Path = ROOT / "build" / "soak-groups"
@@ -174,7 +174,7 @@ class GroupUnderTest:
         self.incarnation = -1
         self.failures: list[str] = []
         self.written: list[int] = []
-        """Records of each incarnation."""
+        """Number of records of each incarnation of the topic."""
         self.frozen = self.grown = 0
         self.left_over = 0
         """Offsets of a deleted topic that a coordinator returned for the new one."""
@@ -249,7 +249,7 @@ class GroupUnderTest:
         places = [
             confluent_kafka.TopicPartition(self.topic, p) for p in range(self.plan.partitions + 1)
         ]
-        # Not with librdkafka's admin client, which ended the process by an assertion meanwhile.
+        # librdkafka's admin client isn't used: it once ended the process by an assertion.
         consumer = confluent_kafka.Consumer(settings(self._theirs, **{"group.id": self.group}))
         with closing(consumer):
             found: Any = consumer.committed(places, timeout=5)
@@ -383,7 +383,7 @@ class GroupUnderTest:
         if last:
             return
         holder = self._rng.choice(self.members)
-        freeze = self._rng.random() < 0.5  # it holds records of the old topic when it wakes
+        freeze = self._rng.random() < 0.5  # the member holds old records then
         if freeze:
             holder.freeze(True)
             self.frozen += 1
@@ -398,7 +398,7 @@ class GroupUnderTest:
             self.failures.append(f"{self.kind}: {error!r}")
 
     def run(self) -> None:
-        """Run turns; the last one is the one after `calm` is set."""
+        """Run turns; the last turn begins after `calm` is set."""
         with suppress(Exception):
             while not self.failures:
                 last = self.calm.is_set()
@@ -498,7 +498,7 @@ class GroupUnderTest:
             place = incarnation, partition
             ends = handed.get(place, [])
             end = max((end for at, end in ends if at <= seen_at), default=0)
-            # Of any earlier topic: members may have read nothing of the last one, see `_kept`.
+            # Of any earlier topic, as members may have read nothing of the last topic, see `_kept`.
             earlier = [handed.get((n, partition), []) for n in range(incarnation)]
             old = max((end for read in earlier for _, end in read), default=0)
             if place not in last and end < offset <= old and self._was_away(incarnation, faults):
@@ -559,7 +559,7 @@ def conclude(groups: Sequence[GroupUnderTest]) -> GroupReport:
 
 
 def add_to_history(history: History, groups: Iterable[GroupUnderTest]) -> None:
-    """Add the writes and polls of groups to a history; each recreated topic is another one.
+    """Add the writes and polls of groups to a history; a recreated topic counts as another topic.
 
     Members of `Workers` finish the records of a partition by keys, in any order: their reads are
     judged by their group alone.

@@ -34,7 +34,7 @@ class Witness(Protocol):
 
 
 class Judge:
-    """Collects failures."""
+    """Judge of a soak, which collects failures as texts."""
 
     def __init__(self, history: History, witness: Witness, topics: Sequence[str]) -> None:
         self.failures: list[str] = []
@@ -73,7 +73,7 @@ class Judge:
         self.records.setdefault(topic, count)
 
     def unread(self, topic: str, members: Iterable[Mapping[TopicPartition, set[int]]]) -> list[str]:
-        """Return the places of a topic's records that no member of its group has read."""
+        """Return partition and offset of each record of a topic that no group member has read."""
         every = list(members)
         return [
             f"{partition} at {offset}"
@@ -101,7 +101,7 @@ class Judge:
         for group in groups:
             try:
                 ends = self._witness.offsets(group).items()
-            except Exception as error:  # the records can be judged without them
+            except Exception as error:  # the records can be judged without offsets
                 self.failures.append(f"the offsets of {group} can't be read: {error!r}")
                 continue
             self._history.group_ends(group, [(p, committed) for p, (committed, _) in ends])

@@ -49,7 +49,7 @@ class LossyProxy(ProxyServer):
             self._armed[api] += 1
 
     def _serve(self, client: socket.socket) -> None:
-        """Serve one connection, and close both ends of it: a soak makes thousands."""
+        """Serve one connection, and close both ends of it: a soak opens thousands of them."""
         broker = None
         with client, suppress(OSError, EOFError):
             client.recv(1, socket.MSG_PEEK)
@@ -125,7 +125,7 @@ class ProxyProcess:
         self._process.stdin.close()
         try:
             self._process.wait(30)
-        except subprocess.TimeoutExpired:  # a report mustn't be lost because of it
+        except subprocess.TimeoutExpired:  # no report may be lost because of a proxy that hangs
             self._process.kill()
             self._process.wait()
         self._reader.join(10)

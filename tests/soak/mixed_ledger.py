@@ -1,7 +1,7 @@
 """Records and commits of a mixed group, and the faults that they show.
 
 In: written records, the reports of members, committed offsets. Out: partitions that aren't read to
-their ends or have not one owner, and texts of faults. Must not: know clusters or processes.
+their ends or don't have one owner, and texts of faults. Must not: know clusters or processes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Member:
         self.name, self.client, self.static, self.topics = name, client, static, topics
         self.owned: set[str] = set()
         self.gone: set[str] = set()
-        """Partitions that it has owned and given back or lost."""
+        """Partitions that the member has owned and given back or lost."""
         self.disorderly_at: float | None = None
         """Time of the first fault: from then on, records may be read again."""
         self.closing = self.ended = False
@@ -36,15 +36,15 @@ class Member:
 
     @property
     def ours(self) -> bool:
-        """Whether it is a consumer of Odradek."""
+        """Whether the member is a consumer of Odradek."""
         return self.client in OURS
 
     def subscribes(self, topic: str) -> bool:
-        """Return whether it subscribes to the topic; patterns match all topics of the group."""
+        """Whether the member subscribes to the topic; patterns match all topics of the group."""
         return topic in self.topics or self.topics[0].startswith("^")
 
     def may_go_back(self, partition: str) -> bool:
-        """Return whether it may read and commit from an offset that is no longer committed.
+        """Return whether the member may read and commit from an offset that is no longer committed.
 
         kafka-python 3.0.12 stores the lookup of committed offsets by the set of partitions. If the
         lookup isn't awaited to its end, because of a rebalance, its result is used when the member
@@ -94,7 +94,7 @@ class Ledger:
         self._committed: dict[str, int] = {}
 
     def create(self, topic: str, numbers: Iterable[int]) -> None:
-        """Add partitions."""
+        """Add partitions to a topic."""
         self.ends |= {f"{topic}-{n}": 0 for n in numbers}
 
     def topics(self) -> list[str]:

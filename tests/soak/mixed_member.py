@@ -3,7 +3,7 @@
 In: the client, its settings by Kafka's names and its topics, as JSON on the command line; lines on
 stdin: `hold SECONDS` for a batch that takes this long. Out: assignments, records that were read,
 and the member's end, as JSON lines on stdout. It closes its consumer when its stdin is closed. Must
-not: judge.
+not: judge the results.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 AT_ONCE = 20
-"""Records of one poll."""
+"""The largest number of records of one poll."""
 POLL = 0.2
 _writing = threading.Lock()
 """A lock for stdout, because some clients run callbacks in other threads."""

@@ -1,17 +1,16 @@
 """Groups of real brokers with members of five clients, which join, close, restart and are killed.
 
 In: a plan with a seed. Out: a `MixedReport`. Each group has one assignor (or KIP-848) and places
-for members; a place's member is a program of Odradek, confluent-kafka, aiokafka or kafka-python
-(`mixed_member`), or a Java consumer, static or dynamic. Step by step members join, close in order,
-restart, are killed or work on a batch beyond `max.poll.interval.ms`, partitions and topics are
-added. After each step records are written to all partitions.
-Judged are: within a bound each partition has exactly one owner and all records are read (no
-partition without an owner, nothing lost); a record that a member of Odradek read, which then closed
-or gave the partition back in order, isn't read again; no committed offset moves back or is beyond
-the end, and after orderly closes it is the end. A partition that a leader of another client assigns
-to no member is a note: librdkafka's leader doesn't notice that a topic grows to which only other
-members subscribe. So is one to which only consumers of other clients subscribe that have dropped
-out of the group: kafka-python's doesn't always join again after a refused commit.
+for members; the member of a place is a program of Odradek, confluent-kafka, aiokafka or
+kafka-python (`mixed_member`), or a Java consumer, static or dynamic. Step by step members join,
+close in order, restart, are killed or work on a batch beyond `max.poll.interval.ms`, and partitions
+and topics are added. After each step records are written to all partitions. The soak judges: in
+time each partition has exactly one owner and all records are read; a record isn't read again if a
+member of Odradek read it and then closed or gave the partition back in order; no committed offset
+moves back or is beyond the log end, and after orderly closes it is the log end. Two faults of other
+clients are only noted: librdkafka's leader doesn't notice that a topic grows to which only other
+members subscribe; kafka-python's consumer doesn't always join again after a refused commit, so that
+partitions to which only it subscribes have no owner.
 """
 
 from __future__ import annotations
@@ -76,11 +75,11 @@ SESSION_OVER = {"consumer": 12.0}
 SETTLED_WITHIN = 75.0
 """Seconds after the last fault in which a group has to read everything."""
 OVERLONG = (9.0, 14.0)
-"""Seconds of a batch beyond `max.poll.interval.ms`."""
+"""Duration in seconds of a batch that exceeds `max.poll.interval.ms`."""
 BETWEEN = (0.0, 1.5)
 """Seconds between two actions of one step."""
 AT_EACH_STEP = 6
-"""Records of each partition."""
+"""Number of records that each step writes to each partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +114,7 @@ class MixedReport:
     slowest: float = 0.0
     """Seconds until a group had read everything after a step."""
     notes: list[str] = field(default_factory=list)
-    """Faults of other clients alone."""
+    """Descriptions of faults that only other clients have caused."""
     failures: list[str] = field(default_factory=list)
 
     @property
@@ -329,7 +328,7 @@ class MixedGroup:
             self._fill(place)
 
     def _kill(self) -> None:
-        """Kill a process; others than Odradek return once its session is over."""
+        """Kill a process; members of other clients return once its session is over."""
         chosen = [n for n, m in enumerate(self.places) if m is not None and m.client != "java"]
         if not chosen:
             return
@@ -519,7 +518,7 @@ class MixedGroup:
         return "not described", None
 
     def _look_at_commits(self, *, final: bool = False) -> None:
-        """Compare the committed offsets with those of before, and with the ends."""
+        """Compare the committed offsets with the earlier ones, and with the end offsets."""
         places = [
             confluent_kafka.TopicPartition(t, int(n))
             for t, _, n in (p.rpartition("-") for p in self.ledger.ends)

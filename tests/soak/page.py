@@ -1,7 +1,7 @@
 """The report of a soak as one HTML page with its pictures.
 
-In: reports as JSON documents, the course of each round. Out: a file that needs no other one. Must
-not: judge.
+In: reports as JSON documents, the course of each round. Out: a file that needs no other file. Must
+not: judge the results.
 """
 
 from __future__ import annotations

@@ -146,8 +146,8 @@ def _count(folder: Path) -> int:
 def objects_by_type() -> Counter[type]:
     """Count the objects that the garbage collector tracks, within one call of C code.
 
-    A list of all objects that another thread could meet would refer to tuples that are still under
-    construction there: `tuple(generator)` raises SystemError for them.
+    A list of all objects would refer to tuples that other threads are still constructing, whose
+    `tuple(generator)` then raises SystemError.
     """
     return Counter(map(type, chain.from_iterable(map(gc.get_objects, [None]))))
 

@@ -42,7 +42,7 @@ from odradek.testing.jars import DEFAULT_VERSION
 SOURCE = "in"
 SESSIONS = {
     # A member that couldn't leave its group keeps its partitions for a session, which each new
-    # coordinator starts again: with Kafka's 45 s and a fault every 15 s, it would never end.
+    # coordinator starts again: with Kafka's 45 s and a fault every 15 s, it would not end.
     "group.consumer.min.session.timeout.ms": "6000",
     "group.consumer.session.timeout.ms": "10000",
     "group.consumer.min.heartbeat.interval.ms": "1000",
@@ -116,7 +116,7 @@ class Plan:
     victims: tuple[str, ...] = ()
     """Names of the workers whose brokers are killed and paused; by default all."""
     drain: float = 180.0
-    """Seconds that the chains may take to process the rest."""
+    """Seconds that the chains may take to process the remaining records."""
     kafka: str = DEFAULT_VERSION
     """The version of the brokers that `run` starts."""
     secured: bool = False
@@ -166,7 +166,7 @@ class Report:
 
 
 class Soak:
-    """One run."""
+    """One run of clients and faults, and its judgement."""
 
     def __init__(
         self,
@@ -348,7 +348,7 @@ class Soak:
         return self.report.lost_groups
 
     def _wind_down(self) -> None:
-        """End the faults and the sources, and let the chains process the rest."""
+        """End the faults and the sources, and let the chains process the remaining records."""
         self.history.note(CallKind.HEAL, "cluster")
         if self.companions is not None:
             self.companions.calm()
@@ -390,7 +390,7 @@ class Soak:
         return [reader for reader in self.readers if reader.protocol == protocol]
 
     def _unread(self) -> list[str]:
-        """Return the places of records that no member of a group of readers has read."""
+        """Return partitions and offsets of records that no member of a reader group has read."""
         return [
             place
             for protocol in self.plan.protocols
@@ -479,7 +479,7 @@ class Soak:
         report.course = {"faults": times, "series": self._course}
 
     def _clients_in_loop(self) -> int:
-        """Return how many clients were created in the event loop: each fetches a first token."""
+        """Return the number of clients created in the event loop; each fetched a first token."""
         return self.loop.made
 
     def _conclude_loop(self) -> None:
@@ -521,7 +521,7 @@ def run(plan: Plan, say: Callable[[str], None], keep: Path) -> Report:
 
     If it fails, the history is kept as JSON lines, and the logs of the brokers.
     """
-    if plan.secured:  # the proxy can't read what is encrypted
+    if plan.secured:  # the proxy can't read encrypted requests
         plan = replace(plan, troubles=tuple(t for t in plan.troubles if t not in PROXIED))
     if plan.kafka.startswith(WITHOUT_KIP_848):
         say(f"without group.protocol=consumer, which Kafka {plan.kafka} doesn't offer")

@@ -28,7 +28,7 @@ AGAIN, AGAIN_AT_MOST = 0.5, 16.0
 On a slow machine, on which a Python process takes longer than Spark's limit of ten seconds, more
 starts would only add load."""
 ATTEMPTS = 5
-"""Runs of a query that processes the rest, once the faults are over."""
+"""Runs of a query that processes the remaining records, once the faults are over."""
 
 
 def say(event: str, **more: Any) -> None:
@@ -60,7 +60,7 @@ def session(plan: dict[str, Any]) -> SparkSession:
         "spark.deploy.maxExecutorRetries": "-1",
         "spark.sql.shuffle.partitions": "2",
         # If Spark is killed while it writes its first offsets, a temporary file remains, because of
-        # which it would refuse to start again.
+        # which Spark would refuse to start again.
         "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
         "spark.log.level": "ERROR",
         "spark.sql.warehouse.dir": f"{plan['folder']}/warehouse",
@@ -161,7 +161,7 @@ class Pipeline:
                     self.start(name, processingTime=self._plan["every"])
 
     def finish(self) -> bool:
-        """Process the rest; the faults are over."""
+        """Process the remaining records; the faults are over."""
         for name in self.names:
             self.stop(name)
         for name in self.names:

@@ -54,7 +54,7 @@ class SparkPlan:
     folder: Path
     seed: int = 1
     kinds: tuple[str, ...] = FAULTS
-    """All of them occur, in a random order, before one is repeated."""
+    """The kinds of faults. All of them occur, in a random order, before one is repeated."""
     seconds: float = math.inf
     """Seconds after which the faults end, whatever their number."""
     stages: tuple[str, ...] = ("copy", "land")
@@ -64,7 +64,7 @@ class SparkPlan:
     """Additional settings of Spark."""
     partitions: int = 4
     rate: float = 100.0
-    """Records per second."""
+    """Records per second that the feeder writes."""
     limit: int = 1000
     """The largest number of records in a micro-batch."""
     every: str = "500 milliseconds"
@@ -81,7 +81,7 @@ class SparkPlan:
     patience: float = 240.0
     """Seconds within which each query must commit a batch again."""
     drain: float = 240.0
-    """Seconds that the queries may take to process the rest."""
+    """Seconds that the queries may take to process the remaining records."""
 
 
 @dataclass(slots=True)
@@ -142,7 +142,7 @@ class Feeder(threading.Thread):
 
 
 class SparkSoak:
-    """One run."""
+    """One run of the pipeline and the faults, and its judgement."""
 
     def __init__(self, cluster: LocalCluster, plan: SparkPlan, say: Callable[[str], None]) -> None:
         self.cluster, self.plan, self._report_line = cluster, plan, say
@@ -157,7 +157,7 @@ class SparkSoak:
         """Faults since all queries last committed a batch."""
         self._told = 0
         self._ended = 0
-        """Number of drivers that ended by themselves since then."""
+        """Number of drivers that ended by themselves since all queries last committed a batch."""
 
     def run(self) -> SparkReport:
         """Create the topics, run the pipeline and faults, and judge."""
@@ -357,7 +357,7 @@ class SparkSoak:
     # The end
 
     def _drain(self) -> None:
-        """Process the rest without faults; the driver ends by itself then."""
+        """Process the remaining records without faults; the driver ends by itself then."""
         for _ in range(3):
             self._driver.tell("finish")
             self._driver.ended(self.plan.drain)
@@ -381,7 +381,7 @@ class SparkSoak:
         places: dict[str, Counter[str]] = {}
         if "copy" in plan.stages:
             places["the exactly-once topic"] = self._keys(TARGET)
-        places["Parquet"] = Counter(self._driver.said["counted"]["keys"])  # by plain Spark
+        places["Parquet"] = Counter(self._driver.said["counted"]["keys"])  # counted by plain Spark
         for place, found in places.items():
             self._compare(place, found, wanted, source)
 

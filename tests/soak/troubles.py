@@ -1,6 +1,6 @@
 """Cause the faults of a soak's brokers.
 
-In: a cluster, workers, times. Out: faults with their begin and end. Must not: judge.
+In: a cluster, workers, times. Out: faults with their begin and end. Must not: judge the results.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ Delivery = RecordFuture | DeliveryFuture
 HASTE = 0.1
 """The share of polls in an event loop that get a short timeout, which cancels them."""
 TURN = 0.05
-"""Seconds between two checks of a pausing task whether it is to stop."""
+"""Seconds after which a pausing task checks again whether it must stop."""
 
 
 async def of(given: Coroutine[Any, Any, T] | T) -> T:

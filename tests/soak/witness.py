@@ -1,7 +1,7 @@
 """Read a cluster at the end of a soak, with librdkafka and with Odradek.
 
 In: a cluster. Out: records read with read_committed, committed offsets of groups, groups that
-Kafka's own coordinator has lost. Must not: judge. librdkafka's calls raise errors while
+Kafka's own coordinator has lost. Must not: judge the results. librdkafka's calls raise errors while
 the cluster recovers, so they are repeated.
 """
 
@@ -137,8 +137,8 @@ def partial_loads(log: str) -> dict[int, str]:
     """Return the partitions that a coordinator has served before they were loaded, with the reason.
 
     In Kafka 4.4.0, if a broker becomes the leader twice while it loads a partition, the end of the
-    first load activates the second one's coordinator. Until that has loaded the rest, it returns
-    old offsets or none, and it loses what it stores meanwhile.
+    first load activates the coordinator of the second load. Until the second load ends, this
+    coordinator returns old offsets or none, and it loses what it stores.
     """
     found: dict[int, str] = {}
     begun: dict[int, int] = {}

@@ -56,7 +56,7 @@ class Worker:
         self.failure: BaseException | None = None
         self.stopping = threading.Event()
         self.calm = threading.Event()
-        """When set, the worker causes no faults of its own, and only processes what is left."""
+        """When set, the worker causes no faults of its own, and only processes what remains."""
         self._end: Future[None] | None = None
 
     def start(self) -> None:
@@ -246,11 +246,11 @@ class GroupReader(Worker):
         self.protocol = protocol
         self.seen: dict[TopicPartition, set[int]] = {}
         self.count = 0
-        """Number of records, with those that were read before."""
+        """Number of records read, including records that were read again."""
         self.lost = 0
-        """How often it lost its partitions; uncommitted records are read again then."""
+        """How often the reader lost its partitions; uncommitted records are read again then."""
         self.had: list[TopicPartition] = []
-        """Its assignment when `stopping` was set, before other members left."""
+        """The reader's assignment when `stopping` was set, before other members left."""
         self.errors: Counter[str] = Counter()
         self.joined = 0
         self._settings = in_group(config, f"readers-{protocol}", protocol)
@@ -322,7 +322,7 @@ class Administrator(Worker):
         self.late: list[str] = []
         """Calls that took longer than their timeout."""
         self.wrong: list[str] = []
-        """Answers without topics that exist."""
+        """Answers that lack existing topics."""
         self.errors: Counter[str] = Counter()
         self._config, self._topics, self._groups = config, topics, groups
         self._scratch = f"{self.name}-scratch"

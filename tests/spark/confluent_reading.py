@@ -18,7 +18,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from pyarrow import parquet
 
 BY_TOPIC = {"subject.name.strategy.type": "TOPIC"}
-"""confluent-kafka's default requests associations, which other registries don't have."""
+"""By default confluent-kafka requests associations, which other registries don't have."""
 TOGETHER = 10_000
 
 

@@ -76,7 +76,7 @@ class Topics:
         self.cluster = cluster
         self._settings: dict[str, str | int | float | bool] = {
             **cluster.librdkafka_config(),
-            "log_level": 0,  # it would log every broker that a test stops
+            "log_level": 0,  # librdkafka would log each broker that a test stops
         }
         self._admin = AdminClient(self._settings)
 
@@ -136,8 +136,8 @@ def numbered(start: int, stop: int) -> list[Row]:
     return [(f"k{n}".encode() if n % 3 else None, f"{n}".encode()) for n in range(start, stop)]
 
 
-# Without replication: polling for new records twice a second would take a third of the processor
-# time of two brokers, which mostly wait for Spark.
+# Internal topics without replicas: polling for new records twice a second would take a third of the
+# processor time of two brokers, which mostly wait for Spark.
 NO_COPIES = {
     "offsets.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
@@ -186,7 +186,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Start the session of all tests, without code generation.
 
     Code generation takes a third of the time of small queries. The programs that tests start (the
-    README's, the declarative pipelines, Spark 4.2.0) use it, as by default.
+    README's, the declarative pipelines, Spark 4.2.0) use code generation, the default.
     """
     ensure_java_environment()
     os.environ["PYSPARK_PYTHON"] = sys.executable

@@ -22,7 +22,7 @@ ASKED = PART == 1
 KEEPS = ASKED and os.environ.get("ODRADEK_KEEP_JVM_ANSWERS", "") not in ("", "0")
 _FILE = Path(__file__).with_suffix(".json")
 _WORDS = 300
-"""Characters of an error's text: its beginning has the reason, the rest is Java's stack."""
+"""Characters kept of an error's text: its beginning has the reason, the rest is Java's stack."""
 _LOG_APPEND_TIME = 1
 
 Written = list[tuple[Any, ...]]

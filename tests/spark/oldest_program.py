@@ -36,8 +36,8 @@ def dies_once(batches: Iterator[pa.RecordBatch], marker: str) -> Iterator[pa.Rec
 
 
 def run(spark: SparkSession, case: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Run everything."""
-    rows = spark.range(ROWS, numPartitions=1).selectExpr(  # one task: in the order of ids
+    """Run all queries and return their results and errors."""
+    rows = spark.range(ROWS, numPartitions=1).selectExpr(  # one task: rows are in the order of ids
         "cast(id as string) key",
         "to_json(named_struct('id', id, 'name', concat('n', id % 7))) value",
         "cast(id % 2 as int) partition",

@@ -1,7 +1,7 @@
 """The queries that both connectors run, as data.
 
-A case consists of options; the JVM connector's result (rows, or an error) is compared with ours.
-`named` is the option that our error must name if both connectors reject the query.
+A case consists of options; the JVM connector's result (rows, or an error) is compared with
+Odradek's. `named` is the option that Odradek's error must name if both connectors reject the query.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ class Case:
     name: str
     options: dict[str, str]
     named: str = ""
-    """If both reject the query: a word that our message must have (Spark's traces have any word).
+    """If both reject the query: a word that Odradek's message has (Spark's traces have any word).
     """
     kind: str = "batch"
     count_partitions: bool = False
     stricter: bool = False
-    """Whether the JVM connector ignores the option and ours rejects it."""
+    """Whether the JVM connector ignores the option and Odradek rejects it."""
     looser: bool = False
-    """Whether the JVM connector rejects the query and ours runs it as intended."""
+    """Whether the JVM connector rejects the query and Odradek runs it as intended."""
     through_spark: bool = False
-    """Whether ours also runs through Spark, not only at the source's interface."""
+    """Whether Odradek's source also runs through Spark, not only at its own interface."""
     trigger: dict[str, Any] = field(default_factory=lambda: {"availableNow": True})
     sink: dict[str, Any] | None = None
     sql: str = ""
@@ -57,7 +57,7 @@ class Case:
 
     @property
     def on_oldest(self) -> bool:
-        """Whether ours runs through the oldest Spark too, except for writes that the sink rejects.
+        """Whether the oldest Spark runs the case too, except for writes that the sink rejects.
 
         `make test` runs only a few batches there: streams, kept frames and writes take a second or
         more each, and the pipeline on the oldest Spark streams and writes too.
@@ -68,7 +68,7 @@ class Case:
 
     @property
     def in_spark(self) -> bool:
-        """Whether ours runs through Spark, of which `make test` selects a part.
+        """Whether the case runs through Spark; `make test` selects a part of the cases.
 
         `test_kept_frames.py` has the kept frames, and `parity_reader` runs every stream; through
         Spark `make test` runs some of the streams and rejected writes.
@@ -122,7 +122,7 @@ def of(topic: str, **more: str) -> dict[str, str]:
 
 COMMITTED = {"kafka.isolation.level": "read_committed"}
 AT_ONCE = {"fetchOffset.retryIntervalMs": "5"}
-"""Lets the JVM connector reject at once, instead of after three attempts a second apart."""
+"""Makes the JVM connector reject at once, instead of after three attempts a second apart."""
 
 BATCHES = (
     Case("all of a topic", PLAIN, through_spark=True),
@@ -171,7 +171,7 @@ BATCHES = (
           "startingOffsetsByTimestampStrategy": "latest"}),
     Case("at least seven tasks", {**PLAIN, "minPartitions": "7"}, count_partitions=True),
     Case("fewer tasks than there are", {**PLAIN, "minPartitions": "1"}),
-    # The JVM connector divides ranges before it resolves earliest and latest; ours afterwards.
+    # The JVM connector divides ranges before it resolves earliest and latest, Odradek afterwards.
     Case("ten records a task", {**PLAIN, "maxRecordsPerPartition": "10"}),
     Case("ten records a task, known ends",
          {**PLAIN, "maxRecordsPerPartition": "10",

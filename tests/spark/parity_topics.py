@@ -34,7 +34,7 @@ class ParityTopics:
         self._unfinished: Producer | None = None
 
     def _new_producer(self) -> Producer:
-        """Return an idempotent producer, so that a rejected batch keeps its place."""
+        """Return an idempotent producer, so that a rejected batch keeps its position in the log."""
         return Producer({**self._settings, "linger.ms": 5, "enable.idempotence": True})
 
     def create(self, name: str, partitions: int, **config: str) -> str:

@@ -57,7 +57,7 @@ def note(path: Path, text: str) -> None:
 
 
 class Halting:
-    """Writer whose tasks and decisions can be halted."""
+    """Writer whose tasks and decisions halt at the point that the file `halt` names."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Any:
         """Write a task's rows, and record how that ended."""
@@ -105,22 +105,22 @@ class Halting:
 
 
 class BatchWriter(Halting, KafkaBatchWriter):
-    """Writer of a job, and of `write_batch`."""
+    """Halting writer of a batch job, and of `write_batch`."""
 
 
 class StreamWriter(Halting, KafkaStreamWriter):
-    """Writer of a stream."""
+    """Halting writer of a streaming query."""
 
 
 class Source(KafkaDataSource):
     """Data source with writers that halt."""
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
-        """Return a job's writer."""
+        """Return a batch job's halting writer."""
         return BatchWriter(parse_sink_options(dict(self.options), BATCH), schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802
-        """Return a stream's writer."""
+        """Return a streaming query's halting writer."""
         return StreamWriter(parse_sink_options(dict(self.options), STREAM), schema)
 
 

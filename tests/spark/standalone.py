@@ -40,7 +40,7 @@ class Programs:
 
     def _start(self, name: str, command: list[str], more: Mapping[str, str]) -> None:
         environment = {**os.environ, "SPARK_HOME": str(self.home), "SPARK_LOCAL_IP": "127.0.0.1"}
-        for variable in ("PYSPARK_PYTHON", "PYTHONPATH"):  # executors use the program's own
+        for variable in ("PYSPARK_PYTHON", "PYTHONPATH"):  # executors use the program's values
             environment.pop(variable, None)
         with self.log(name).open("wb") as log:
             self._running.append(

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.spark
 ROWS = 6000
 
 
-@pytest.mark.long  # short form: unit/cli/test_demo.py, test_outages.py
+@pytest.mark.long  # shorter tests: unit/cli/test_demo.py, test_outages.py
 @pytest.mark.timeout(600)
 def test_a_small_demo_succeeds(tmp_path: Path) -> None:
     output = tmp_path / "demo"

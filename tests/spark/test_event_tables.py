@@ -144,7 +144,7 @@ def test_event_tables_count_the_events_that_real_clients_publish(
 
 
 def _one_client() -> list[str]:
-    """Return events with an orderly close, which isn't one of the two outages that follow."""
+    """Return events of an orderly close, which isn't an outage, and of two outages that follow."""
     events: list[tuple[float, str, dict[str, Any]]] = [
         (9.0, "first_ack", {"topic": "t"}),
         (10.0, "disconnected", {**BROKER, "error": "idle", "failure": False}),

@@ -33,7 +33,7 @@ def test_large_orders_are_copied_once(
         None,
     ]  # a value that fails the query would fail the next run too
     topics.fill(orders, [(None, value) for value in strange])
-    for start in (90, 190):  # the second run resumes from the first one's checkpoint
+    for start in (90, 190):  # the second run resumes from the first run's checkpoint
         topics.fill(orders, [(None, b"%d" % cents) for cents in range(start, start + 20)])
         rows = program["large_orders"](spark, options, orders)
         query = program["write"](rows, options, large, str(tmp_path / "state"), availableNow=True)

@@ -1,4 +1,4 @@
-"""Test a pipeline whose executor dies: the short form of `make soak-spark`.
+"""Test a pipeline whose executor dies: a short version of `make soak-spark`.
 
 Topic → exactly-once topic → exactly-once Parquet, with executors as separate processes. At the end
 confluent-kafka and plain Spark count every record. Drivers die in `test_outages`, tasks in

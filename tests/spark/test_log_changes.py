@@ -173,7 +173,7 @@ def test_a_frozen_leader_causes_no_lost_or_repeated_records(cluster: LocalCluste
         others = [i for i in cluster.running if i != zombie]
         for i in others:
             cluster.pause(i)
-        cluster.resume(zombie)  # it leads by its own metadata until the others contact it
+        cluster.resume(zombie)  # the frozen leader still leads by its own metadata at first
         rows = threads.submit(usual.read, plan, worker)
         restarted = Process(f"{at.host}:{at.port}", log.tp.topic, closing).tracker()
         end = threads.submit(restarted.latest, second)

@@ -19,7 +19,7 @@ from tests.volume import WHOLE
 
 from odradek.testing import LocalCluster
 
-# No error may depend on the timeout of a call: with these the test would time out.
+# No error may depend on the timeout of a call: with these values the test would time out.
 PATIENT = {"kafka.default.api.timeout.ms": "1200000", "kafka.max.block.ms": "1200000"}
 PATIENT["kafka.delivery.timeout.ms"] = "1200000"
 pytestmark = pytest.mark.timeout(600)
@@ -39,7 +39,7 @@ class Wrong:
     queries: tuple[str, ...] = EVERY
 
     def chosen(self, turn: int) -> tuple[str, ...]:
-        """Return the kinds of query to run: in `make test` one, another one in each turn."""
+        """Return the kinds of query to run; `make test` runs one, a different one in each turn."""
         return self.queries if WHOLE else (self.queries[turn % len(self.queries)],)
 
 
@@ -65,8 +65,8 @@ def wrongs(guarded: LocalCluster) -> list[Wrong]:
         ),
         Wrong({"subscribe": "no-such-topic"}, ("subscribe", "no-such-topic"), READS),
         Wrong({"topic": "no-such-topic"}, ("topic", "no-such-topic"), WRITES),
-        # The following are detected before any request, one for each kind of query: unit tests have
-        # every option (test_options, test_sink_options).
+        # The following wrong options are detected before any request, one for each kind of query:
+        # unit tests have every option (test_options, test_sink_options).
         Wrong({"kafka.security.protocol": "TLS"}, ("security.protocol", "TLS"), BATCH),
         Wrong({"kafka.request.timeout.ms": "soon"}, ("request.timeout.ms", "soon"), STREAMS[1:]),
         Wrong({"startingOfsets": "earliest"}, ("did you mean startingOffsets",), READS[1:]),
@@ -137,7 +137,7 @@ def test_each_wrong_option_is_reported_within_a_minute(
     good = spark_options(guarded.java_config(stores="PKCS12")) | PATIENT
     run = Runner(spark, good, topic, tmp_path)
     assert "worked" in run("read", Wrong({}, ()))
-    # Six at a time take a quarter of two processors, because they mostly wait.
+    # Six queries at a time take a quarter of two processors, because they mostly wait.
     with ThreadPoolExecutor(6, initializer=make_active, initargs=(spark,)) as pool:
         answers = [
             pool.submit(run, name, wrong)

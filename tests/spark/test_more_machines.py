@@ -227,7 +227,7 @@ def test_the_guides_program_runs_on_executors_with_an_archived_environment(
         assert len(logs) == 2  # two executors, whose logs were searched too
     commands = (tmp_path / "shown" / "commands.txt").read_text()
     assert commands.count("CoarseGrainedExecutorBackend") >= 2
-    assert len({worker["parent"] for worker in result["workers"]}) == 2  # one daemon each
+    assert len({worker["parent"] for worker in result["workers"]}) == 2  # one daemon per executor
     for worker in result["workers"]:
         assert str(spark.work) in worker["package"], "not from the archive"
         assert ENVIRONMENT in worker["python"]

@@ -34,7 +34,7 @@ def cluster(guarded: LocalCluster) -> LocalCluster:
 def test_a_checkpoint_is_not_continued_on_another_cluster(
     stream: Stream, topics: Topics, cluster: LocalCluster
 ) -> None:
-    """Check also the option that permits this: the query continues at the same offsets."""
+    """Test also the option that permits another cluster: the query keeps its offsets."""
     topic = topics.create()
     topics.fill(topic, numbered(0, 10))
     job = stream(topic)
@@ -58,7 +58,7 @@ def test_a_checkpoint_is_not_continued_on_another_cluster(
         cluster.restore()
 
 
-@pytest.mark.long  # short form: test_parity.py (a killed worker, a replayed batch), test_sink.py
+@pytest.mark.long  # shorter tests: test_parity.py (a killed worker, a replayed batch), test_sink.py
 def test_a_driver_killed_in_a_batch_loses_and_duplicates_no_record(
     stream: Stream, topics: Topics, cluster: LocalCluster, tmp_path: Path
 ) -> None:
@@ -78,12 +78,12 @@ def test_a_driver_killed_in_a_batch_loses_and_duplicates_no_record(
             assert time.monotonic() < deadline
             time.sleep(0.05)
     finally:
-        os.killpg(first.pid, signal.SIGKILL)  # its own session: JVM and workers are killed too
+        os.killpg(first.pid, signal.SIGKILL)  # the driver's session: JVM and workers are killed too
         first.wait()
     offsets = [p for p in (tmp_path / "checkpoint" / "offsets").iterdir() if p.name.isdecimal()]
     commits = [p for p in (tmp_path / "checkpoint" / "commits").iterdir() if p.name.isdecimal()]
     assert len(offsets) == len(commits) + 1, "it wasn't killed inside a batch"
-    job = stream(topic)  # the same checkpoint
+    job = stream(topic)  # continues from the same checkpoint
     job.run(startingOffsets="earliest", maxOffsetsPerTrigger="500")
     assert job.values() == list(range(total))
 

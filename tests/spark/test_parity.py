@@ -1,9 +1,9 @@
-"""Run the same queries with the JVM connector and with ours: same rows, same errors.
+"""Run the same queries with the JVM connector and with Odradek: same rows, same errors.
 
 The JVM connector runs on Spark 4.2.0 in a separate process, one session for all cases; `make test`
-compares with the kept results (`jvm_answers`). Ours runs all reads at the source's interface, and
-the sink and a part of the reads through Spark, twice: in the tests' session and on 4.2.0. If that
-environment isn't available, tests that need it are skipped with the reason.
+compares with the kept results (`jvm_answers`). Odradek runs all reads at the source's interface,
+and the sink and a part of the reads through Spark, twice: in the tests' session and on 4.2.0. If
+that environment isn't available, tests that need it are skipped with the reason.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def outcome(
 
 
 def ask_older(older: OlderSpark, topics: Topics, phase: Sequence[Case]) -> None:
-    """Send Spark 4.2.0 all cases of a phase; it runs them while ours runs."""
+    """Send Spark 4.2.0 all cases of a phase; it runs them while Odradek's source runs them."""
     address = topics.cluster.bootstrap_servers
     if jvm_answers.ASKED:
         older.ask([case.for_side("jvm", address) for case in phase])

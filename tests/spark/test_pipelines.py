@@ -138,7 +138,7 @@ def test_a_copy_recovers_after_a_move_and_stops_after_its_batch() -> None:
 
 
 class StopAfterBatches(JsonLines):
-    """Requests a stop after some batches."""
+    """Display that requests a stop after some batches."""
 
     def __init__(self, stop: Stop, batches: int) -> None:
         super().__init__()
@@ -160,7 +160,7 @@ class StopAfterBatches(JsonLines):
 def test_a_query_that_catches_up_stops_after_its_batch(
     spark: SparkSession, topics: Topics, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Stop a query whose batches follow each other at once, without cutting one off."""
+    """Stop a query whose batches follow each other at once, without interrupting a batch."""
     topic = topics.create(2)
     topics.fill(topic, orders(0, 3000))
     place = tmp_path / "catching-up.yml"
@@ -178,7 +178,7 @@ sinks:
 """)
 
     done = 0
-    for batches in (1, 3):  # another point within a batch each time
+    for batches in (1, 3):  # stop at another point within a batch each time
         with Stop() as stop:
             display = StopAfterBatches(stop, batches)
             running = Running(
@@ -188,7 +188,7 @@ sinks:
         told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
         assert (told[-1]["event"], told[-1]["repeats"]) == ("stopped", None)
         begun = [path.stat().st_mtime for path in tmp_path.glob("checkpoints/files/offsets/[0-9]*")]
-        # Without a stop all others would follow: at least 96, in five seconds.
+        # Without a stop, at least 96 more batches would follow, in five seconds.
         assert sum(at > display.stopping_at for at in begun) < 40
         found = sum(told[-1]["positions"].values())
         assert done < found < 3000
@@ -210,7 +210,7 @@ def test_declarative_pipelines_read_and_write_topics(filled: Topics, tmp_path: P
         **os.environ, "KAFKA": filled.cluster.bootstrap_servers, "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
     }  # fmt: skip
-    del environment["SPARK_HOME"]  # as a user starts it
+    del environment["SPARK_HOME"]  # as when a user starts the pipeline
 
     program = str(Path(sys.executable).with_name("spark-pipelines"))
     command = [program, "run", "--remote", "local[2]", "--conf", "spark.ui.enabled=false"]

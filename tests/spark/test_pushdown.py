@@ -47,5 +47,5 @@ def test_filters_return_the_same_rows_with_and_without_pushdown(
     assert found(where + f" AND value = '{first[11]}'") == [
         first[11]
     ]  # the last filter is applied by Spark
-    young = read(topic).where("timestamp >= '1970-01-01 00:33:20'")  # 2,000 s
+    young = read(topic).where("timestamp >= '1970-01-01 00:33:20'")  # 2,000 s after 1970
     assert sorted(int(row.value) for row in young.collect()) == list(range(2000, 2099))

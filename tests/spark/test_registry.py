@@ -125,7 +125,7 @@ def test_records_of_three_schema_versions_are_read_and_others_become_dead_letter
 ) -> None:
     """Compare each row with confluent-kafka's; the others must be in the dead-letter topic.
 
-    The long form has a real registry.
+    `make test-long` uses a real registry.
     """
     topic, bad = topics.create(2), topics.create(1)
     every = count // poisoned
@@ -229,7 +229,7 @@ def test_a_pipeline_counts_dead_letters_and_resumes_after_a_registry_outage(
     failed = told[-1]
     assert (status, failed["event"]) == (1, "failed")
     assert f"/schemas/ids/{last}" in failed["text"]
-    assert failed["positions"][f"{topic}-0"] == 100  # the records before it are written
+    assert failed["positions"][f"{topic}-0"] == 100  # records before the failure are written
     assert failed["dead_letters"] == {bad: 5}
     monkeypatch.undo()
     status, told = run()

@@ -25,7 +25,7 @@ from typer.testing import CliRunner
 from odradek.cli.pipeline import app as pipeline
 from odradek.testing import LocalCluster
 
-pytestmark = pytest.mark.timeout(900)  # two drivers; half a minute on an idle machine
+pytestmark = pytest.mark.timeout(900)  # starts two drivers: half a minute on an idle machine
 
 DRIVER = Path(__file__).parent / "sink_driver.py"
 ROWS = 400
@@ -243,7 +243,7 @@ def test_a_task_that_read_the_ledger_before_the_decision_aborts_nothing(
 
 @pytest.mark.long
 @pytest.mark.parametrize("halt", ["ledger 1", "decided"])
-def test_a_batch_is_written_once_with_the_same_plan(
+def test_a_killed_drivers_batch_is_written_once_if_the_plan_is_unchanged(
     halt: str, cluster: LocalCluster, topics: Any, tmp_path: Path
 ) -> None:
     with program(tmp_path, cluster, topics) as made:

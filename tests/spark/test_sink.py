@@ -143,15 +143,15 @@ def test_replays_failed_tasks_and_zombies_write_each_row_exactly_once(
     query = work.run()
     assert query.lastProgress["sink"]["numOutputRows"] == 500
     assert values(cluster, topic) == list(range(500))
-    # The driver died after the commit: the same batch is replayed, and skipped. In the next one a
-    # task fails, so nothing of the batch is committed.
+    # The driver died after the commit: the same batch is replayed, and skipped. In the next batch a
+    # task fails, so nothing of that batch is committed.
     work.forget(0)
     work.put("b", 500, 1000)
     with pytest.raises(StreamingQueryException, match=r"row \d+ of this task: a record of up to"):
         work.run()
     # A task that Spark killed may leave its transaction open until the next attempt.
     assert values(cluster, topic, whole=False) == list(range(500))
-    # An attempt of an older run still has an open transaction: it is fenced.
+    # An attempt of an older run, which still has an open transaction, is fenced.
     zombie = odradek.Producer(
         {**cluster.client_config(), "transactional.id": f"odradek-{work.query_id()}-sink-1"}
     )
@@ -164,7 +164,7 @@ def test_replays_failed_tasks_and_zombies_write_each_row_exactly_once(
     with pytest.raises(odradek.ProducerFencedError):
         zombie.commit_transaction()
     zombie.close(0)
-    # The same batch with other rows: rejected, until the user accepts the decided ones.
+    # The same batch with other rows is rejected, until the user accepts the decided rows.
     work.forget(1)
     work.put("b", 500, 1001)
     with pytest.raises(StreamingQueryException, match="with 500 rows .* repeated with 501"):

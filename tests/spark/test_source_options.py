@@ -118,7 +118,7 @@ def test_a_stream_limited_by_bytes_with_a_group_resumes_from_the_jvm_connectors_
     job.run(**options)
     assert job.values() == list(range(1100))
     assert job.offsets()[-1]["cluster"] == cluster.cluster_id
-    job.run(**options)  # a run also commits its start to the group, which has caught up now
+    job.run(**options)  # this run commits its start offsets, the log's ends, to the group
 
     admin = AdminClient(dict(cluster.librdkafka_config()))
     asked = [ConsumerGroupTopicPartitions(f"lag-of-{topic}")]

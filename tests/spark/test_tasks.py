@@ -69,7 +69,7 @@ def test_a_worker_connects_to_each_leader_and_sends_no_metadata_requests(
     assert len(plan.partitions) == 8
     before = sockets()
     assert sorted(o for part in plan.offsets() for o in part) == sorted([*range(100)] * 4)
-    opened = sockets() - before  # other clients in this process may close theirs in the meantime
+    opened = sockets() - before  # other clients in this process may close connections meanwhile
     assert len(opened) == len(leaders) == 2
     # The client stays connected until the next task, and sends only fetches.
     client: Any = next(reversed(process_clients()._idle.values())).client
@@ -81,7 +81,7 @@ def test_a_worker_connects_to_each_leader_and_sends_no_metadata_requests(
     process_clients().drop(client)
 
 
-def test_large_records_are_read_in_pieces_and_a_limit_leaves_the_client_usable(
+def test_large_records_are_read_in_several_batches_and_a_limit_leaves_the_client_usable(
     cluster: LocalCluster, topics: Topics
 ) -> None:
     topic = topics.create(1, max_message_bytes=str(64 << 20))
@@ -99,5 +99,5 @@ def test_large_records_are_read_in_pieces_and_a_limit_leaves_the_client_usable(
     assert lengths == sizes
     assert all(batch.num_rows == 1 or batch.nbytes <= 33 << 20 for batch in found)
     ends = Tasks(cluster, topic, endingOffsets=f'{{"{topic}":{{"0":0}}}}')
-    assert [partition.wanted for partition in ends.partitions] == [None]  # for later runs
+    assert [partition.wanted for partition in ends.partitions] == [None]  # planned by a later run
     assert list(ends.batches(0)) == []

@@ -64,7 +64,7 @@ class ClusterPicture:
     cluster_id: str | None = "cluster-1"
     brokers: dict[int, str] = field(default_factory=dict)
     topics: dict[str, list[int]] = field(default_factory=dict)
-    """Leader of each partition."""
+    """Leader of each partition, by topic."""
     epochs: dict[str, int] = field(default_factory=dict)
     ids: dict[str, bytes] = field(default_factory=dict)
     error_code: int = 0
@@ -127,11 +127,11 @@ class ScriptedErrors:
         self._codes: dict[tuple[str, str], list[int]] = {}
 
     def set(self, api: str, where: str, codes: list[int]) -> None:
-        """Return these codes in the next responses, one after the other, and then no errors."""
+        """Set the error codes of the next responses; responses after them have no error."""
         self._codes[api, where] = list(codes)
 
     def next(self, api: str, *places: str) -> int:
-        """Return the code for this response; the first place with codes left decides."""
+        """Return the next error code of the first of these addresses or partitions that has one."""
         for place in (*places, "*"):
             codes = self._codes.get((api, place))
             if codes:

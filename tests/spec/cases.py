@@ -12,7 +12,7 @@
     sizes    run the case once with each of these numbers in place of "N"
     cluster  brokers and topics at the start (see `brokers`); a number n means n brokers, from
              "b1:9092" on, each of which leads one partition of topic "t"
-    modes, names, hint    the rest of the world at the start (see `world`); default mode: up
+    modes, names, hint    the rest of the simulation (see `world`); default mode: up
     first    null if the client doesn't request topic "t" at 0; otherwise that request is the
              first step, with the name `first`
     steps    what happens, each with its time `at` (seconds) and an action, `do`

@@ -81,7 +81,7 @@ class Script:
         hosts: HostMaker | None = None,
         resets_together: bool = True,
     ) -> None:
-        """Build the world; `hosts` and `resets_together`: see `World`."""
+        """Build the simulation; for `hosts` and `resets_together` see `World`."""
         self.case = case
         self.seen = set() if seen is None else seen
         """Addresses of the first connection attempts; shared by all runs of a case."""
@@ -341,7 +341,7 @@ class Script:
         each_names: str | None = None,
         lists: bool = False,
     ) -> None:
-        """Check the requests that were sent; `topics`: those of each, `each_names`: one of them.
+        """Check the sent requests; `topics`: all topics of each, `each_names`: one of them.
 
         Requests for all topics aren't refreshes (R-IN-6 sends one per missing topic): they only
         count with `lists`.
@@ -503,7 +503,7 @@ class Script:
         assert (found.id if found is not None else None) == is_, f"{found} leads"
 
     def expect_distinct_first_dials(self, count: int) -> None:
-        """Check how many addresses come first, over all seeds (after the last seed)."""
+        """Check how many addresses get the first attempt of any seed; runs after the last seed."""
         self.seen.add(self.world.dials[0].address)
         if self.last:
             assert len(self.seen) == count, f"always first: {self.seen}"

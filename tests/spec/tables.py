@@ -80,7 +80,7 @@ def run_tries(tries: dict[str, Any]) -> None:
     now, found = 0.0, [0]
     for _ in tries["at"][1:]:
         now = backoff.failed(now)
-        assert backoff.until == now  # drawn once per failure
+        assert backoff.until == now  # the jitter is drawn once per failure
         found.append(round(now * 1000))
     assert found == tries["at"]
     if "after_success" in tries:

@@ -1,4 +1,4 @@
-"""Run each scripted case on the asyncio host too: the same expectations and the same trace.
+"""Run each scripted case on the asyncio I/O host too: the same expectations, the same trace.
 
 The traces are equal including their times. By default every eighth file runs once (in a whole run
 each file), with one of its clients and variants in turn; `ODRADEK_SPEC_SEEDS=5` runs all of them,

@@ -70,7 +70,7 @@ def test_a_case_has_a_sentence_and_no_duplicates(path: Path) -> None:
     assert len(set(case.get("vectors", []))) == len(case.get("vectors", []))
 
 
-def test_the_cases_that_the_page_names_exist() -> None:
+def test_the_cases_named_in_docs_kips_md_exist() -> None:
     """Check the case names in `docs/kips.md`; a name with `*` can match several cases."""
     known = [f"{path.parent.name}/{path.stem}" for path in PATHS]
     for name in re.findall(r"`([a-z0-9_]+/[a-z0-9_*]+)`", PAGE):
@@ -78,13 +78,13 @@ def test_the_cases_that_the_page_names_exist() -> None:
             assert any(fnmatch(case, name) for case in known), f"there is no case {name}"
 
 
-def test_the_files_that_the_page_names_exist() -> None:
+def test_the_files_named_in_docs_kips_md_exist() -> None:
     for name in re.findall(r"`([a-z0-9_/*]+\.(?:py|json))`", PAGE):
         places = (ROOT / "src/odradek", ROOT / "tests", ROOT)
         assert any(any(place.glob(name)) for place in places), f"there is no {name}"
 
 
-def test_each_component_of_kip_580_has_its_row() -> None:
+def test_each_component_of_kip_580_has_a_row_in_docs_kips_md() -> None:
     rows = PAGE[PAGE.index("## The components that KIP-580 names") :]
     for component in (
         *("admin calls", "Fetcher", "consumer network path", "Metadata", "console producer"),

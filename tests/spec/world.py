@@ -1,7 +1,7 @@
-"""Run one client's engine in a simulated world of addresses with modes and cluster states.
+"""Run one client's engine in a simulation of addresses with modes and cluster states.
 
 In: a configuration, and a case's changes of addresses, names and responses. Out: one client's
-engine on a simulated host, and a record of all its requests. Each address has a broker of the
+engine on a simulated I/O host, and a record of all its requests. Each address has a broker of the
 simulation, which belongs to the cluster that `pictures` has for the address and fails according to
 its *mode*:
 
@@ -98,7 +98,7 @@ class WatchedDict(UserDict[str, Any]):
 
 
 class Notes:
-    """Record a client's connection attempts and requests, as its host's observer."""
+    """Record a client's connection attempts and requests, as the observer of its I/O host."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -146,7 +146,7 @@ class Net(Simulation):
 
 
 class World:
-    """One engine in a simulated world whose brokers do what a case says."""
+    """One engine in a simulation whose brokers do what a case says."""
 
     def __init__(
         self,
@@ -159,7 +159,7 @@ class World:
         mode: Mode = "messages",
         resets_together: bool = True,
     ) -> None:
-        """Build the world; `hosts` creates another host for the client than `SimulatedHost`.
+        """Build the simulation; `hosts` creates another I/O host for the client than usual.
 
         With `resets_together` the client is notified of all connections that are reset at the same
         time before its next step; otherwise one by one, as an event loop does.
@@ -233,7 +233,7 @@ class World:
             self.simulation.run_while(lambda: not stop(), max(0.0, until - self.now))
 
     def wait(self, flow: Flow[T], within: float) -> Completion[T]:
-        """Start a flow and run until it is done."""
+        """Start a generator of requests and waits in the engine; run until it is done."""
         completion = self.engine.start(flow)
         self.run(self.now + within, lambda: completion.done)
         return completion
@@ -305,7 +305,7 @@ def _shown(body: object) -> str:
 
 
 def ask(world: World, address: str, body: Any, response: type[Message], timeout: float) -> Any:
-    """Return a flow that sends one request to one broker."""
+    """Return a generator for `wait` that sends one request to one broker."""
     return world.engine.ask(parse(address), body, response, world.now + timeout)
 
 

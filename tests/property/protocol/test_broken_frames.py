@@ -169,7 +169,7 @@ def test_hostile_lengths_allocate_no_memory() -> None:
 
 
 def test_an_undecodable_frame_is_released_immediately() -> None:
-    """Release its memory without the garbage collector: a frame may have many megabytes."""
+    """Release the frame's memory without the garbage collector: a frame may have many megabytes."""
     refused = 0
     gc.collect()
     gc.disable()

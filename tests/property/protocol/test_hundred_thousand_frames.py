@@ -1,9 +1,9 @@
 """A hundred thousand broken frames are decoded to a message, or raise the typed error.
 
-Most take the path of received bytes: the reader of a connection in pieces of any size, then the
-decoders of the header and of the expected response; requests take the decoder that simulated
-brokers use. The others are read by whole clients (producer, consumer with records, admin), which
-get responses that can be decoded and make no sense. Memory is measured.
+Most frames take the path of received bytes: a connection's reader gets them in chunks of any size,
+then the decoders of the header and of the expected response; requests take the decoder that
+simulated brokers use. The other frames are read by whole clients (producer, consumer with records,
+admin), which get responses that can be decoded and make no sense. Memory is measured.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ assert part(100_000) == READ + THROUGH_CLIENTS
 def broken(frame: bytes, rng: random.Random) -> bytes:
     """Apply one to three changes anywhere, including the length in front."""
     found = bytearray(mutated(frame, rng))
-    if rng.random() < 0.7 and len(found) >= 4:  # otherwise most would be truncated, not decoded
+    if rng.random() < 0.7 and len(found) >= 4:  # otherwise most are only truncated
         found[:4] = (len(found) - 4).to_bytes(4, "big")
     return bytes(found)
 
 
 def whole(message: type[Message], version: int) -> bytes:
-    """Return a valid frame."""
+    """Return a valid frame of a message."""
     made = fitted(message, version)
     if isinstance(made, Request):
         return b"".join(bytes(b) for b in encode_request(made, version, 5, "client"))
@@ -72,7 +72,7 @@ FRAMES = [(message, version, whole(message, version)) for message, version in PA
 
 
 def read(frame: bytes, rng: random.Random) -> list[memoryview]:
-    """Return what the reader of a connection returns for bytes in pieces."""
+    """Return what the reader of a connection returns for bytes in chunks."""
     reader = FrameReader(LIMIT)
     frames: list[memoryview] = []
     rest = memoryview(frame)
@@ -100,7 +100,7 @@ def take(message: type[Message], version: int, frame: memoryview) -> None:
 def test_broken_frames_are_decoded_or_rejected_with_the_typed_error(chunk: int) -> None:
     rng = random.Random(chunk)
     outcomes: Counter[str] = Counter()
-    with peak_below(STEP + (4 << 20)):  # no memory for a length without data
+    with peak_below(STEP + (4 << 20)):  # a length without data must not allocate
         for number in range(READ // CHUNKS):
             message, version, frame = FRAMES[(number * CHUNKS + chunk) % len(FRAMES)]
             frames: list[memoryview] = []
@@ -115,13 +115,13 @@ def test_broken_frames_are_decoded_or_rejected_with_the_typed_error(chunk: int) 
                     outcomes["refused by the decoder"] += 1
                 else:
                     outcomes["a message"] += 1
-    # All three must be frequent, or the changes don't reach their targets.
+    # All three outcomes must be frequent, or the changes don't reach their targets.
     assert min(outcomes[o] for o in outcomes) > READ // CHUNKS // 50, outcomes
     assert len(outcomes) == 3
 
 
 class Breaking(SimulatedHost):
-    """A host that passes responses to the engine as bytes, many of them broken."""
+    """A simulated I/O host that passes responses to the engine as bytes, many of them broken."""
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
@@ -151,7 +151,7 @@ class Breaking(SimulatedHost):
 
 
 class Wire(World):
-    """World of the cases in tests/spec, whose host breaks many responses."""
+    """Simulation of the cases in tests/spec, whose I/O host breaks many responses."""
 
     host: Breaking
 

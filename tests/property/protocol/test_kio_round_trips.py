@@ -1,8 +1,8 @@
 """Every message in every version against kio, another implementation of the same definitions.
 
-kio's dataclasses say which fields a version has; Hypothesis fills ours; both write the same bytes,
-and each reads the other's. kio can't represent everything (an unknown error code, a timestamp
-outside of `datetime`), so a second test round-trips full ranges with Odradek alone.
+kio's dataclasses say which fields a version has; Hypothesis fills Odradek's message; both write the
+same bytes, and each reads the other's. kio can't represent everything (an unknown error code, a
+timestamp outside of `datetime`), so a second test round-trips full ranges with Odradek alone.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ LIGHT = settings(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 LIGHTER = settings(LIGHT, max_examples=4 if PART == 1 else 2)
-"""For messages of admin clients, which are many and simple."""
+"""Settings for messages of admin clients, which are many and simple."""
 INTEGERS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64, "error_code": 16}
 INTEGERS |= {"timedelta_i32": 32, "timedelta_i64": 64, "datetime_i64": 64}
 MILLISECONDS = timedelta(milliseconds=1)
@@ -309,7 +309,7 @@ def plain(value: Any) -> Any:
 
 
 def test_kio_has_every_message_except_the_listed_ones() -> None:
-    """Check in short runs only the listed messages: importing all of kio takes long."""
+    """Check only the listed messages in short runs: importing all of kio takes long."""
     missing = set()
     for message, version in ALL if PART == 1 else set(ALL) - set(PAIRS):
         try:

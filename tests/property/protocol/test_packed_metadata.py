@@ -65,7 +65,7 @@ def outcome(answer: type[MetadataResponse], data: bytes, version: int) -> Any:
     if version < packed_metadata.FIRST and answer is MetadataResponse:
         for topic in found.topics:
             for partition in topic.partitions:
-                partition.leader_epoch = -1  # KAFKA-9212
+                partition.leader_epoch = -1  # such epochs may be stale (KAFKA-9212)
     return [
         *(found.throttle_time_ms, found.brokers, found.cluster_id, found.controller_id),
         [(t.error_code, t.name, t.topic_id, t.is_internal, list(t.partitions),
@@ -110,7 +110,7 @@ def test_packed_metadata_equals_the_plain_readers_result(
             both(data, version)
 
 
-def test_equal_rows_share_an_object() -> None:
+def test_partitions_with_equal_rows_are_indexed_by_a_range() -> None:
     topics = [
         MetadataResponseTopic(0, f"t{n}", bytes(16), False, alike(50, 1, 7)) for n in range(9)
     ]
@@ -148,7 +148,7 @@ def test_topics_with_any_number_of_partitions_are_read(count: int) -> None:
         assert packed.leaderless == sum(p.leader_id < 0 for p in rows)
 
 
-def test_a_large_response_is_read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_response_is_read_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     topics = [
         MetadataResponseTopic(0, f"t{n}", bytes(16), False, alike(9, 1, 7)) for n in range(50)
     ]

@@ -38,11 +38,11 @@ def levels(name: str) -> st.SearchStrategy[int | None]:
 
 @relaxed
 @given(contents(), NAMES, st.data())
-def test_round_trip(content: bytes, name: str, data: st.DataObject) -> None:
+def test_decompressed_content_is_unchanged(content: bytes, name: str, data: st.DataObject) -> None:
     codec, scratch = codec_number(name), Scratch()
     level = data.draw(levels(name))
     packed = compress(codec, level, memoryview(content))
-    for _ in range(2):  # the second time in memory that has been used
+    for _ in range(2):  # the second time with used scratch memory
         assert decompress_into(codec, bytes(packed), scratch) == content
     assert decompress_into(codec, memoryview(packed), scratch, len(content)) == content
 

@@ -41,7 +41,7 @@ def test_the_native_decoder_equals_the_reference_for_hostile_batches(chunk: int)
             seen[expected[0]] += 1
         else:
             seen["rows" if expected[0][0] else "none"] += 1
-    # All must be frequent, or the cases don't reach their targets.
+    # All four outcomes must be frequent, or the cases don't reach their targets.
     errors = {"CorruptRecordError", "RecordLimitError"}
     assert set(seen) == errors | {"rows", "none"}
     assert seen["rows"] > CASES // CHUNKS // 5, seen

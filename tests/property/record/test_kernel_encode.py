@@ -83,7 +83,7 @@ def test_the_native_encoder_equals_the_reference_for_cases_that_once_failed(
 
 
 def test_two_encoders_can_continue_the_same_batch_in_turn() -> None:
-    """Check that the first encoder stops: otherwise both would write to the same place."""
+    """Check that the first encoder stops: otherwise both would write to the same memory."""
     columns = SentColumns(3, None)
     first, second = (kernel.ColumnEncoder(columns, 1, 1000) for _ in range(2))
     batch = kernel.BatchBuilder(1000, None)

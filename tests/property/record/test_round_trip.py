@@ -47,7 +47,7 @@ def logs(draw: st.DrawFn) -> list[list[Row]]:
 
 @relaxed
 @given(logs(), CODECS, st.data())
-def test_any_slice_of_a_log_is_decoded_at_once_or_in_pieces(
+def test_any_part_of_a_log_is_decoded_in_one_or_several_calls(
     batches: list[list[Row]], codec: str | None, data: st.DataObject
 ) -> None:
     rows = [row for batch in batches for row in batch]
