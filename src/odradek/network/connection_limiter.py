@@ -82,7 +82,7 @@ class ConnectionLimiter:
             return math.inf
         at = self.again_at if again else self.next_dial_at
         recent = self._recent
-        if len(recent) == self._most and recent[0] + 1.001 > at:  # 1 ms for rounding
+        if len(recent) == self._most and recent[0] + 1.001 > at:  # 1 ms more, because of rounding
             at = recent[0] + 1.001
         return at - now if at > now else 0.0
 

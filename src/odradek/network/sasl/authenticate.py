@@ -151,8 +151,7 @@ class Authentication:
         """Exchange tokens until both sides have finished.
 
         Return the session's lifetime in seconds (0: unlimited) and its start. The start is the time
-        when the last token was sent, so that this client never considers the session valid for
-        longer than the broker.
+        when the last token was sent: the broker's session ends at the same time or later.
         """
         engine = self._network.engine
         lifetime, sent_at = 0.0, engine.now
