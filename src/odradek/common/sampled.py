@@ -3,10 +3,9 @@
 In: values with their times. Out: number, sum and maximum of the values in the current and the
 previous sample. So an average covers the last 30 to 60 s, as with the defaults of
 `metrics.sample.window.ms` and `metrics.num.samples` in Java. Must not: read a clock, lock, or store
-single values.
+values.
 
-A sample begins with the first value after the last sample. `records-lag-max` is the current
-maximum; in Java, it is the maximum of the window.
+`records-lag-max` is the current maximum; in Java, the window's maximum.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ KEPT = 2.0 * WINDOW
 class Sampled:
     """Recent values of one measured quantity; one thread writes them, any thread may read.
 
-    A class that measures each request inherits this class and inlines `record`, because a function
-    call per request would be too expensive.
+    A class that measures each request inherits this class and inlines `record`, to avoid a function
+    call per request.
     """
 
     __slots__ = ("_before", "_begun", "_count", "_largest", "_past", "_until", "_whole")

@@ -82,7 +82,7 @@ class TopicPartition(NamedTuple):
 
 
 class NullLock:
-    """The lock of a client that only one thread uses; it locks nothing, and takes no time."""
+    """The lock of a client that only one thread uses; its methods do nothing."""
 
     __slots__ = ()
 
