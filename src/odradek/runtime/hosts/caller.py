@@ -1,8 +1,7 @@
 """Run the caller's part of a call (`clients/calls`) in the calling thread.
 
-In: a flow (a generator that yields what to wait for or to call), and the client's I/O host. Out:
-the flow's result. Must not: abandon a flow without its cleanup, even if a signal interrupts this
-(R-HO-1).
+In: a flow (a generator that yields what to wait for or call), and the client's I/O host. Out: the
+flow's result. Must not: abandon a flow without its cleanup, even after a signal (R-HO-1).
 """
 
 from __future__ import annotations

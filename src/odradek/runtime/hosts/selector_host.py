@@ -2,8 +2,7 @@
 
 In: the engine's effects (I/O operations to do). Out: the engine's inputs; whether a completion is
 done at its deadline. One pass is: step, do the I/O operations, sleep in the selector until an event
-or a deadline, pass events to the engine. Must not: decide anything about Kafka, or work without a
-call.
+or a deadline, pass events to the engine. Must not: decide anything about Kafka.
 
 After a `run` that Ctrl-C has ended (see `interrupt`), the next call works as usual. Any other
 exception from outside during a pass (R-HO-1) *tears* the host: an operation is half done. `torn` is
@@ -130,7 +129,7 @@ class SelectorHost(EngineHost):
         self._opened_selector()
 
     def run(self, completion: Completion[Any], deadline: float | None) -> bool:
-        """Run the engine until the completion is done or the deadline passed; return which."""
+        """Run the engine until the completion is done (return True) or the deadline passed."""
         self.guard.check()
         if completion.done:
             return True
