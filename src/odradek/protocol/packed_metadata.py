@@ -1,13 +1,13 @@
 """Decode Metadata responses without their partitions, which remain bytes, for large clusters.
 
 In: a response of version 9 or newer. Out: a response as from `messages.metadata`, but each
-partition is only decoded when it is accessed. Nearly always all partitions of a topic have rows of
-one width (equal numbers of replicas, all in sync, a leader each); then a few comparisons of every
-n-th byte check all rows at once. Others are checked row by row.
+partition is only decoded when it is accessed. Nearly always, the encoded partitions (rows) of a
+topic have one width (equal numbers of replicas, all in sync, each with a leader); then a few
+comparisons of every n-th byte check all rows at once. Other rows are checked one by one.
 
-A response of more than `SLICE` bytes is read in pieces by its caller, so that no step of an engine
-takes long. Must not: accept bytes that the plain decoder (`messages.metadata`) refuses, or raise
-another error; so whatever can't be read here is passed to the plain decoder.
+The caller reads a response of more than `SLICE` bytes in parts, so that no step of an engine takes
+long. Must not: accept bytes that the plain decoder (`messages.metadata`) refuses, or raise another
+error; so whatever can't be read here is passed to the plain decoder.
 """
 
 from __future__ import annotations
@@ -306,7 +306,7 @@ class _Topics:
             if end not in (0, len(self._view)):
                 raise WireError("unread bytes at the end")
         except _UNREADABLE:
-            MetadataResponse.read(self._view, self._version, self._start)  # raises the plain error
+            MetadataResponse.read(self._view, self._version, self._start)  # raises a better error
             raise
         return end != 0
 
@@ -324,7 +324,7 @@ def _read(view: memoryview, start: int, version: int) -> One[PackedMetadataRespo
             return answer, len(view)
         return answer, topics.read(answer, len(view))
     except _UNREADABLE:
-        MetadataResponse.read(view, version, start, whole=False)  # raises the plain error
+        MetadataResponse.read(view, version, start, whole=False)  # raises a better error
         raise
 
 

@@ -44,10 +44,10 @@ def _abandon_all() -> None:
 
 
 class ForkSwitch:
-    """Flag that is set in a forked child, as a cheap check for each record.
+    """Flag that is False in a forked child, as a cheap check for each record.
 
-    To get the process id would be a system call. A child that Python didn't fork doesn't set the
-    flag, so `ForkGuard` is checked as well before a lock or socket is used.
+    To get the process id would be a system call. In a child that Python didn't fork, the flag isn't
+    cleared, so `ForkGuard` is checked before a lock or socket is used.
     """
 
     __slots__ = ("__weakref__", "here")
@@ -57,7 +57,7 @@ class ForkSwitch:
         watch(self)
 
     def abandon(self) -> None:
-        """Set the flag, because this is a forked child."""
+        """Clear the flag, because this is a forked child."""
         self.here = False
 
 
