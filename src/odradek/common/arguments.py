@@ -1,10 +1,10 @@
-"""Check arguments of calls once, at the API, and raise errors that name the cure (R-IN-1).
+"""Check arguments of API calls once, and raise errors that say what to pass (R-IN-1).
 
-In: the argument's name and the value that was passed. Out: the value in the one form that the lower
-packages accept (numpy's integers become ints, an iterable is read once, a timeout can be added to a
-time), or an `ArgumentError` that names the argument, the value and the expected type; a value of
-the right type but out of range raises a `ConfigurationError`. Must not: know clients, or show the
-content of a record or credential.
+In: the argument's name and the value that was passed. Out: the value in the only form that the
+other packages accept (an int for a numpy integer, a list for an iterable, seconds as a number), or
+an `ArgumentError` with the argument, the value and the expected type; a value of the right type but
+out of range raises a `ConfigurationError`. Must not: know clients, or show the content of a record
+or credential.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from typing import Any
 from odradek.common.errors import ArgumentError, ConfigurationError
 
 FOREVER = 1e8
-"""Longest timeout in seconds (three years): a longer one, infinity too, is reduced to this."""
+"""Maximum timeout in seconds (three years), to which longer ones and infinity are reduced."""
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 MOST_SHOWN = 60
-"""Maximum number of characters of a value in an error."""
+"""Maximum number of characters of an argument's value in an error."""
 MOST_TEXT = 32767
 """Maximum size of a text in bytes in Kafka's older requests, whose lengths have 16 bits."""
 Headers = tuple[tuple[str, Any], ...]
 
 
 def shown(value: object) -> str:
-    """Return a short repr of a value with its type; only the type if it may be long or private."""
+    """Return a value's short repr and type; only the type if the value may be long or private."""
     kind = type(value).__name__
     if value is None or isinstance(value, bool):
         return str(value)
@@ -44,7 +44,7 @@ def shown(value: object) -> str:
 
 
 def refusal(name: str, wanted: str, value: object, cure: str = "") -> ArgumentError:
-    """Return the error for an argument of a wrong type."""
+    """Return the error for an argument of the wrong type."""
     return ArgumentError(f"{name} must be {wanted}, not {shown(value)}{cure and f': {cure}'}")
 
 
@@ -59,10 +59,9 @@ def is_bool(value: Any) -> bool:
 def whole_number(
     name: str, value: Any, low: int, high: int = INT64_MAX, cure: str = "", beyond: str = ""
 ) -> int:
-    """Return a whole number within bounds; accept numpy's, but not True or False.
+    """Return a whole number within bounds; accept numpy integers, but not True or False.
 
-    An error for another type contains `cure`, an error for a number out of bounds contains
-    `beyond`.
+    The error for another type contains `cure`, that for a number out of bounds `beyond`.
     """
     if type(value) is int and low <= value <= high:
         return value
@@ -80,17 +79,17 @@ def whole_number(
 
 
 def partition_number(name: str, value: Any) -> int:
-    """Return the number of a partition; whether it exists is only known to the cluster."""
+    """Return a partition number; whether the partition exists isn't checked."""
     return whole_number(name, value, 0, INT32_MAX)
 
 
 def timestamp(name: str, value: Any, low: int = 0) -> int:
-    """Return a timestamp in milliseconds since the epoch."""
+    """Return a timestamp, which must be in milliseconds since the epoch."""
     return whole_number(name, value, low, cure="use int(seconds * 1000)")
 
 
 def checked_timeout(timeout: Any, name: str = "timeout", unit: str = "seconds") -> float:
-    """Return a timeout in seconds that can be added to a time; refuse negative ones and NaN."""
+    """Return a finite timeout in seconds; raise for negative numbers and NaN."""
     if type(timeout) is not float and type(timeout) is not int:
         if (
             is_bool(timeout)
@@ -118,7 +117,7 @@ def plain(value: str) -> str:
 
 
 def text(name: str, value: Any, *, private: bool = False) -> str:
-    """Return a text that can be encoded; one that is `private` is never shown."""
+    """Return a text that UTF-8 can encode; the error never shows a `private` text."""
     if not isinstance(value, str):
         wanted = "a str"
         if private:
@@ -137,7 +136,7 @@ def text(name: str, value: Any, *, private: bool = False) -> str:
 
 
 def topic_name(name: str, value: Any) -> str:
-    """Return the name of one topic; brokers decide which characters it may have."""
+    """Return the name of one topic; brokers check which characters it has."""
     if type(value) is str:
         return value
     if isinstance(value, str):
@@ -147,7 +146,7 @@ def topic_name(name: str, value: Any) -> str:
 
 
 def names(name: str, value: Any, what: str = "topics' names") -> list[str]:
-    """Return several names; a str is one name, and isn't split into letters."""
+    """Return several names; a str counts as one name, and isn't split into characters."""
     if isinstance(value, str):
         return [plain(value)]
     wanted = f"a list of {what}"
@@ -167,7 +166,7 @@ def names(name: str, value: Any, what: str = "topics' names") -> list[str]:
 
 
 def choice(name: str, value: Any, allowed: Collection[str]) -> str:
-    """Return one of the allowed texts."""
+    """Return the value if it is one of the allowed texts."""
     if not isinstance(value, str) or value not in allowed:
         raise ConfigurationError(
             f"{name} must be one of {', '.join(sorted(allowed))}, not {shown(value)}"
@@ -176,7 +175,7 @@ def choice(name: str, value: Any, allowed: Collection[str]) -> str:
 
 
 def flag(name: str, value: Any) -> bool:
-    """Return true or false; other values are refused, because "false" would be true."""
+    """Return a bool; raise for other values, because "false" would count as true."""
     if not isinstance(value, bool):
         raise refusal(name, "True or False", value)
     return value
@@ -186,26 +185,26 @@ def flag(name: str, value: Any) -> bool:
 
 
 def function(name: str, value: Any) -> Callable[..., Any]:
-    """Return a callable."""
+    """Return the value if it is callable."""
     if not callable(value):
         raise refusal(name, "a function", value)
     return value  # type: ignore[no-any-return]
 
 
 def some_function(name: str, value: Any) -> Callable[..., Any] | None:
-    """Return a function, or None."""
+    """Return the value if it is callable or None."""
     return None if value is None else function(name, value)
 
 
 def mapping(name: str, value: Any, wanted: str) -> Mapping[Any, Any]:
-    """Return a dict, or an object that behaves like one."""
+    """Return the value if it is a dict or another mapping."""
     if not isinstance(value, Mapping):
         raise refusal(name, wanted, value)
     return value
 
 
 def iterable(name: str, value: Any, wanted: str) -> list[Any]:
-    """Return the items of an iterable; refuse a string, which would be split into letters."""
+    """Return the items of an iterable; raise for a str, which would be split into characters."""
     if not is_list(value):
         raise refusal(name, wanted, value)
     return list(value)
@@ -214,7 +213,7 @@ def iterable(name: str, value: Any, wanted: str) -> list[Any]:
 def is_list(value: Any) -> bool:
     """Return whether a value can be iterated over item by item.
 
-    Texts and bytes can't, and neither can consumers, which wait for records.
+    A str, bytes or a consumer, whose iteration waits for records, doesn't count.
     """
     if isinstance(value, list | tuple):
         return True
@@ -231,7 +230,7 @@ def is_list(value: Any) -> bool:
 
 
 def record_bytes(name: str, value: Any) -> None:
-    """Check a record's key or value: bytes in any form, or None."""
+    """Raise unless a record's key or value is None, or bytes in any form."""
     if value is None or type(value) is bytes:
         return
     wanted = "bytes (or a bytearray, memoryview or None)"
@@ -254,7 +253,7 @@ def record_bytes(name: str, value: Any) -> None:
 
 
 def record_headers(given: Any) -> Headers:
-    """Return a record's headers; iterates once over pairs of name and bytes, or over a dict."""
+    """Return a record's headers from an iterable (read once) or a dict of names and bytes."""
     if given is None:
         return ()
     if isinstance(given, Mapping):
@@ -271,11 +270,11 @@ def record_headers(given: Any) -> Headers:
     return tuple(found)
 
 
-# Usage of other clients
+# Arguments as in other clients
 
 
 def deprecated_milliseconds(timeout_ms: Any) -> float:
-    """Return the argument `timeout_ms` of `poll` in seconds, and warn at the program's line."""
+    """Return the argument `timeout_ms` of `poll` in seconds, and warn at the caller's line."""
     seconds = checked_timeout(timeout_ms, "timeout_ms", "milliseconds") / 1000
     text = f"timeout_ms is deprecated and will be removed in 0.5: write poll(timeout={seconds})"
     level = 1
@@ -293,5 +292,5 @@ IN_SECONDS = (
 
 
 def looks_like_milliseconds(timeout: Any) -> bool:
-    """Return whether a timeout of `poll` looks like milliseconds, the unit of other clients."""
+    """Return whether a timeout of `poll` may be meant as milliseconds, as in other clients."""
     return type(timeout) is int and 100 <= timeout < FOREVER

@@ -1,8 +1,9 @@
 """Calculate every backoff and growing timeout of the project (KIP-580).
 
 In: the number of failures in a row, and a random generator as an argument. Out: seconds to wait.
-Must not: read a clock, or be called twice for the same failure: the caller stores the deadline
-(R-BO-3), because a jitter that is drawn again at every poll ends up at its minimum. R-BO-5.
+Must not: read a clock, or be called twice for one failure: the caller stores the deadline (R-BO-3),
+because jitter that is drawn again at every poll ends up at its minimum. R-BO-5: without jitter, the
+waits are those of KIP-580's table.
 """
 
 from __future__ import annotations
@@ -12,27 +13,27 @@ import math
 from odradek.common.types import Rng
 
 STEADY = 10
-"""Number of equal waits of `ExponentialBackoff.steady`: a second in all, with the usual base."""
+"""Number of constant waits of `ExponentialBackoff.steady`: 1 s in all, with the default base."""
 JITTER = 0.2
 """Relative jitter (KIP-144 and KIP-580): 20 % below to 20 % above the computed value."""
 DOUBLINGS = 512
-"""Maximum number of doublings that are computed; more than any two sensible waits need."""
+"""Maximum number of doublings that are computed; no sensible base and maximum need so many."""
 
 
 class ExponentialBackoff:
     """Calculate waits that double from `base` to `maximum`, in seconds, with jitter.
 
-    R-BO-1: the curve is clamped before the jitter is applied, so far below the maximum that all of
-    the jitter fits under it: at maximum / 1.2. KIP-580's formula taken literally caps a value that
-    is already jittered but not clamped, and so loses all jitter at the cap: clients that failed
-    together keep connecting together. Java clamps the curve at the maximum, which leaves half of
-    all waits equal; docs/recovery.md shows what brokers see of each.
+    R-BO-1: before jitter is applied, the wait is limited to maximum / 1.2, so that even with jitter
+    it doesn't exceed the maximum. KIP-580's formula applies the maximum after the jitter, so that
+    long waits have no jitter, and clients that failed together keep connecting together. Java
+    applies the maximum before the jitter and again after it, so that half of the long waits are
+    equal; docs/recovery.md shows what brokers see of each formula.
     """
 
     __slots__ = ("base", "jitter", "maximum", "same")
 
     def __init__(self, base: float, maximum: float, jitter: float = JITTER, same: int = 0) -> None:
-        """Let the first `same` waits be exactly the base, before they double."""
+        """Set the policy; the first `same` waits are exactly the base, and later ones double."""
         if not 0.0 <= jitter <= 1.0:
             raise ValueError(f"jitter must be between 0 and 1, but got {jitter}")
         if base < 0 or maximum < 0:
@@ -43,7 +44,7 @@ class ExponentialBackoff:
         self.same = same
 
     def steady(self) -> ExponentialBackoff:
-        """Return the backoff of classic groups, whose first waits are constant (R-RT-1)."""
+        """Return this backoff with constant first waits, as classic groups need it (R-RT-1)."""
         return ExponentialBackoff(self.base, self.maximum, self.jitter, STEADY)
 
     @property
@@ -53,14 +54,13 @@ class ExponentialBackoff:
 
     @property
     def shortest(self) -> float:
-        """The wait after a first failure, without the jitter."""
+        """The wait in seconds after a first failure, before jitter is applied."""
         return self.maximum if self.constant else self.base
 
     def delay(self, failures: int, rng: Rng) -> float:
         """Return the seconds to wait after a failure.
 
-        `failures` counts the failures before it (0 for the first), as KIP-580's table does: its
-        first delay is the base itself.
+        `failures` is the number of failures before this one, in a row; for 0, the wait is the base.
         """
         base, maximum, jitter = self.base, self.maximum, self.jitter
         if base >= maximum:  # `constant`
@@ -83,7 +83,7 @@ class ExponentialBackoff:
 
 
 class Backoff:
-    """A running backoff: counts failures and keeps the deadline that was drawn for the last one."""
+    """The failures in a row of one operation, and the deadline drawn after the last failure."""
 
     __slots__ = ("_policy", "_rng", "failures", "until")
 
@@ -94,13 +94,13 @@ class Backoff:
         self.until = -math.inf
 
     def failed(self, now: float) -> float:
-        """Note a failure; return the time before which the next attempt isn't allowed."""
+        """Count a failure; return the time from which the next attempt is allowed."""
         self.until = now + self._policy.delay(self.failures, self._rng)
         self.failures += 1
         return self.until
 
     def go_on(self, failures: int) -> None:
-        """Set the number of failures, from which the next wait is calculated."""
+        """Set the number of failures in a row, from which the next wait is calculated."""
         self.failures = failures
 
     def succeeded(self) -> None:

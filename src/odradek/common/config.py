@@ -1,9 +1,9 @@
 """Check the configuration of one client, and complete it with the defaults of all options.
 
 In: a dict with Kafka's names, or keywords with underscores. Out: a checked `Config` whose times are
-float seconds and whose secrets are `Secret`. Must not: read files, resolve names or look at the
-environment. Unknown names are errors with a suggestion; for options of a later release the error
-says so. An option of another kind of client is a warning, because services share one dict.
+float seconds and whose secrets are `Secret`. Must not: read files, resolve names or read
+environment variables. Unknown names are errors with a suggestion; an option of a later release is
+an error that says so. An option of another kind of client only causes a warning.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ __all__ = [
 logger = logging.getLogger("odradek")
 
 ALL_REPLICAS = -1
-"""`acks=all`."""
+"""Value of `acks` for `acks=all`."""
 MOST_IN_FLIGHT = 5
-"""Maximum number of requests in flight on one connection, with idempotence."""
+"""Maximum of `max.in.flight.requests.per.connection` with idempotence."""
 
 
 class Config:
@@ -65,7 +65,7 @@ class Config:
     def __init__(
         self, client: str, given: Mapping[str, Any] | None = None, **keywords: Any
     ) -> None:
-        # A traceback shows locals, too: from here on they contain secrets only as `Secret`.
+        # A traceback may show locals: from here on, they contain secrets as `Secret` only.
         keywords = sealed(keywords)
         given = sealed(given)
         self.client = client
@@ -83,7 +83,7 @@ class Config:
             merged[name] = meant
         self.given = frozenset(merged)
         self.stated = merged
-        """Values as they were set, by Kafka's names; secrets are wrapped."""
+        """Values as the user set them, by Kafka's names, with secrets as `Secret`."""
         self._values = {o.name: o.default for o in OPTIONS.values() if client in o.clients}
         for name, value in merged.items():
             self._values[name] = self._check(name, value)
@@ -103,7 +103,7 @@ class Config:
             except KafkaError:
                 raise
             except (TypeError, ValueError, ArithmeticError, AttributeError, RuntimeError):
-                kind = type(value).__name__  # the type alone, as the value may be private
+                kind = type(value).__name__  # no value, which may be private
                 raise ArgumentError(f"{name} has an invalid value of type {kind}") from None
         from odradek.common.options.ignored_settings import unknown  # most clients don't need it
 
@@ -145,9 +145,9 @@ class Config:
             values["metadata.unavailable.timeout.ms"] = 60.0 if strategy == "none" else None
 
     def _settle_idempotence(self) -> None:
-        """Switch idempotence off for weaker settings, unless it was set explicitly.
+        """Switch idempotence off if acks or retries contradict it, as in Java (KIP-679).
 
-        As in Java (KIP-679).
+        If the user enabled it explicitly, raise an error.
         """
         values, in_flight = self._values, "max.in.flight.requests.per.connection"
         asked = "enable.idempotence" in self.given and values["enable.idempotence"]
@@ -176,7 +176,7 @@ class Config:
             )
 
     def _settle_sizes(self) -> None:
-        """Ensure that a record fits into the memory; sizes that weren't set are adjusted."""
+        """Ensure max.request.size ≤ buffer.memory; lower `max.request.size` if it isn't set."""
         values, given = self._values, self.given
         most, memory = values["max.request.size"], values["buffer.memory"]
         if most <= memory:
@@ -191,7 +191,7 @@ class Config:
         )
 
     def _settle_delivery(self) -> None:
-        """Make the delivery timeout cover linger and one request; adjust unset timeouts."""
+        """Ensure delivery.timeout.ms ≥ linger.ms + request.timeout.ms; adjust timeouts not set."""
         values, given = self._values, self.given
         linger, delivery = values["linger.ms"], values["delivery.timeout.ms"]
         least = linger + values["request.timeout.ms"]
@@ -210,9 +210,7 @@ class Config:
         return self._values[name]
 
     def __repr__(self) -> str:
-        if not hasattr(
-            self, "_values"
-        ):  # reading the options failed, and a debugger shows this object
+        if not hasattr(self, "_values"):  # shown by a debugger after a failed __init__
             return f"Config({getattr(self, 'client', '')})"
         shown = {name: self._values[name] for name in sorted(self.given) if name in self._values}
         for name in shown:
@@ -221,12 +219,12 @@ class Config:
         return f"Config({self.client}: {', '.join(f'{n}={v!r}' for n, v in shown.items())})"
 
     def backoff(self, name: str) -> ExponentialBackoff:
-        """Return the calculator for the options `name.ms` and `name.max.ms`."""
+        """Return the backoff of the options `name.ms` and `name.max.ms`."""
         return ExponentialBackoff(self._values[f"{name}.ms"], self._values[f"{name}.max.ms"])
 
 
 def _without_effect(client: str, names: list[str]) -> list[str]:
-    """Return the settings that have no effect on this kind of client."""
+    """Return the names of settings that have no effect on this kind of client."""
     options = ((name, OPTIONS.get(ALIASES.get(name, name))) for name in names)
     others = [name for name, one in options if one is None or client not in one.clients]
     if not others:

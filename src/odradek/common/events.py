@@ -1,10 +1,10 @@
-"""Report everything that a client does on its own as one typed event (R-EV-1).
+"""Report what a client does without being called, as typed events (R-EV-1).
 
 In: state changes that the packages report (connecting, ready, failed, backoff, refresh,
-rebootstrap, retry). Out: the same event for logging (at DEBUG; `outage_log` turns events into
-readable lines), counters, the user's listener, `ODRADEK_EVENTS_DIR` and the trace of a simulation;
-texts of peers in it are printable (R-IN-3). Must not: hold a secret, a record's bytes or a
-clock; `at` is an argument.
+rebootstrap, retry). Out: events for the log (at DEBUG; `outage_log` turns events into readable
+lines), counters, the user's listener, `ODRADEK_EVENTS_DIR` and the trace of a simulation; the texts
+of brokers in them are printable (R-IN-3). Must not: contain a secret or a record's bytes, or read a
+clock (`at` is an argument).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from odradek.common.printable import LONGEST, cleaned, printable
 logger = logging.getLogger("odradek")
 guard_loggers()
 
-# The kinds of events, with their fields. In one place, because users filter by them.
+# The kinds of events, each described with its fields; users filter events by kind.
 KINDS: dict[str, str] = {
     "dial": "a connection attempt begins: address, purpose, ip, connection",
     "connected": "the TCP (and TLS) connection is established: address",
@@ -79,7 +79,7 @@ Listener = Callable[[Event], None]
 
 
 class EventLog:
-    """Receives the events of one client: counts them, and calls listeners."""
+    """The events of one client: counts by kind, and listeners that are called."""
 
     __slots__ = ("_client", "_listeners", "counts", "surface")
 
@@ -88,14 +88,14 @@ class EventLog:
         self._listeners: list[Listener] = []
         self.counts: dict[str, int] = {}
         self.surface: Callable[[BaseException], None] | None = None
-        """Function that receives listeners' exceptions that end the program, like `SystemExit`."""
+        """Function that receives a listener's exception if that ends the program (`SystemExit`)."""
 
     def surfaces_by(self, surface: Callable[[BaseException], None]) -> None:
         """Set `surface`, the function that receives exceptions that end the program."""
         self.surface = surface
 
     def listen(self, listener: Listener) -> None:
-        """Add a listener; the client calls it while it works, so it must be quick."""
+        """Add a listener; it must be quick, because the client calls it within its own work."""
         self._listeners.append(listener)
 
     def emit(self, at: float, kind: str, **fields: Any) -> None:
@@ -109,7 +109,7 @@ class EventLog:
         for listener in self._listeners:
             try:
                 listener(event)
-            except Exception:  # user code: its error mustn't break the client
+            except Exception:  # an error in user code mustn't stop the client
                 logger.exception(
                     "[%s] an event listener raised an error for the event: %s", self._client, event
                 )
@@ -120,15 +120,15 @@ class EventLog:
 
 
 def _shown(value: Any) -> Any:
-    """Make texts printable (R-IN-3); numbers and the client's own texts cost one check."""
+    """Return a field's value with all its texts printable (R-IN-3); usually only a quick check."""
     if type(value) is str:
         return value if value.isprintable() and len(value) <= LONGEST else printable(value)
     return value if value is None or isinstance(value, bool | int | float) else cleaned(value)
 
 
 def event_line(event: Event, time: float, host: str, pid: int, client: str) -> bytes:
-    """Return an event as a JSON line: fields, seconds since 1970, host, process, client, kind."""
-    from json import dumps  # only here: most clients start without it
+    """Return an event as a line of JSON, with seconds since 1970, host, process id and client."""
+    from json import dumps  # imported late: most clients don't need it
 
     fields = {str(name): _plain(value) for name, value in event.fields.items()}
     where = {"time": time, "host": host, "pid": pid, "client": client}
@@ -137,5 +137,5 @@ def event_line(event: Event, time: float, host: str, pid: int, client: str) -> b
 
 
 def _plain(value: Any) -> Any:
-    """Replace infinity and NaN, which JSON doesn't have."""
+    """Return a value for JSON, with a replacement for infinity and NaN."""
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,4 +1,4 @@
-"""Import optional packages, or name the extra of this distribution that installs them.
+"""Import optional packages, or raise an error that names the extra that installs them.
 
 In: names of modules that need such a package. Out: the imported modules, or a `MissingExtraError`
 that names the extra to install. Must not: hide that an installed package is broken.
@@ -21,11 +21,11 @@ OPTIONAL = {
     "rich": ("The command odradek needs", "cli"),
     "typer": ("The command odradek needs", "cli"),
 }
-"""By a module's top-level name: text for the feature that needs it, and the extra with it."""
+"""By a package's top-level name: which feature needs the package, and which extra installs it."""
 DISTRIBUTIONS = {"google": "protobuf", "jsonschema_rs": "jsonschema-rs"}
-"""Distributions whose modules have other names, by module."""
+"""By a module's top-level name: the distribution, if it has another name."""
 SHARED = ("google", "opentelemetry")
-"""Names under which several distributions have modules: one of them may be missing."""
+"""Top-level names that several distributions share, of which one may be missing."""
 
 
 def require_extra(*modules: str) -> None:
@@ -39,7 +39,7 @@ def require_extra(*modules: str) -> None:
         except ModuleNotFoundError as error:
             package = (error.name or "").partition(".")[0]
             if package not in OPTIONAL or (error.name != package and package not in SHARED):
-                raise  # the package is installed, and one of its own modules is missing
+                raise  # a module within the package is missing
             what, extra = OPTIONAL[package]
             named = DISTRIBUTIONS.get(package, package)
             raise MissingExtraError(

@@ -1,9 +1,9 @@
-"""Keep control characters of peers out of logs (R-IN-3).
+"""Escape control characters in log messages, whose texts may come from brokers (R-IN-3).
 
-In: records of this package's loggers. Out: the same records; characters that could control a
-terminal or begin a line of their own are escaped. Must not: change other loggers, or drop a record.
-A logger's filter applies to records logged through this logger, not through its children: so each
-logger of this package gets one, from `events`, which all clients import.
+In: log records of this package's loggers. Out: the log records, in which characters that could
+control a terminal or begin a forged line are escaped. Must not: change other loggers, or drop a log
+record. A logger's filter doesn't apply to its child loggers, so each logger of this package gets a
+filter when `events` is imported, which all clients do.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ LOGGERS = (
     *(f"odradek.{it}" for it in ("compat", "consumer", "metadata", "options")),
     *(f"odradek.{it}" for it in ("record", "spark", "workers")),
 )
-"""All loggers of the library."""
+"""Names of all loggers of the library."""
 
 
 class PrintableFilter(logging.Filter):
-    """Escapes control characters of records; lets every record through."""
+    """Logging filter that escapes control characters, and drops no log record."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Escape the whole text; this package's errors keep their lines."""
+        """Escape the whole message; line breaks in errors of this package are kept."""
         given: Any = record.args
-        with suppress(TypeError, ValueError, KeyError):  # logging itself reports a broken format
+        with suppress(TypeError, ValueError, KeyError):  # `logging` reports a wrong format
             if record.getMessage().isprintable():
                 return True
             if isinstance(given, Mapping):

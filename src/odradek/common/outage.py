@@ -1,7 +1,7 @@
-"""Define an outage, its counters, and the texts for them.
+"""Define an outage, with its counters, and the texts that describe it.
 
-In: numbers and errors that `outage_log` collects. Out: values and texts for its lines and for
-`explain()`. Must not: log, or know where the numbers come from.
+In: counts and errors that `outage_log` collects. Out: values and texts for log lines and for
+`explain()`. Must not: log, or know the source of the counts.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from collections import Counter
 from collections.abc import Mapping
 
 FIRST_SPACING, LONGEST_SPACING = 5.0, 60.0
-"""Seconds between two summaries: the first wait, and the maximum to which it doubles."""
+"""Seconds until the first summary in the log, and the maximum to which this wait doubles."""
 CALM = 30.0
-"""Seconds after the end of an outage within which a new one continues its summaries."""
+"""Maximum seconds between two outages for the second one to continue the first one's summaries."""
 NAMED = 3
-"""Maximum number of errors in a line, and of addresses with each."""
+"""Maximum number of errors in a log line, and of addresses per error."""
 KNOWN, BOOTSTRAP = "known brokers", "bootstrap addresses"
 ONE = {KNOWN: "known broker", BOOTSTRAP: "bootstrap address"}
 
 
 class Spacing:
-    """Limits repeated log messages: the first at once, further ones at growing intervals.
+    """A limit on repeated log messages: the first at once, further ones at growing intervals.
 
-    After a quiet period it begins again.
+    After a quiet period of `CALM` seconds, the next message is logged at once again.
     """
 
     __slots__ = ("_last", "_next", "_step", "held_back")
@@ -32,10 +32,10 @@ class Spacing:
         self._step = FIRST_SPACING
         self._last = self._next = -math.inf
         self.held_back = 0
-        """Number of lines held back since the last one that was written."""
+        """Number of messages that weren't logged since the last logged one."""
 
     def allows(self, now: float) -> bool:
-        """Return whether a line may be written now."""
+        """Return whether a message may be logged now; count it if not."""
         if now - self._last > CALM:
             self._step, self._next = FIRST_SPACING, -math.inf
         self._last = now
@@ -59,14 +59,14 @@ class Counts:
     def __init__(self) -> None:
         self.dials: Counter[str] = Counter()
         self.attempts: Counter[str] = Counter()
-        """Failed connection attempts, by class of address."""
+        """Number of failed connection attempts, by kind of address (`KNOWN` or `BOOTSTRAP`)."""
         self.names: Counter[str] = Counter()
-        """Failed name resolutions, by class of address: no connection attempt follows."""
+        """Number of failed name resolutions (without a connection attempt), by kind of address."""
         self.others: Counter[str] = Counter()
-        """Other events by kind: `ROUND`, `RETRY`, `REBOOTSTRAP`, `EXPIRED`."""
+        """Number of other events, by kind: `ROUND`, `RETRY`, `REBOOTSTRAP`, `EXPIRED`."""
 
     def in_words(self) -> str:
-        """Return the counts that are worth showing, as text."""
+        """Return a text with the counts that aren't zero."""
         parts = []
         for kind in (KNOWN, BOOTSTRAP):
             counts = []
@@ -83,7 +83,7 @@ class Counts:
 
 
 class Outage:
-    """One outage of one client. Times are the engine's."""
+    """One outage of one client; times are in seconds on the engine's clock."""
 
     __slots__ = (
         *("answered_at", "begun", "failing", "first", "last_failure", "said", "told", "total"),
@@ -93,29 +93,29 @@ class Outage:
     def __init__(self, begun: float, what: str, told: bool, *, first: bool = False) -> None:
         self.begun = begun
         self.what = what
-        """The first failure, as text."""
+        """Text about the failure with which the outage began."""
         self.told = told
-        """Whether its beginning and its end are logged as single lines."""
+        """Whether the outage's beginning and end are logged, each as one line."""
         self.first = first
-        """Whether the client hasn't reached its cluster before."""
+        """Whether the client has never reached its cluster."""
         self.total = first
-        """Whether no broker answers; otherwise some addresses fail while others work."""
+        """Whether no broker answers; if False, some addresses fail while others work."""
         self.last_failure = -math.inf
         self.answered_at: float | None = None
         """Time of the first response since the last failure."""
         self.failing: dict[str, str] = {}
         """Addresses that failed and haven't answered since, with their last error."""
         self.said: set[tuple[str, str]] = set()
-        """Pairs of address and error that were logged."""
+        """Pairs of address and error that were already logged."""
 
     def unsaid(self) -> dict[str, str]:
-        """Return the failing addresses whose error wasn't logged yet, and mark it as logged."""
+        """Return the failing addresses with errors not logged yet; mark these as logged."""
         new = {a: error for a, error in self.failing.items() if (a, error) not in self.said}
         self.said.update(new.items())
         return new
 
     def failed(self, now: float, address: str, error: str) -> None:
-        """Note that an address failed."""
+        """Note that an address failed, with this error."""
         self.failing[address] = error
         self.last_failure, self.answered_at = now, None
 
@@ -131,7 +131,7 @@ class Outage:
 
 
 def number(count: int, what: str) -> str:
-    """Return the count and its noun: `1 rebootstrap`, `2 rebootstraps`."""
+    """Return a count with its noun, such as `1 rebootstrap` or `2 rebootstraps`."""
     if count == 1:
         return f"1 {what}"
     plural = {ROUND: "failed metadata refreshes", EXPIRED: "timed-out batches or calls"}
@@ -145,14 +145,14 @@ def plain(error: str) -> str:
 
 
 def named(failing: Mapping[str, str]) -> str:
-    """Return each error with the first few addresses that have it."""
+    """Return a text with each error and the first few addresses that have it."""
     groups: dict[str, list[str]] = {}
     for address, error in failing.items():
         groups.setdefault(plain(error).rstrip("."), []).append(address)
     found = [
         ", ".join(addresses[:NAMED])
         + (f" and {len(addresses) - NAMED} more" if len(addresses) > NAMED else "")
-        + f": {error}"  # last, as the error may end with advice
+        + f": {error}"  # the error is last: it may end with advice
         for error, addresses in list(groups.items())[:NAMED]
     ]
     if len(groups) > NAMED:

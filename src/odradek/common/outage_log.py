@@ -1,14 +1,14 @@
-"""Log a client's outages: transitions, and summaries while one lasts (R-EV-1).
+"""Log a client's outages: their beginnings and ends, and summaries in between (R-EV-1).
 
-In: every event of one client, as a listener of its `EventLog`; the time, as a component of its
-engine. Out: a few lines at WARNING and INFO, and `current` for `explain()`. (Each single event is
-logged at DEBUG by `EventLog`.) Must not: decide anything, or grow with an outage's length.
+In: all events of one client, as a listener of its `EventLog`; the time, as a component of its
+engine. Out: a few log lines at WARNING and INFO, and `current` for `explain()`. (`EventLog` logs
+each single event at DEBUG.) Must not: influence the client, or use more memory in a longer outage.
 
-Terms of a line, as in R-MD-3: an *attempt* is one connection attempt or one metadata request; a
-*round* is one pass over all candidates; a *retry* is a caller's request that is sent again.
-Connection attempts are counted separately for known brokers and bootstrap addresses. A two-minute
-outage takes about ten lines; brokers that fail again and again take no more than
-`FULLY_LOGGED_OUTAGES` outages and the summaries.
+Terms in log lines, as in R-MD-3: an *attempt* is one connection attempt or one metadata request; a
+*round* is one pass over all brokers that can be asked; a *retry* is a caller's request that is sent
+again. Connection attempts are counted separately for known brokers and bootstrap addresses. A
+two-minute outage takes about ten lines. If outages follow each other closely, only the first
+`FULLY_LOGGED_OUTAGES` have lines for beginning and end; for the others, summaries are logged.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger("odradek")
 
 QUIET_AFTER_S = 5.0
-"""Seconds without a failure, but with another response, after which an address isn't needed.
+"""Seconds after which a failed address counts as not needed, if other addresses answer.
 
-Clients connect to addresses that they need at least every second.
+They begin at its last failure. A client connects to needed addresses at least every second.
 """
 NO_NAME = f"{DnsError.__name__}: "
-"""Prefix of the error of an attempt whose host name didn't resolve."""
+"""Prefix of a connection attempt's error if the host name couldn't be resolved."""
 FULLY_LOGGED_OUTAGES = 3
-"""Number of outages in a row whose beginnings and ends are logged as single lines."""
+"""Number of outages in a row whose beginnings and ends are logged."""
 
 
 Fields = Mapping[str, Any]
@@ -61,7 +61,7 @@ Handler = Callable[["OutageLog", float, Fields], None]
 
 
 class OutageLog:
-    """One client's outages: a listener of its events and a component of its engine."""
+    """Log of one client's outages: a listener of its events and a component of its engine."""
 
     def __init__(
         self, client: str, bootstrap: Collection[str], cure: Callable[[], str] = str
@@ -71,11 +71,11 @@ class OutageLog:
         self._bootstrap = frozenset(bootstrap)
         self._cure = cure
         self.resting = True
-        """Whether no line is due, and no outage lasts that could end by time alone."""
+        """Whether no log line is due and no outage lasts, so that `advance` has nothing to do."""
         self.known = False
-        """Whether the cluster was ever reached."""
+        """Whether the client has ever reached the cluster."""
         self.known_since: float | None = None
-        """When it was first reached."""
+        """Time when the client first reached the cluster; None before that."""
         self.current: Outage | None = None
         self.counts = Counts()
         self.counts_since = 0.0
@@ -83,20 +83,20 @@ class OutageLog:
         """Number of outages in a row, each at most `CALM` seconds after the previous one."""
         self.last_ended = -math.inf
         self.out_before = 0.0
-        """Seconds of outage since `counts_since`, without the current one."""
+        """Total seconds of outages since `counts_since`, without the current outage."""
         self._step = FIRST_SPACING
         self._next_line = math.inf
         self._up_untold = False
-        self._told = False  # whether the latest rebootstrap was logged
+        self._told = False  # whether the last rebootstrap was logged
         self._ended = False
-        self._pending: dict[int, str] = {}  # connection attempts, by connection
+        self._pending: dict[int, str] = {}  # addresses of pending attempts
         self._mute: set[str] = set()  # addresses with a silent connection
         self._spacings: dict[str, Spacing] = {}
 
     # Listener
 
     def __call__(self, event: Event) -> None:
-        """Process one event."""
+        """Count an event of the client, and log what it means for outages."""
         handler = self._HANDLERS.get(event.kind)
         if handler is not None and not self._ended:
             handler(self, event.at, event.fields)
@@ -129,10 +129,10 @@ class OutageLog:
         counts[self._class(fields["address"])] += 1
 
     def _dns_failed(self, now: float, fields: Fields) -> None:
-        # R-CS-6: the address is kept and tried again; the line is logged even if another address
-        # began the outage.
+        # R-CS-6: the address is kept and tried again; this line is logged even if the outage began
+        # with another address.
         address = fields["address"]
-        if not self.known:  # the failed attempt's line names the cause
+        if not self.known:  # the line about the attempt has the cause
             return
         text = (
             f"the host name of {address} can't be resolved ({fields['error']}); the client will "
@@ -158,7 +158,7 @@ class OutageLog:
 
     def _metadata_failed(self, now: float, fields: Fields) -> None:
         if fields.get("what") == "dial" or not fields.get("failure", True):
-            return  # it was counted when it failed, or the broker works
+            return  # counted before, or no failure
         self._failed(now, fields, "metadata request failed", "")
         self.counts.attempts[self._class(fields["address"])] += 1
 
@@ -251,10 +251,10 @@ class OutageLog:
             )
         self._forget()
 
-    # Component: lines that are due without an event
+    # Methods that the engine calls: log lines that are due without an event
 
     def advance(self, now: float) -> bool:
-        """Write the line that is due, if there is one."""
+        """Log the line that is due, if there is one."""
         if now < self._next_line and self.current is None:
             return False
         outage = self.current
@@ -268,7 +268,7 @@ class OutageLog:
         return False
 
     def next_deadline(self, now: float) -> float | None:
-        """Return when the next line must be logged even if no event occurs."""
+        """Return when `advance` must be called next even if no event occurs."""
         outage = self.current
         if outage is None and self._next_line == math.inf:
             return None
@@ -279,10 +279,10 @@ class OutageLog:
         return None if due == math.inf else due
 
     def abort(self, error: Exception, now: float) -> None:
-        """Note that the client has ended; the events `broken` and `closed` have separate lines."""
+        """Forget the outage, as the client has ended; other code logs `broken` and `closed`."""
         self._forget()
 
-    # Transitions
+    # Beginning and end of outages
 
     def _failed(self, now: float, fields: Fields, what: str, more: str) -> None:
         address, error = fields["address"], fields["error"]
@@ -303,7 +303,7 @@ class OutageLog:
         told = self.in_a_row <= FULLY_LOGGED_OUTAGES
         if told:
             self.counts, self.counts_since, self.out_before = Counts(), now, 0.0
-        for address in self._pending.values():  # these began before the outage, and belong to it
+        for address in self._pending.values():  # attempts that began before the outage
             self.counts.dials[self._class(address)] += 1
         if told or self._next_line == math.inf:
             self._next_line = now + self._step
@@ -324,7 +324,7 @@ class OutageLog:
             self._over(outage, now, f"{address} answers again")
 
     def _not_needed_at(self, outage: Outage) -> float:
-        """Return when an outage ends because the failed addresses are no longer needed."""
+        """Return when the outage ends because the client doesn't need the failed addresses."""
         if outage.answered_at is None or outage.total:
             return math.inf
         if any(a in outage.failing for a in (*self._pending.values(), *self._mute)):
@@ -338,7 +338,7 @@ class OutageLog:
         if outage.told:
             self._next_line = math.inf
             over = "reached the cluster" if outage.first else "outage over"
-            # The end is logged at the level of the beginning, so the same readers get both.
+            # Log the end at the level of the beginning, so that readers of one get the other, too.
             self._say(
                 logging.WARNING,
                 f"{over} after {seconds:.1f} s: {why}; {self.counts.in_words()}",
@@ -349,7 +349,7 @@ class OutageLog:
     def _summary(self, now: float) -> None:
         outage = self.current
         if outage is not None and outage.told and self._not_needed_at(outage) < math.inf:
-            return  # the outage is probably over; the next event shows that
+            return  # the outage is probably over, as the next event will show
         self._step = min(2 * self._step, LONGEST_SPACING)
         self._next_line = math.inf if outage is None else now + self._step
         if outage is None and not self._up_untold:

@@ -1,7 +1,7 @@
 """Define the proxy between a client and its brokers, from `proxy.url`.
 
 In: a URL such as `socks5h://user:password@proxy:1080`. Out: a `Proxy`, whose password is a
-`Secret`. Must not: show the original URL, resolve a name, or open anything.
+`Secret`. Must not: show the original URL, resolve a name, or open a connection.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class Proxy(NamedTuple):
 
 
 def may_hold_password(value: object) -> bool:
-    """Return whether a value of `proxy.url` may contain a password, and mustn't be shown."""
+    """Return whether a value of `proxy.url` may contain a password, so that it mustn't be shown."""
     return not isinstance(value, str) or "@" in value
 
 
 @reads("secret URL", "scheme://user:password@host:port with socks5, socks5h or http", str)
 def proxy_url(name: str, value: Any) -> Proxy:
-    """Read the URL; it may contain a password, so no error shows it."""
+    """Read the URL; errors don't show it, because it may contain a password."""
     if isinstance(value, Proxy):
         return value
     given = hidden(value) if may_hold_password(value) else value
@@ -61,8 +61,8 @@ def proxy_url(name: str, value: Any) -> Proxy:
 
 
 def _read(given: Secret | str) -> Proxy | str:
-    """Return the proxy, or an error text; raise nothing, as this frame's locals aren't hidden."""
-    from urllib.parse import unquote, urlsplit  # only here: most clients start without it
+    """Return the proxy, or an error text; the caller raises it, as this frame has secrets."""
+    from urllib.parse import unquote, urlsplit  # imported late: most clients don't need it
 
     try:
         parts = urlsplit((given if isinstance(given, str) else given.reveal()).strip())

@@ -1,8 +1,8 @@
-"""Table of public names: the module that users import each from, and the module that defines it.
+"""List the public names, with the module to import each from, and the module that defines it.
 
 Out: `MODULES` and `ALSO`, from which tools/generate_front.py writes a stub for each public module;
-and `lazy_names`, with which a public module loads a name on first use. Must not: import anything of
-this package at the top, as `import odradek` reads this module and must be fast.
+and `lazy_names`, with which a public module loads a name on first use. Must not: import a module of
+Odradek at the top, as `import odradek` reads this module and must be fast.
 """
 
 from __future__ import annotations
@@ -225,7 +225,7 @@ MODULES: dict[str, dict[str, str]] = {
         "odradek.clients.workers.work_run": "WorkProgress",
     },
 }
-"""Names by public module and defining module, separated by blanks."""
+"""By public module and defining module: the names, separated by spaces."""
 
 ALSO: dict[str, str] = {
     "odradek": """
@@ -242,7 +242,7 @@ ALSO: dict[str, str] = {
     """,
     "odradek.workers": "AsyncWorkers WorkFailedError Workers",
 }
-"""Names that a public module shares with the module above that they are listed under."""
+"""Names that a public module has in addition to the module under which `MODULES` lists them."""
 
 TOP = "odradek"
 APART = ("odradek.spark", "odradek.testing")
@@ -258,18 +258,18 @@ HOMES: dict[str, dict[str, str]] = {
     place: own | {name: _DEFINED[name] for name in ALSO.get(place, "").split()}
     for place, own in _OWN.items()
 }
-"""From a public module to its names, and from a name to the module that defines it."""
+"""By public module: its names, each with the module that defines it."""
 PLACES: dict[str, str] = {
     **{name: place for place, own in _OWN.items() for name in own},
     **dict.fromkeys(HOMES[TOP], TOP),
 }
-"""From a public name to the module to import it from; names in `ALSO` are in another one, too."""
+"""By public name: the module to import it from; names in `ALSO` are in another module, too."""
 MOVED: dict[str, str] = {
     name: place for name, place in PLACES.items() if place not in (TOP, *APART)
 }
-"""Deprecated names of `odradek`, by the module that has them now (docs/stability.md)."""
+"""Deprecated names of `odradek`, each with the module that has it now (docs/stability.md)."""
 REMOVED_IN = "0.5"
-"""The version in which `odradek` loses these names."""
+"""The version in which `odradek` will no longer have the names in `MOVED`."""
 
 
 def _load(home: str) -> ModuleType:
@@ -302,8 +302,8 @@ def lazy_names(
         if name in parts:
             return import_module(f"{module}.{name}")
         caller = sys._getframe(1)  # noqa: SLF001  # `inspect` would read the sources
-        # `from odradek import X` calls this twice: the import system to find submodules, then the
-        # importing line, which is the one to report.
+        # `from odradek import X` calls this twice: first the import system, to find submodules,
+        # then the importing line, which has to be reported.
         searching = caller.f_code.co_name == "_handle_fromlist"
         if module == TOP and name in MOVED:
             if not searching:

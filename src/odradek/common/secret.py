@@ -1,8 +1,8 @@
-"""Wrap texts that must not be seen: passwords, private keys, tokens.
+"""Wrap texts that no output may show: passwords, private keys, tokens.
 
-In: a text, from a configuration or a token function. Out: the text, by `reveal()` alone, at the one
-place that needs it. Must not: appear as itself in repr, str, format, logs or errors. It can be
-pickled (Spark's tasks need their credentials), and the unpickled object is a `Secret` again.
+In: a text, from a configuration or a token function. Out: the text, only from `reveal()`, which
+code calls where it needs the text. Must not: show the text in repr, str, format, logs or errors. A
+`Secret` can be pickled (Spark's tasks need credentials); the unpickled object is a `Secret` again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ R = TypeVar("R")
 
 HIDDEN = "[hidden]"
 COROUTINE = 0x80
-"""Value of `inspect.CO_COROUTINE`, without the import."""
+"""Value of `inspect.CO_COROUTINE`, to avoid importing `inspect`."""
 
 
 class Secret:
@@ -35,7 +35,7 @@ class Secret:
         object.__setattr__(self, "_text", text)
 
     def reveal(self) -> str:
-        """Return the text itself; never put it into a message."""
+        """Return the text itself; callers must not put it into a message."""
         return self._text
 
     def __repr__(self) -> str:
@@ -52,7 +52,7 @@ class Secret:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Secret):
             return NotImplemented
-        from hmac import compare_digest  # only here: most clients start without it
+        from hmac import compare_digest  # imported late: most clients don't need it
 
         return compare_digest(_bytes(self._text), _bytes(other._text))
 
@@ -76,7 +76,7 @@ class Secret:
 
 
 class NotText:
-    """Placeholder for a value that was passed as a secret but isn't text; drops the value."""
+    """Placeholder for a value that was set as a secret but isn't text; it drops the value."""
 
     __slots__ = ("kind",)
 
@@ -85,7 +85,7 @@ class NotText:
 
 
 def hidden(value: object) -> Secret | NotText | None:
-    """Wrap a value of any type that was set as a secret; None remains None."""
+    """Wrap a value of any type that was set as a secret; return None for None."""
     if value is None or isinstance(value, Secret | NotText):
         return value
     if isinstance(value, bytes):
@@ -97,9 +97,9 @@ def hidden(value: object) -> Secret | NotText | None:
 
 
 def private(function: Callable[P, R]) -> Callable[P, R]:
-    """Decorate a function with secret arguments: the traceback of its errors shows no locals.
+    """Decorate a function with secret arguments: tracebacks of its errors show no local variables.
 
-    A coroutine function stays one.
+    A decorated coroutine function remains a coroutine function.
     """
 
     @wraps(function)
@@ -108,7 +108,7 @@ def private(function: Callable[P, R]) -> Callable[P, R]:
         try:
             return function(*args, **keywords)
         except BaseException as error:
-            del args, keywords  # tracebacks show this frame, too
+            del args, keywords  # a traceback shows this frame, too
             clear_locals(error, handled)
             raise
 
@@ -129,10 +129,10 @@ def private(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def clear_locals(error: BaseException | None, handled: BaseException | None = None) -> None:
-    """Clear the locals of Odradek's frames below the caller, for an error and its causes.
+    """Clear the local variables of Odradek's frames in the tracebacks of an error and its causes.
 
-    `handled`: the error that the program was handling before; its frames may be of generators that
-    other clients still use, and clearing them would end those.
+    `handled` is the error that the program was handling before. Its frames are skipped: some may be
+    of generators that other clients use, which clearing would end.
     """
     done = {id(handled)}
     waiting = [error]

@@ -1,4 +1,4 @@
-"""Remove a secret from a text in which a peer repeats it, plain or encoded.
+"""Remove a secret from a text of a server that repeats the secret, plain or encoded.
 
 In: the text of a broker or a token server, and a secret that was sent to it. Out: the text, with
 `[hidden]` for the secret in these forms: plain, percent-encoded, escaped for JSON or Python,
@@ -16,16 +16,16 @@ from urllib.parse import quote, quote_plus
 from odradek.common.secret import HIDDEN, Secret
 
 MIN_ENCODED_LENGTH = 6
-"""Minimum length of a piece of Base64 or hexadecimal to search for.
+"""Minimum length of a Base64 or hexadecimal text to search for.
 
-Shorter ones occur by chance.
+Shorter texts occur by chance.
 """
 _ENCODED = re.compile(r"([A-Za-z0-9+/_\-]+=*)")
-"""Text that may be Base64, and the characters in between."""
+"""Regular expression that splits a text into words that may be Base64, and the rest."""
 
 
 def redact_secret(words: str, secret: Secret) -> str:
-    """Return the words without the secret, in all of its encodings."""
+    """Return the text with the secret and all its encoded forms replaced by `[hidden]`."""
     text = secret.reveal()
     if not text:
         return words
@@ -39,7 +39,7 @@ def redact_secret(words: str, secret: Secret) -> str:
 
 
 def plain_forms(text: str) -> set[str]:
-    """Return the text, and its escaped forms."""
+    """Return a text, and its forms that are escaped or hexadecimal."""
     data = text.encode("utf-8", "surrogatepass")
     found = {text, quote(data, safe=""), quote(data), quote_plus(data)}
     found |= {json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1], repr(text)[1:-1]}
@@ -49,7 +49,7 @@ def plain_forms(text: str) -> set[str]:
 
 
 def _base64_forms(data: bytes) -> Iterator[str]:
-    """Yield the Base64 characters that only depend on the secret, for each offset in a text."""
+    """Yield the Base64 characters that depend only on the data, for each position modulo 3."""
     for before in range(3):
         first, last = -(-before * 8 // 6), (before + len(data)) * 8 // 6
         for encode in (b64encode, urlsafe_b64encode):

@@ -1,8 +1,8 @@
-"""Combine the security options, whichever names they were set by.
+"""Combine the security options, and check them against each other.
 
-In: the values that `config` has read, and the names that were set. Out: the completed values: the
-settings of `sasl.jaas.config` are options, the mechanism is known, contradictions are errors with
-their cure. Must not: read files, or show a secret.
+In: the values that `config` has read, and the names that the user set. Out: the completed values,
+with the content of `sasl.jaas.config` as options, and a known mechanism; an error for a
+contradiction, which says what to change. Must not: read files, or show a secret.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ DANGERS = {
     MSK_IAM: "can replay this client's signature for some minutes",
     SCRAM: "can try passwords offline, and can impersonate this user by changing packets",
 }
-"""Risk of sending the credentials in plaintext, by the mechanism's first letters."""
+"""What a listener can do if credentials are sent in plaintext, by mechanism (its first letters)."""
 UNSECURED = "unsecuredLogin"
 EXTENSION = "extension_"
 _AWS = (
@@ -68,14 +68,14 @@ KNOWN: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 }
 """Options of each login module: names, and prefixes of names.
 
-Some have no effect, because this client always does what they ask for.
+Some have no effect, because this client always does what they enable.
 """
 
 Values = dict[str, Any]
 
 
 def settle_security(values: Values, given: Collection[str]) -> None:
-    """Complete the options of security in place; warn of those that have no effect."""
+    """Complete the security options in place; warn of options that have no effect."""
     protocol = values["security.protocol"]
     for name in sorted(IGNORED.keys() & given):
         logger.warning("%s has no effect: %s", name, IGNORED[name])
@@ -107,7 +107,7 @@ def _warn_idle(names: list[str], protocol: str, better: str) -> None:
 def _settle_sasl(values: Values, given: Collection[str]) -> None:
     if values["sasl.jaas.config"] is not None:
         from odradek.common.options.jaas import (
-            parse_jaas,  # imported here: most clients start without it
+            parse_jaas,  # imported late: most clients don't need it
         )
 
         _take_jaas(values, given, parse_jaas(values["sasl.jaas.config"]))
@@ -134,7 +134,7 @@ def _settle_sasl(values: Values, given: Collection[str]) -> None:
 
 
 def _warn_of_plaintext(mechanism: str, servers: Iterable[Address]) -> None:
-    """Warn once per client of credentials in plaintext, unless all servers are on this machine."""
+    """Warn once per client if credentials are sent in plaintext to another machine."""
     away = [str(server) for server in servers if not _is_loopback(server.host)]
     danger = next((DANGERS[kind] for kind in DANGERS if mechanism.startswith(kind)), None)
     if away and danger:
@@ -186,7 +186,7 @@ def _settle_oauthbearer(values: Values) -> None:
 
 
 def _librdkafka_claims(text: Secret, values: Values) -> Mapping[str, str]:
-    """Parse `principal=… scope=a,b lifeSeconds=…`, and return Java's names of the claims."""
+    """Parse librdkafka's `principal=… scope=a,b lifeSeconds=…`; return claims by Java's names."""
     given = dict(word.partition("=")[::2] for word in text.reveal().split())
     claims: dict[str, str] = {}
     if "principal" in given:
@@ -241,7 +241,7 @@ def _take_jaas(values: Values, given: Collection[str], module: LoginModule) -> N
 def _warn_of_unknown(kind: str, module: LoginModule) -> None:
     """Warn of unknown options of a login module, which have no effect in Java either.
 
-    A name is only shown if it resembles a known one: otherwise it may be a part of a password.
+    A name is only shown if it resembles a known name; any other name may be a part of a password.
     """
     from difflib import get_close_matches  # only here: most clients start without it
 
@@ -282,7 +282,7 @@ def _oauthbearer(module: LoginModule) -> list[tuple[str, Any]]:
         (f"{OAUTH}.audience", module.text("oauth.audience")),
         (f"{OAUTH}.extensions", extensions or None),
         (f"{OAUTH}.unsecured", claims or None),
-        # Java takes the trust for the token endpoint from here, and not from ssl.truststore.*.
+        # For the token endpoint, Java takes the truststore from here, not from ssl.truststore.*.
         ("https.ca.location", module.text("ssl.truststore.location")),
         ("https.ca.pem", inline and pem("https.ca.pem", inline)),
         ("https.ca.password", module.options.get("ssl.truststore.password")),

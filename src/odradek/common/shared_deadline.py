@@ -1,7 +1,7 @@
-"""Share one time limit between several requests that are one call for their caller.
+"""Share one time limit between several requests that one call of a user causes.
 
-In: nothing. Out: a context in which requests to a server share the time limit of the first of them.
-Must not: read a clock, or know callers and servers.
+In: nothing. Out: a context manager in which all requests to a server share the deadline of the
+first request. Must not: read a clock, or know callers and servers.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ _held: ContextVar[SharedDeadline | None] = ContextVar("odradek_patience", defaul
 
 
 class SharedDeadline:
-    """The deadline of the first request, by the clock of the code that sends it."""
+    """The deadline of the first request, on the clock of the code that sends it."""
 
     __slots__ = ("_until", "over")
 
     def __init__(self) -> None:
         self._until: float | None = None
         self.over = False
-        """Whether the context has ended; tasks and timers that it started still refer to this."""
+        """Whether the context has ended; tasks and timers started in it still have this object."""
 
     def until(self, deadline: float) -> float:
         """Return the effective deadline of a request whose own deadline is `deadline`."""
@@ -45,10 +45,10 @@ def share_deadline() -> Iterator[None]:
         yield
     finally:
         held.over = True
-        _held.set(None)  # no reset: a generator may be closed in another context
+        _held.set(None)  # not `reset`: a generator may end in another context
 
 
 def effective_deadline(deadline: float) -> float:
-    """Return when a request has to end: its own deadline, or the one that it shares."""
+    """Return when a request must end: at `deadline`, or at an earlier deadline that it shares."""
     held = _held.get()
     return deadline if held is None else held.until(deadline)

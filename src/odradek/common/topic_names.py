@@ -1,6 +1,6 @@
-"""Check names of topics, as brokers do.
+"""Check topic names as brokers do.
 
-In: a text. Out: whether it can be a topic's name, or the error that says why not. Must not: ask a
+In: a text. Out: whether it can be a topic name, or an error that says why not. Must not: ask a
 cluster.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from odradek.common.errors.kafka import InvalidTopicExceptionError
 
 KAFKAS_OWN = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
-"""Internal topics (`Topic.INTERNAL_TOPICS` of Kafka)."""
+"""Kafka's internal topics (`Topic.INTERNAL_TOPICS`)."""
 LONGEST = 249
 RULE = "a topic name has 1 to 249 letters (a to z, A to Z), digits, dots, dashes and underscores"
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -17,7 +17,7 @@ _ALLOWED = f"{_LETTERS}{_LETTERS.upper()}0123456789._-"
 
 
 def is_topic_name(name: str) -> bool:
-    """Return whether brokers accept this name for a topic (`Topic.validate` in Kafka)."""
+    """Return whether brokers accept this topic name (`Topic.validate` in Kafka)."""
     try:
         check_topic(name)
     except InvalidTopicExceptionError:
@@ -26,20 +26,20 @@ def is_topic_name(name: str) -> bool:
 
 
 def check_topic(name: str) -> None:
-    """Raise for a name that no broker accepts, at once and for this caller alone.
+    """Raise for a topic name that no broker accepts.
 
-    A refresh requests all topics in use, and a name that can't be sent would make each refresh
-    fail.
+    Without this check, a name that can't be encoded would make each metadata refresh, which
+    requests all topics in use, fail for all callers.
     """
     if not 0 < len(name) <= LONGEST or name in (".", "..") or name.strip(_ALLOWED):
         raise _refused(name)
 
 
 def check_sendable(name: str) -> None:
-    """Raise only for names that can't be encoded.
+    """Raise only for topic names that can't be encoded.
 
-    A broker reports other invalid names for each topic of a call, and executes the rest of the
-    call.
+    For another invalid name, the broker returns an error for this topic, and executes the rest of
+    the call.
     """
     try:
         size = len(name.encode())

@@ -1,7 +1,7 @@
-"""Define small value types that every package shares.
+"""Define small value types that all packages share.
 
-In: nothing. Out: addresses, topic-partitions and the protocols of objects that hosts pass to the
-engine. `str()` of them is for people (R-IN-3); their fields remain unchanged. Must not: read a
+In: nothing. Out: addresses, topic-partitions, and the interfaces of locks and random generators.
+`str()` of an address or partition is printable (R-IN-3), its fields are unchanged. Must not: read a
 clock or draw a random number.
 """
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 from odradek.common.printable import printable
 
-if TYPE_CHECKING:  # before Python 3.13 only type checkers know `default`
+if TYPE_CHECKING:  # `default` needs Python 3.13 at run time
     from typing_extensions import TypeVar
 
     K_co = TypeVar("K_co", covariant=True, default=bytes | None)
@@ -26,11 +26,11 @@ else:
     K_co, V_co, K_contra, V_contra = map(TypeVar, ("K_co", "V_co", "K_contra", "V_contra"))
 
 FREE_THREADS = "t" in getattr(sys, "abiflags", "")
-"""Whether this Python is a free-threaded build (3.14t), with the GIL on or off."""
+"""Whether this Python is a free-threaded build (such as 3.14t), even if the GIL is on."""
 
 
 class Rng(Protocol):
-    """Random generator that is an argument: one per client, never shared by a fork (R-BO-4)."""
+    """Interface of a random generator; each client has its own, also after a fork (R-BO-4)."""
 
     def random(self) -> float: ...
     def uniform(self, a: float, b: float, /) -> float: ...
@@ -40,8 +40,8 @@ class Rng(Protocol):
 class PartitionFunction(Protocol):
     """A function for the option `partitioner`, which returns the partition of a record.
 
-    It is called in the thread that sends, for each record without an explicit partition. If several
-    threads share a producer, they may call it at the same time.
+    It is called in the thread that calls `send`, for each record without an explicit partition. If
+    several threads share a producer, they may call it at the same time.
     """
 
     def __call__(
@@ -49,7 +49,7 @@ class PartitionFunction(Protocol):
     ) -> int: ...
 
 
-# Tuples, because these two are the keys of nearly every map, and a dataclass hashes in Python.
+# Named tuples, because nearly every dict has them as keys, and a dataclass's hash is slower.
 
 
 class Address(NamedTuple):
@@ -64,9 +64,9 @@ class Address(NamedTuple):
 
 
 def is_host(text: str) -> bool:
-    """Return whether a text can be a host's name or IP.
+    """Return whether a text can be a host name or IP.
 
-    Not empty, no blanks or control characters.
+    It isn't empty, and has no spaces or control characters.
     """
     return bool(text) and not any(char <= " " or char == "\x7f" for char in text)
 
@@ -82,7 +82,7 @@ class TopicPartition(NamedTuple):
 
 
 class NullLock:
-    """The lock of a client that only one thread uses: costs a method call, and locks nothing."""
+    """The lock of a client that only one thread uses; its methods do nothing."""
 
     __slots__ = ()
 
@@ -93,12 +93,12 @@ class NullLock:
         return None
 
     def is_mine(self) -> bool:
-        """Return whether this thread holds the lock: never."""
+        """Return False, because no thread ever holds this lock."""
         return False
 
 
 class Lock(Protocol):
-    """Lock that a host passes to the engine: a reentrant C lock (R-HO-1), or a null lock."""
+    """Interface of a client's lock, which is a reentrant C lock (R-HO-1) or a `NullLock`."""
 
     def __enter__(self) -> object: ...
     def __exit__(self, *args: object) -> object: ...

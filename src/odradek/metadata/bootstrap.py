@@ -1,7 +1,7 @@
-"""Decide when the client restarts from `bootstrap.servers` (KIP-899), and remember the cluster id.
+"""Decide when the client restarts from `bootstrap.servers` (KIP-899), and check the cluster id.
 
 In: the state of the known brokers. Out: whether to rebootstrap and why; a record of the
-rebootstrap. Must not: forget the cluster id (R-RB-5), or count the passes of one outage as several
+rebootstrap. Must not: accept another cluster id (R-RB-5), or count one outage several times
 (R-RB-4).
 """
 
@@ -14,11 +14,11 @@ from odradek.common.errors import ClusterIdMismatchError
 from odradek.common.types import Address
 
 ENOUGH = 5
-"""If this many known brokers fail in a row, a large cluster counts as unavailable (R-RB-3)."""
+"""Number of brokers whose failure in a row makes a large cluster unavailable (R-RB-3)."""
 
 
 class Rebootstrap:
-    """One rebootstrap, from its reason to its result."""
+    """One rebootstrap: its reason, start, end, and the address that answered."""
 
     __slots__ = ("address", "ended", "started", "why")
 
@@ -29,18 +29,18 @@ class Rebootstrap:
         self.address: Address | None = None
 
     def end(self, now: float, address: Address) -> bool:
-        """Note that an address answered; return whether this is the first time."""
+        """End the rebootstrap, because an address answered; return False if it had ended before."""
         first = self.address is None
         self.ended, self.address = now, address
         return first
 
     def go_on(self) -> None:
-        """Continue after a rebootstrap that didn't help, because its outage still lasts."""
+        """Continue this rebootstrap, because no known broker was reached since it ended."""
         self.ended = None
 
 
 class SilentConnections:
-    """Known brokers whose connections became silent after the last good response (R-RB-2)."""
+    """Known brokers with connections that became silent after the last good response (R-RB-2)."""
 
     def __init__(self) -> None:
         self.clear()
@@ -51,25 +51,25 @@ class SilentConnections:
         self._asks = 0
         self._is_general = False
         self.since = math.inf
-        """No silent connection has received anything since this time."""
+        """Time since which none of the silent connections has received a byte."""
 
     def fell(self, address: Address, at: float) -> None:
-        """Note that a connection is suspect: its broker has sent nothing since `at`."""
+        """Add a connection that is suspect, because its broker has sent nothing since `at`."""
         self.addresses[address] = None
         self.since = min(self.since, at)
 
     def asked(self) -> None:
-        """Count a metadata request that got no response on a silent connection."""
+        """Count a metadata request on a silent connection, to which no response came."""
         self._asks += 1
 
     def general(self, known: int, heard_at: float) -> bool:
-        """Return whether enough connections are silent that idle ones count as silent too.
+        """Return whether so many connections are silent that idle connections count as silent, too.
 
         If a large cluster's network fails, waiting for the suspicion time at each broker would take
         minutes. Unanswered writes alone may be caused by a dead replica, so metadata requests must
         be unanswered as well: two of them, or one if no broker has sent anything meanwhile
-        (`heard_at` is the time of the last received byte). The result remains true until a good
-        response: an answer of a bootstrap address proves nothing about the silent brokers.
+        (`heard_at` is the time of the last received byte). The result remains True until a good
+        metadata response: a bootstrap address proves nothing about them.
         """
         if known and not self._is_general:
             enough = len(self.addresses) >= min(known, ENOUGH)
@@ -85,11 +85,11 @@ def reason(
     answering: bool,
     unavailable: Callable[[Address], bool],
 ) -> str | None:
-    """Return why the known brokers count as unavailable (R-RB-3), or None while they don't.
+    """Return why the known brokers count as unavailable (R-RB-3); None if they don't.
 
     `failed` contains the addresses that failed in a row since the last good response. `answering`
-    means that a connection to a known broker is established and not suspect (busy and throttled
-    ones count): while one broker answers, no count leads to a rebootstrap. `unavailable` returns
+    means that a connection to a known broker is established and not suspect (even if it is busy or
+    throttled): while one broker answers, the client doesn't rebootstrap. `unavailable` returns
     whether a broker isn't connected and its latest connection attempt failed or has been pending
     for the suspicion time (R-RB-2).
     """
@@ -112,10 +112,10 @@ def reason(
 def check_cluster_id(
     known: str | None, found: str | None, address: Address
 ) -> ClusterIdMismatchError | None:
-    """Return an error if two cluster ids differ (R-RB-5); any id is accepted if none was known.
+    """Return an error if a cluster id differs from the known one (R-RB-5); None otherwise.
 
-    A response without an id (from brokers before 0.10.1, or through a proxy that drops it) is
-    accepted, too.
+    A response without a cluster id (of a broker before 0.10.1, or changed by a proxy) is accepted,
+    as is any id while none is known.
     """
     if known is None or not found or known == found:
         return None
@@ -125,29 +125,29 @@ def check_cluster_id(
 def shuffled(
     addresses: Sequence[Address], shuffle: Callable[[list[Address]], None]
 ) -> list[Address]:
-    """Return the bootstrap addresses in random order."""
+    """Return the addresses in random order."""
     order = list(addresses)
     shuffle(order)
     return order
 
 
 class UnexpectedBrokers:
-    """Reports by brokers that the client expected another broker (error 129, KIP-1242).
+    """Errors of brokers that aren't the broker the client expected (error 129, KIP-1242).
 
-    The first report of an address starts a rebootstrap at once (R-RB-3). A repeated report, as when
-    a proxy or a recycled address leads to another broker, counts as a failure of that address:
+    The first such error at an address starts a rebootstrap at once (R-RB-3). A repeated error, as
+    when a proxy or a recycled address leads to another broker, counts as a failure of the address:
     another rebootstrap would end all good connections once per backoff.
     """
 
     def __init__(self, spacing: float) -> None:
         self._spacing = spacing
-        """Seconds after a rebootstrap in which such a report doesn't start another one."""
+        """Seconds after a rebootstrap during which such an error doesn't start another one."""
         self._told: dict[Address, int] = {}
 
     def starts_again(self, address: Address, broker: int, since_start: float) -> bool:
-        """Return whether a report starts a rebootstrap.
+        """Return whether a report of a wrong broker starts a rebootstrap.
 
-        `since_start`: seconds since the last rebootstrap for any reason started.
+        `since_start`: seconds since the last rebootstrap, whatever its reason, started.
         """
         if self._told.get(address) == broker or since_start < self._spacing:
             return False

@@ -1,12 +1,12 @@
-"""Decide which brokers a metadata round can ask, and what is known of each broker.
+"""Decide which brokers can be asked for metadata, and which of them count as unavailable.
 
-In: the snapshot, connections, the bootstrap list. Out: candidates for `least_loaded_node`, and the
-inputs of `bootstrap`. Must not: connect, send, or remember anything except silent brokers.
+In: the snapshot, connections, the bootstrap list. Out: candidates for `least_loaded_node`, and
+arguments for `bootstrap`. Must not: connect, send, or remember anything except silent brokers.
 
-A delayed write isn't silence: while a replica is dead, brokers hold `acks=all` writes for up to 9
-s, and a metadata request after such a write on the same connection waits, too. So if the oldest
-write of a connection is unanswered for 0.25 s, a connection for metadata alone is opened, and only
-that one is judged. Otherwise killing one broker of three would lead to a rebootstrap.
+A broker that delays a write isn't silent: while a replica is dead, brokers hold `acks=all` writes
+for up to 9 s, and a metadata request after such a write on the same connection waits, too. So if a
+connection's oldest write is unanswered for 0.25 s, a separate connection for metadata is opened,
+and only its silence counts. Otherwise, if one broker of three died, the client would rebootstrap.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from odradek.network.network_client import SUSPECT_AFTER_S, NetworkClient
 from odradek.protocol.messages.metadata import MetadataRequest
 
 RECENT_RESPONSE_S = 5.0
-"""Seconds for which a response on another connection proves that a silent one is only slow."""
+"""Seconds for which a response proves that its broker's silent connections are only slow."""
 HANDSHAKES = frozenset((ConnectionState.CHECKING_API_VERSIONS, ConnectionState.AUTHENTICATING))
 
 
 class RoundCandidates(NamedTuple):
-    """Candidates that haven't failed in a round: the connected ones, and those to connect to."""
+    """Addresses that haven't failed in a round: connected ones, and others to connect to."""
 
     connected: list[Candidate]
     starts: list[Address]
     known: list[Address]
 
     def exhausted(self, *, some_failed: bool) -> bool:
-        """Return whether the round has no address to connect to, and all connections are silent.
+        """Return whether the round is over: all connections are silent, no address is left.
 
-        If no candidate has failed, another round would have the same candidates: return False.
+        False if connections exist and none has failed: the next round would be the same.
         """
         if self.starts or self.known:
             return False
@@ -50,7 +50,7 @@ class RoundCandidates(NamedTuple):
 
 
 class Candidates:
-    """Addresses that one client's metadata rounds can ask."""
+    """The addresses of one client's brokers that can be asked for metadata."""
 
     def __init__(
         self, network: NetworkClient, metadata: Metadata, bootstrap: Sequence[Address]
@@ -60,10 +60,10 @@ class Candidates:
         self._bootstrap = bootstrap
         self.silence = SilentConnections()
         self.quick = True
-        """Whether the last good response arrived before its broker could count as silent."""
+        """Whether the last good response arrived within the suspicion time (2 s)."""
 
     def has_other(self, round_: Round, asked: PendingRequest, *, rebootstrapping: bool) -> bool:
-        """Return whether a round may ask another address than the one a request was sent to."""
+        """Return whether a round may ask an address other than that of the request `asked`."""
         starts, known = self._addresses(round_, rebootstrapping=rebootstrapping)
         asked_of = asked.connection.address
         return any(a != asked_of and a not in round_.failed for a in (*starts, *known))
@@ -82,7 +82,7 @@ class Candidates:
             {*round_.failed, *but} if but else round_.failed,
             RoundCandidates([], [], []),
         )
-        if not self._network.connections:  # the usual case in an outage
+        if not self._network.connections:  # usual in an outage
             found.starts.extend([a for a in starts if a not in failed])
             found.known.extend([a for a in known if a not in failed])
             return found
@@ -104,16 +104,16 @@ class Candidates:
         return found
 
     def answered(self, *, quick: bool) -> None:
-        """Note a good response; `quick`: it arrived before its broker could count as silent."""
+        """Note a good response; `quick`: it arrived within the suspicion time (2 s)."""
         self.silence.clear()
         self.quick = quick
 
     def _leads_nowhere(self, connection: Connection) -> bool:
-        """Return whether a bootstrap address needs another connection, as its only one is silent.
+        """Return whether a bootstrap address's only connection is silent, so that it needs another.
 
         With a load balancer, or a name with several IPs, the next connection may reach another
-        broker. Without it, the client might wait for `request.timeout.ms` or the setup timeout. The
-        silent connection isn't closed: the connection that answers first is used.
+        broker. Without one, the client might wait for `request.timeout.ms` or the setup timeout.
+        The silent connection isn't closed: the connection that answers first is used.
         """
         handshake = connection.state in HANDSHAKES
         if not (connection.suspect and (connection.ready or handshake)):
@@ -124,7 +124,7 @@ class Candidates:
     def may_begin(
         self, round_: Round, earliest: float, now: float, *, rebootstrapping: bool
     ) -> float:
-        """Return when a round that is due at `earliest` may first connect or send something."""
+        """Return when a round that is due at `earliest` may first connect or send a request."""
         if self._network.connections:
             return earliest
         starts, known = self._addresses(round_, rebootstrapping=rebootstrapping)
@@ -149,8 +149,8 @@ class Candidates:
     def _known_of_round(self, round_: Round, known: list[Address], count: int) -> list[Address]:
         """Return the known brokers that a round of a rebootstrap tries.
 
-        These are the connected brokers and, for each bootstrap address, one other broker; the least
-        recently tried brokers are chosen. Trying all brokers of a large dead cluster would delay
+        These are the connected brokers, and as many other brokers as there are bootstrap addresses;
+        the least recently tried are chosen. Trying all brokers of a large dead cluster would delay
         the bootstrap addresses for minutes.
         """
         network = self._network
@@ -170,9 +170,9 @@ class Candidates:
 
         Brokers answer the requests of a connection in order. With a dead replica, a write with
         acks=all may be held for the controller's session timeout (9 s by default): a metadata
-        request after it would make a healthy broker look silent. So that request is sent on a
-        separate connection. That is also done if a response is overdue by the suspicion time: a new
-        connection distinguishes a slow broker from a dead one (R-RB-9).
+        request after it would make a healthy broker look silent. So the metadata request is sent on
+        a separate connection. A separate connection is also needed if a response is overdue by the
+        suspicion time: it distinguishes a slow broker from a dead one (R-RB-9).
         """
         own = self._network.connection(address, METADATA)
         data = self._network.connection(address)
@@ -180,12 +180,12 @@ class Candidates:
             silent = data is not None and data.ready and data.suspect
             return None if data is not None and (silent or data.is_held(now)) else data
         if data is not None and data.ready and not (own.ready and not own.suspect):
-            # The metadata connection is pending or silent: use the data connection if it works.
+            # The metadata connection is pending or silent, so use the data connection if it works.
             return own if data.suspect or data.is_held(now) else data
         return own
 
     def answering(self, connection: Connection) -> bool:
-        """Return whether a connection is ready, and neither silent nor held (R-RB-2, R-RB-3)."""
+        """Return whether a connection isn't silent and doesn't count as silent (R-RB-2, R-RB-3)."""
         if connection.suspect:
             return False
         snapshot = self._metadata.snapshot
@@ -196,7 +196,7 @@ class Candidates:
     def why_unavailable(
         self, snapshot: Cluster, failed: Collection[Address], now: float
     ) -> str | None:
-        """Return why the known brokers count as unavailable; None while they don't (R-RB-3)."""
+        """Return why the known brokers count as unavailable; None if they don't (R-RB-3)."""
 
         def unavailable(address: Address) -> bool:
             connection = self.line(address, now)
@@ -222,28 +222,28 @@ class Candidates:
     def proves(self, asked: PendingRequest, *, rebootstrapping: bool) -> bool:
         """Return whether a missing response to a metadata request proves a failure (R-RB-9).
 
-        It doesn't if the connection also waits for the response to another request. A cluster's
-        only broker counts as failed only if a new connection fails as well.
+        It doesn't if the response to an earlier request of the connection is missing, too. A
+        cluster's only broker counts as failed only if a new connection fails as well.
         """
         snapshot = self._metadata.snapshot
         alone = snapshot is not None and len(snapshot.brokers) == 1 and not rebootstrapping
         return asked.first and not (alone and asked.connection.purpose == DATA)
 
     def lives(self, connection: Connection, now: float) -> bool:
-        """Return whether a silent connection's broker is only slow: it answers on another one."""
+        """Return whether a silent connection's broker is just slow: it answers on another one."""
         if not (connection.ready and connection.suspect):
             return False
         return connection.record.heard_at > max(connection.suspected_at, now - RECENT_RESPONSE_S)
 
     def unneeded(self, snapshot: Cluster, used: Connection) -> list[tuple[Connection, str]]:
-        """Return the connections that aren't needed after a new snapshot, and the reasons.
+        """Return the connections that a new snapshot makes superfluous, each with the reason.
 
         A silent connection with requests stays open while its broker belongs to the cluster.
         """
         found = []
         for connection in self._network.connections.values():
             gone = not snapshot.knows(connection.address)
-            told = connection.broker_id  # the broker confirmed this id (KIP-1242)
+            told = connection.broker_id  # the id that the broker confirmed (KIP-1242)
             named = None if told is None else snapshot.brokers.get(told)
             if (
                 told is not None
@@ -263,9 +263,9 @@ class Candidates:
     def unsettling(self, connection: Connection) -> bool:
         """Return whether a refresh is due because a connection is silent.
 
-        If the oldest unanswered request is a metadata request, a refresh is only due if other
-        requests wait after it, no other refresh is running and the last one was quick. Otherwise,
-        while metadata is slow, each refresh would make the next one due (R-RB-9).
+        If its oldest unanswered request is a metadata request, a refresh is only due if other
+        requests wait after it, no other refresh is running and the last response was quick. Without
+        this rule, while metadata is slow, each refresh would make the next one due (R-RB-9).
         """
         head = connection.in_flight.head
         if head is None or not isinstance(head.body, MetadataRequest):
@@ -288,8 +288,8 @@ class Candidates:
     def _serves(self, connection: Connection, now: float) -> bool:
         """Return whether a coordinator's connection shows that its broker is alive.
 
-        Only a response within the suspicion time proves that: while JoinGroup waits, such a
-        connection is silent.
+        Only a recent response (2 s) shows it: while the broker holds a JoinGroup, the connection is
+        silent.
         """
         if connection.secondary or connection.purpose in (DATA, METADATA):
             return False

@@ -1,7 +1,7 @@
 """Define the immutable snapshot of the cluster, and the function that updates it.
 
-In: a snapshot and a metadata response. Out: the next snapshot. Must not: be changed in place, know
-about connections, or contain a bootstrap address (R-MD-1: those are configuration).
+In: a snapshot and a metadata response. Out: the next snapshot. Must not: change a snapshot in
+place, know about connections, or contain a bootstrap address, which is configuration (R-MD-1).
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from odradek.protocol.messages.metadata import MetadataResponse, MetadataRespons
 from odradek.protocol.packed_metadata import PackedPartitions
 
 Epochs = dict[str, SeenEpochs | dict[int, tuple[bytes, int]]]
-"""The topic id and the leader epoch that were seen last, by topic and partition."""
+"""Type of the last seen topic ids and leader epochs, by topic and partition."""
 NO_ID = bytes(16)
 UNKNOWN_TOPIC = frozenset((3, 100))
-"""UNKNOWN_TOPIC_OR_PARTITION and UNKNOWN_TOPIC_ID: the topic doesn't exist (any more)."""
+"""UNKNOWN_TOPIC_OR_PARTITION and UNKNOWN_TOPIC_ID: the topic doesn't exist, or no longer."""
 
 
 class Broker(NamedTuple):
@@ -41,7 +41,7 @@ class Broker(NamedTuple):
 class Topic:
     """One topic; `topic_id` is 16 bytes, all zero if the broker has none.
 
-    `count` is the number of partitions, `leaderless` the number of those without a leader now.
+    `count` is the number of partitions, `leaderless` the number of partitions without a leader.
     """
 
     __slots__ = ("count", "error", "internal", "leaderless", "name", "partitions", "topic_id")
@@ -72,19 +72,19 @@ class Topic:
         return ours == (other.name, other.topic_id, other.partitions, other.internal, other.error)
 
     def refused(self, error: int) -> Topic:
-        """Return the last known topic, with the error that a broker now returns for it."""
+        """Return this topic, last known state, with the error that a broker now returns for it."""
         return Topic(self.name, self.topic_id, self.partitions, self.internal, error)
 
     @property
     def uuid(self) -> str:
-        """The topic id as text."""
-        from uuid import UUID  # imported here, as most clients don't need it
+        """The topic id in the text form of a UUID."""
+        from uuid import UUID  # most clients don't need this import
 
         return str(UUID(bytes=self.topic_id))
 
 
 class Cluster:
-    """A snapshot of the cluster; `updated_at` is the engine's time of the response."""
+    """A snapshot of the cluster; `updated_at` is the time of its response on the engine's clock."""
 
     __slots__ = (
         "_addresses", "asked", "brokers", "cluster_id", "controller", "leaderless", "led", "topics",
@@ -107,10 +107,10 @@ class Cluster:
         self.topics: TopicMap[Topic] = TopicMap({}) if topics is None else topics
         self.updated_at = updated_at
         self.led = led
-        """Numbers of partitions with and without a leader in the responses so far.
+        """Number of partitions with a leader; `leaderless` is that of the others.
 
-        Updated as topics are added and removed: counting all of them again for one new topic would
-        be slow.
+        Both are updated as topics are added and removed, because counting all partitions again for
+        one new topic would be slow.
         """
         self.leaderless = leaderless
         self._addresses = dict.fromkeys(self.brokers[i].address for i in sorted(self.brokers))
@@ -118,7 +118,7 @@ class Cluster:
         """Topics that were looked up, cached in a dict: `TopicMap.get` would be slow per record."""
 
     def with_id(self, cluster_id: str | None) -> Cluster:
-        """Return the same snapshot with this cluster id."""
+        """Return a copy of the snapshot with this cluster id."""
         return Cluster(
             cluster_id,
             self.brokers,
@@ -130,7 +130,7 @@ class Cluster:
         )
 
     def topic(self, name: str) -> Topic | None:
-        """Return an existing topic by name."""
+        """Return the topic of a name; None if it is unknown or doesn't exist."""
         found = self.asked.get(name)
         if found is None:
             found = self.topics.get(name)
@@ -149,10 +149,10 @@ class Cluster:
         there = None if made is None else made[partition]
         if there is None:
             there = given[partition]
-        return there if there.partition == partition else None  # a response may omit some
+        return there if there.partition == partition else None  # a response may omit partitions
 
     def leader(self, topic: str, partition: int) -> Broker | None:
-        """Return the broker that leads a partition, if both are known."""
+        """Return the broker that leads a partition; None if partition or leader is unknown."""
         found = self.partition(topic, partition)
         return None if found is None else self.brokers.get(found.leader)
 
@@ -161,26 +161,26 @@ class Cluster:
         return list(self._addresses)
 
     def knows(self, address: Address) -> bool:
-        """Return whether a broker has this address."""
+        """Return whether a broker of the snapshot has this address."""
         return address in self._addresses
 
 
 class Ready:
-    """Topics of a response that were compared with the snapshot (see `response_comparison`)."""
+    """Topics of a response that are already compared with the snapshot (`response_comparison`)."""
 
     __slots__ = ("before", "changed", "leaderless", "led", "topics")
 
     def __init__(self) -> None:
         self.topics: dict[str, Topic] = {}
         self.changed: dict[str, Topic | None] = {}
-        """The topics that differ from the snapshot; None for a topic to remove."""
+        """The topics that differ from the snapshot; the value is None for a topic to remove."""
         self.led = 0
         self.leaderless = 0
         self.before: tuple[int, int] = (0, 0)
-        """The snapshot's numbers of partitions with and without a leader for these topics."""
+        """Numbers of these topics' partitions with and without a leader in the old snapshot."""
 
     def add(self, topic: Topic, before: Topic | None) -> None:
-        """Add a topic; `before` is the snapshot's topic, the same object if nothing changed."""
+        """Add a topic; `before` is its old state, and is the object `topic` if nothing changed."""
         self.topics[topic.name] = topic
         self.led += len(topic.partitions) - topic.leaderless
         self.leaderless += topic.leaderless
@@ -193,7 +193,7 @@ class Ready:
 
 
 def is_possible(host: str, port: int) -> bool:
-    """Return whether an address is valid. Some resolvers truncate a port above 65535 silently."""
+    """Return whether an address is valid; some resolvers silently truncate ports above 65535."""
     return is_host(host) and 0 < port < 65536
 
 
@@ -211,11 +211,11 @@ def updated(
     """Return the snapshot after a response to a request for `asked` topics (None: all topics).
 
     Other topics are kept, or only the topics in `keep` if it is given. A leader epoch never
-    decreases (MD-17), unless `LowerEpochs` accepts it for a topic without an id. If the topic id
-    changes, or if a topic without an id was missing in between, epochs start again (MD-16). The
-    newest epochs are in `epochs`, outside the snapshot, so that they survive a rebootstrap
-    (R-RB-4). `ready` contains topics that were compared already, `left` the other ones. Brokers
-    with an invalid address are left out.
+    decreases (MD-17), unless `LowerEpochs` accepts it for a topic without an id. If a topic's id
+    changes, or if a topic without an id was missing from an earlier response, its old epochs are
+    ignored (MD-16). The newest epochs are in `epochs`, outside the snapshot, so that they survive a
+    rebootstrap (R-RB-4). `ready` contains the topics of the response that were compared already,
+    `left` its other topics. Brokers with an invalid address are left out.
     """
     brokers: Mapping[int, Broker] = {
         b.node_id: Broker(b.node_id, Address(b.host, b.port), b.rack)
@@ -245,7 +245,7 @@ def updated(
         if item.error_code in UNKNOWN_TOPIC:
             changes[name] = None
             if all(topic_id == NO_ID for topic_id, _ in seen_epochs(epochs, name).values()):
-                epochs.pop(name, None)  # ids would show that a topic was recreated
+                epochs.pop(name, None)  # with ids, a recreated topic would be detected
         elif item.error_code and before is not None:
             changes[name] = before.refused(item.error_code)
         elif not item.error_code:
@@ -257,7 +257,7 @@ def updated(
     for name in set(asked or ()) - answered:
         changes[name] = None
     led, leaderless = (0, 0) if old is None or asked is None else (old.led, old.leaderless)
-    for name, topic_now in changes.items():  # adjust the numbers by the changes
+    for name, topic_now in changes.items():  # update `led` and `leaderless`
         for topic_, sign in ((known.get(name), -1), (topic_now, 1)):
             if topic_ is not None:
                 led += sign * (len(topic_.partitions) - topic_.leaderless)
@@ -271,7 +271,7 @@ def updated(
 
 
 def seen_epochs(epochs: Epochs, name: str) -> dict[int, tuple[bytes, int]]:
-    """Return the topic's last known leader epochs by partition; empty if there are none."""
+    """Return a topic's last known ids and leader epochs by partition; empty if none is known."""
     found = epochs.get(name)
     if isinstance(found, SeenEpochs):
         found = epochs[name] = found.by_partition()
@@ -279,7 +279,7 @@ def seen_epochs(epochs: Epochs, name: str) -> dict[int, tuple[bytes, int]]:
 
 
 def known_id(epochs: Epochs, name: str) -> bytes:
-    """Return the last id of a topic, which may have left the snapshot; `NO_ID` without one."""
+    """Return the last known id of a topic, even if the snapshot lacks it; `NO_ID` if unknown."""
     found = epochs.get(name)
     if isinstance(found, SeenEpochs):
         return found.topic_id
@@ -287,7 +287,7 @@ def known_id(epochs: Epochs, name: str) -> bytes:
 
 
 def topic_of(item: MetadataResponseTopic, before: Topic | None, epochs: Epochs) -> Topic:
-    """Return the topic after a response; `before` itself if nothing changed."""
+    """Return the topic's state after a response; the object `before` if nothing changed."""
     given, name = item.partitions, item.name or ""
     if not isinstance(given, PackedPartitions) or not given.numbered:
         return _checked(item, before, epochs)
@@ -311,7 +311,7 @@ def topic_of(item: MetadataResponseTopic, before: Topic | None, epochs: Epochs) 
 
 
 def _checked(item: MetadataResponseTopic, before: Topic | None, epochs: Epochs) -> Topic:
-    """Return the topic of a partly outdated response, with the newer state of each partition."""
+    """Return the topic of a partly outdated response; keep each partition's newer state."""
     seen = seen_epochs(epochs, item.name or "")
     if item.topic_id != NO_ID:  # a deleted topic may have had more partitions
         seen = {n: known for n, known in seen.items() if known[0] in (NO_ID, item.topic_id)}
@@ -337,10 +337,10 @@ def _checked(item: MetadataResponseTopic, before: Topic | None, epochs: Epochs) 
 def brings_progress(old: Cluster, new: Cluster, asked: Iterable[str]) -> bool:
     """Return whether a response has news about the requested topics.
 
-    News are a new partition, a higher epoch, another topic id (B 1.3 of the rules, as in Java) or,
-    without epochs, another leader. Changes of replicas or racks don't count: they would cause ten
-    requests per second while a client waits for a leader. If no topic was requested, the brokers
-    are compared.
+    News are a new partition, a higher epoch, another topic id (rule B 1.3, as in Java) or, without
+    epochs, another leader. Changes of replicas or racks don't count: they would cause ten requests
+    per second while a client waits for a leader. If no topic was requested, the brokers are
+    compared.
     """
     none = True
     for name in asked:
@@ -391,7 +391,7 @@ def with_leader(
 
 
 def without_leaders(cluster: Cluster, stale: Mapping[str, Container[int]]) -> Cluster:
-    """Return the snapshot without the leaders of these partitions, whose epochs are outdated."""
+    """Return the snapshot with no leader for these partitions, whose leaders are outdated."""
     changes: dict[str, Topic | None] = {}
     led, leaderless = cluster.led, cluster.leaderless
     for name, numbers in stale.items():
@@ -417,7 +417,7 @@ def without_leaders(cluster: Cluster, stale: Mapping[str, Container[int]]) -> Cl
 
 
 def to_hint(cluster: Cluster) -> dict[str, Any]:
-    """Return the snapshot as plain data, from which a client in another process can start."""
+    """Convert the snapshot to plain data, from which a client in another process can start."""
     return {
         "cluster_id": cluster.cluster_id,
         "brokers": [[b.id, b.address.host, b.address.port] for b in cluster.brokers.values()],
@@ -432,7 +432,7 @@ def to_hint(cluster: Cluster) -> dict[str, Any]:
 
 
 def checked_hint(name: str, hint: Any) -> Mapping[str, Any] | None:
-    """Validate a hint (see `to_hint`) that a user passes; return None if it is empty."""
+    """Validate a user's `bootstrap_hint` (result of `to_hint`); return None if it is empty."""
     if hint is None or (isinstance(hint, Mapping) and not hint):
         return None
     try:

@@ -1,15 +1,14 @@
 """Track late metadata requests, and whether their brokers are only slow (R-RB-9).
 
-In: requests that were sent to another broker as well, because their connection was silent or holds
-writes. Out: late responses; whether a request to another broker could help; connection attempts
-that show whether a silent address is alive. A response counts whenever it arrives. The client waits
-for that of a slow broker, because a third request would only make it slower. Must not: judge a
-response, or send a request.
+In: metadata requests whose response is late, so that another broker was asked as well. Out: late
+responses; whether asking one more broker could help; connection attempts that show whether a silent
+address is alive. A response counts whenever it arrives. If two brokers are late and one of them is
+slow but alive, the client waits, because a third request would only make it slower. Must not: judge
+a response, or send a request.
 
-A silent connection isn't closed because another one answers: a half-open connection and a slow
-request look alike, and a request that takes 25 s would be sent forever. When the time of the
-request is over, idle connections to the address that have received nothing since are closed as
-well.
+If another connection answers, a silent one isn't closed: a half-open connection and a slow request
+look alike, and a request that takes 25 s would be repeated forever. When the request times out,
+idle connections to the address that have received nothing since it was sent are closed as well.
 """
 
 from __future__ import annotations
@@ -23,16 +22,16 @@ from odradek.network.connection import PROBE
 from odradek.network.network_client import NetworkClient
 
 ENOUGH = 2
-"""Maximum number of brokers to ask: another one only while the first is silent."""
+"""Maximum number of silent brokers to wait for; while only one is silent, another one is asked."""
 ADDRESS_CHECK_S = 3.0
-"""Seconds after which the client checks again whether the address of a slow broker is alive.
+"""Seconds until the next check whether the address of a slow broker accepts connections.
 
-So the next check ends before the last response is too old (`RECENT_RESPONSE_S`).
+The next check ends before the last response is too old to count (`RECENT_RESPONSE_S`).
 """
 
 
 class LateResponses:
-    """Late metadata requests: still in flight when the client asked another broker."""
+    """Metadata requests that were still in flight when the client asked another broker."""
 
     def __init__(self, network: NetworkClient, candidates: Candidates) -> None:
         self._network = network
@@ -42,7 +41,7 @@ class LateResponses:
         """Number of late requests since the client started."""
 
     def add(self, asked: PendingRequest) -> None:
-        """Add a late request; its response is still used."""
+        """Add a late request, whose response will still be used."""
         self.asked.append(asked)
         self.added += 1
 
@@ -51,7 +50,7 @@ class LateResponses:
         self.asked.clear()
 
     def forget_failures(self) -> bool:
-        """Drop requests that failed; return whether a response to another one has arrived."""
+        """Drop requests that failed; return whether a response to one of the others has arrived."""
         self.asked = [a for a in self.asked if not (a.reply.done and a.reply.error)]
         return any(a.reply.done for a in self.asked)
 
@@ -65,7 +64,7 @@ class LateResponses:
         return ended
 
     def only_slow(self, now: float) -> bool:
-        """Return whether to wait: enough brokers were asked, and one of them is slow but alive."""
+        """Return whether to ask no other broker: two are silent, and one of them is only slow."""
         slow = self._slow()
         return len(slow) >= ENOUGH and any(
             self._candidates.lives(other, now)
@@ -74,17 +73,17 @@ class LateResponses:
         )
 
     def _slow(self) -> list[PendingRequest]:
-        """Return the silent requests that don't wait for another request of their connection."""
+        """Return the requests that are the oldest ones of their connection, which is silent."""
         return [a for a in self.asked if a.connection.suspect and a.first]
 
     def arriving(self, now: float) -> list[Address]:
-        """Return the addresses whose response is on its way: neither silent nor held."""
+        """Return the addresses of late requests whose connection is neither silent nor held."""
         return [a.connection.address for a in self.asked if a.is_on_its_way(now)]
 
     def prove(self, now: float) -> float:
-        """Check whether silent addresses still accept connections; return when to check again.
+        """Connect to silent addresses, to see if they are alive; return when to check again.
 
-        Close a connection that was opened for this check as soon as it is ready.
+        A connection that was opened for this check is closed as soon as it is ready.
         """
         look_at = math.inf
         for asked in self._slow():
@@ -100,7 +99,7 @@ class LateResponses:
             else:
                 due = now
             if connection.record.dialling:
-                continue  # a pending attempt for another purpose is as good
+                continue  # another pending attempt shows it, too
             due = max(
                 due,
                 self._network.next_dial_at(

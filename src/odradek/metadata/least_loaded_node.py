@@ -1,8 +1,8 @@
 """Choose the broker to ask for metadata (R-MD-2), as a pure function.
 
-In: the connected candidates of a round with their state; the next address to connect to. Out: use
-this connection, wait, connect to this address, or nothing can be done now. Must not: open, send or
-remember anything.
+In: the connected brokers that can be asked, with their state; the next address to connect to. Out:
+use a connection, wait, connect to an address, or nothing can be done now. Must not: open a
+connection, send or remember anything.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from odradek.network.connection_policy import NextAttempt
 
 
 class Action(Enum):
-    """Ways to continue a round."""
+    """What to do next to get metadata."""
 
     USE = "use"
     WAIT = "wait"
@@ -27,25 +27,25 @@ class Action(Enum):
 
 
 class Candidate(NamedTuple):
-    """One address of a round that has a connection, ready or pending."""
+    """An address that can be asked for metadata and has a connection, ready or pending."""
 
     address: Address
     connection: Connection
     suspect: bool
     young_until: float
-    """The round waits for this pending connection attempt until this time."""
+    """Time until which no other address is tried, if its connection is pending."""
     bootstrap: bool = False
     older: bool = False
-    """Whether its last response had an outdated epoch, so that others are asked first (R-ID-4)."""
+    """Whether its last response had an outdated epoch, so that others are preferred (R-ID-4)."""
 
     @property
     def answering(self) -> bool:
-        """Whether it is connected and not suspect."""
+        """Whether its connection is ready and not suspect."""
         return self.connection.ready and not self.suspect
 
 
 class Choice(NamedTuple):
-    """The action, the broker that it concerns, and the latest time to choose again."""
+    """An action, the broker that it concerns, and the latest time to choose again."""
 
     action: Action
     candidate: Candidate | None = None
@@ -58,12 +58,12 @@ class Choice(NamedTuple):
 def choose(
     candidates: Sequence[Candidate], now: float, whom: Callable[[], NextAttempt | None]
 ) -> Choice:
-    """Choose among candidates that haven't failed in this round.
+    """Choose what to do, given the candidates that haven't failed in this round.
 
-    The order is: the connected broker with the fewest requests in flight (of several, the least
-    recently used); a recent connection attempt, which the round waits for; the address to connect
-    to that `whom` returns; a connected broker whose last response was outdated. No connection is
-    opened while a connected broker can answer.
+    In order of preference: use the connected broker with the fewest requests in flight (of several,
+    the least recently used); wait for a recent connection attempt; connect to the address that
+    `whom` returns; use a connected broker whose last response was outdated. No connection is opened
+    while a connected broker can answer.
     """
     usable: list[Candidate] = []
     older: list[Candidate] = []

@@ -1,9 +1,9 @@
-"""Hold the snapshot, the topics in use, and the requested refreshes.
+"""Store the snapshot, the topics in use, and the requested refreshes.
 
 In: requests of the clients (R-MD-6), responses from `metadata_updater`. Out: the snapshot, and the
 signal `changed`. R-MD-4: any number of callers request refreshes here; the updater sends one
-request at a time, and all callers that ask after it was sent share exactly one next request. Must
-not: send anything.
+request at a time, and all refreshes requested while it is in flight result in one further request.
+Must not: send anything.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from odradek.protocol.packed_metadata import PackedPartitions
 logger = logging.getLogger("odradek.metadata")
 
 DENYING = (NotLeaderOrFollowerError, ReplicaNotAvailableError)
-"""Errors of a broker that isn't the leader; ReplicaNotAvailable is from before Kafka 2.6."""
+"""Errors of a broker that isn't the leader; before Kafka 2.6, ReplicaNotAvailable is one."""
 
 
 class Metadata:
@@ -56,17 +56,17 @@ class Metadata:
         rng: Rng,
         clock: Callable[[], float],
     ) -> None:
-        """Set `clock`, which returns the engine's time and is used for the last use of topics."""
+        """Set `clock`, which returns the engine's time, as needed for the last use of topics."""
         self.snapshot: Cluster | None = None
         self.cluster_id: str | None = None
-        """Known cluster id; outside the snapshot, so that a rebootstrap can check it (R-RB-5)."""
+        """Known cluster id; kept outside the snapshot to check it after a rebootstrap (R-RB-5)."""
         self.topics: dict[str, float] = {}
-        """Topics in use, and the time of their last use; refreshes request only these (R-MD-7)."""
+        """Time of the last use of each topic in use; refreshes request only these (R-MD-7)."""
         self.held_by: list[Callable[[], Iterable[str]]] = []
-        """Functions that return topics in use even if their last use was long ago."""
+        """Functions that return topics to keep refreshing, even if their last use was long ago."""
         self.on_forgotten: list[Callable[[str], object]] = []
         self.on_denied: list[Callable[[TopicPartition, Address], object]] = []
-        """Called with a partition and the address of a broker that answered it isn't the leader."""
+        """Callbacks, with a partition and the address of a broker that isn't its leader."""
         self.topic_errors: dict[str, int] = {}
         self.changed = Signal()
         self.wanted = Signal()
@@ -82,7 +82,7 @@ class Metadata:
         self._epochs: Epochs = {}
         self._lower = LowerEpochs()
         self.heard = ReportedEpochs()
-        """Epochs that are newer than those in metadata."""
+        """Leader epochs that are newer than those in metadata."""
         self.ids = TopicIds()
         self._answered_by: Address | None = None
         self._asked = 0
@@ -92,16 +92,16 @@ class Metadata:
         self._new_topics: dict[str, None] = {}
         self._crowd = False
         self._looked: ResponseComparison | None = None
-        """Comparison of a large response, valid while snapshot and epochs don't change."""
+        """Comparison of a large response with snapshot and epochs, valid until these change."""
 
-    # Requests of the clients
+    # Requests of clients
 
     def expect(self, cluster_id: str) -> None:
-        """Accept only this cluster (`cluster.id.expected`)."""
+        """Accept only the cluster with this id (`cluster.id.expected`)."""
         self.cluster_id = cluster_id
 
     def request(self, why: str) -> None:
-        """Request a refresh; several calls become one request."""
+        """Request a refresh; further calls before it is sent cause no additional request."""
         if self._asked <= self._sent:
             self._asked = self._sent + 1
             self.why = why
@@ -115,9 +115,9 @@ class Metadata:
         at: Address | None = None,
         hinted: bool = False,
     ) -> None:
-        """Note that a request for a partition failed at the known leader, whose address was `at`.
+        """Note that a request for a partition failed at its known leader, which has address `at`.
 
-        With `hinted`, the response named another leader, so that no refresh is needed.
+        With `hinted`, the response named the new leader (KIP-951), so that no refresh is needed.
         """
         if isinstance(error, BrokerError) and partition.topic in self.topics:
             self._lower.refused(*partition)
@@ -132,8 +132,8 @@ class Metadata:
     def want(self, topics: Iterable[str]) -> None:
         """Add topics in use.
 
-        New topics are requested at once (MD-09). A topic that was requested before and doesn't
-        exist is requested again with the next refresh.
+        New topics are requested at once (MD-09). For a topic that is in use but unknown, the next
+        refresh is requested.
         """
         now = self._clock()
         for name in topics:
@@ -142,7 +142,7 @@ class Metadata:
             if self.snapshot is not None and name in self.snapshot.topics:
                 continue
             if self.in_flight_topics is not None and name in self.in_flight_topics:
-                continue  # the running request fetches it
+                continue  # the request in flight fetches it
             if name in self._new_topics:
                 continue
             if known:
@@ -154,7 +154,7 @@ class Metadata:
     def use(self, topic: str, now: float) -> None:
         """Note that a known topic is used.
 
-        Any thread may call this. It passes the time, because the engine's time may be old.
+        Any thread may call this. The caller passes `now`, because the engine's clock may lag.
         """
         self.topics[topic] = now
 
@@ -167,7 +167,7 @@ class Metadata:
             self._lower.forget(name)
             self.heard.forget(name)
             if self.snapshot is None or name not in self.snapshot.topics:
-                self._left(name)  # otherwise forgotten when it leaves the snapshot
+                self._left(name)  # others are forgotten on leaving the snapshot
 
     def _left(self, name: str) -> None:
         """Forget a topic that is neither in use nor in the snapshot."""
@@ -190,7 +190,7 @@ class Metadata:
         self.forget_topics([name for name in idle if self.topics[name] <= latest])
 
     def start_from(self, snapshot: Cluster, now: float) -> None:
-        """Start from the snapshot of another process instead of a metadata request."""
+        """Start with a snapshot from another process, so that no first request is needed."""
         self.snapshot, self._looked = snapshot, None
         self.cluster_id = self.cluster_id or snapshot.cluster_id
         self.refreshed_at = now
@@ -204,37 +204,37 @@ class Metadata:
     # Timing
 
     def request_once(self, why: str) -> None:
-        """Request a refresh, unless one is requested or in flight already."""
+        """Request a refresh, unless a refresh is requested or in flight already."""
         if not self.requested and self.in_flight_topics is None:
             self.request(why)
 
     @property
     def answered(self) -> int:
-        """Number of the last refresh that was answered."""
+        """Serial number of the last refresh that was answered."""
         return self._done
 
     @property
     def next_question(self) -> int:
-        """Number of the next refresh, if one is requested now."""
+        """Serial number that a refresh gets if it is requested now."""
         return self._sent + 1
 
     @property
     def requested(self) -> bool:
-        """Whether a refresh was requested and isn't answered yet."""
+        """Whether a refresh is requested or in flight."""
         return self._asked > self._done
 
     def due_at(self) -> float:
         """Return the earliest time at which the next refresh is due and allowed."""
         if self._new_topics and self.snapshot is not None:
-            # At once (MD-09). But if the last refresh was for several new topics, more will follow,
-            # and the usual spacing collects them in one request (R-MD-4).
+            # New topics are requested at once (MD-09). But if the last refresh was for several new
+            # topics, more will follow, and waiting collects them in one request (R-MD-4).
             return self.allowed_at if self._crowd else -math.inf
         if self.snapshot is None or self.requested:
             return self.allowed_at
         return max(self.allowed_at, (self.refreshed_at or 0.0) + self._max_age)
 
     def next_topics(self, *, full: bool = False) -> tuple[list[str], bool]:
-        """Return the topics to request now, and whether they are only the new topics."""
+        """Return the topics to request now, and whether they are the new topics only."""
         partial = bool(self._new_topics) and not self.requested and self.snapshot is not None
         partial = partial and not full
         if not partial:
@@ -244,12 +244,12 @@ class Metadata:
     # Responses
 
     def sent(self, topics: Iterable[str]) -> int:
-        """Note that a request for these topics was sent: it satisfies all callers so far.
+        """Note that a request for these topics was sent, for all refreshes requested so far.
 
-        Returns its serial number, which `apply` receives with the response.
+        Returns the request's serial number, which is passed to `apply` with the response.
         """
         if not self.requested or self._clock() > self.allowed_at + self._retry.maximum:
-            # The refresh isn't a repeated one, so the spacing starts from the shortest again.
+            # This refresh isn't a repeated one, so the wait starts from the base backoff again.
             self._equivalent = 0
         self.in_flight_topics = frozenset(topics)
         for name in topics:
@@ -258,7 +258,7 @@ class Metadata:
         return self._sent
 
     def failed(self, *, late: bool = False) -> None:
-        """Note that the request failed; its topics are still requested.
+        """Note that the request failed, and request its topics again.
 
         With `late`, the request is still in flight, and its response is used if it arrives first
         (R-RB-9).
@@ -272,7 +272,7 @@ class Metadata:
             self._asked = self._sent + 1
 
     def look_over(self, answer: MetadataResponse) -> None:
-        """Compare the parts of a response that have been read, so that `apply` takes less time."""
+        """Compare the decoded parts of a response with the snapshot, to save time in `apply`."""
         if self._looked is None or self._looked.answer is not answer:
             self._looked = ResponseComparison(answer)
         self._looked.go_on(self.snapshot, self._epochs)
@@ -289,7 +289,7 @@ class Metadata:
         at: Address | None = None,
         sent_at: float | None = None,
     ) -> Cluster:
-        """Apply a good response of the broker at address `at` to a request that was `sent_at`.
+        """Apply a good response of the broker at `at` to a request that was sent at `sent_at`.
 
         With `fresh`, the old snapshot is dropped first (rebootstrap).
         """
@@ -320,7 +320,7 @@ class Metadata:
         self._done = max(self._done, serial)
         for name in self.ids.undecided:
             self.request(f"brokers report different ids of topic {name}")
-        # Some may have been added again when an earlier request became late (R-RB-9).
+        # When an earlier request became late, its topics were requested again (R-RB-9).
         for name in names:
             self._new_topics.pop(name, None)
         for name in self.topic_errors.keys() & ready.topics.keys():
@@ -340,8 +340,8 @@ class Metadata:
             if isinstance(item.partitions, PackedPartitions):
                 item.partitions.forget_compared()
         self._equivalent = 0 if progress else self._equivalent + 1
-        # Rule B 1.3: wait at least the base backoff between refreshes, longer if responses have no
-        # news. The jitter is drawn once per response (R-BO-3).
+        # Rule B 1.3: wait at least the base backoff between refreshes, and longer if responses have
+        # no news. The jitter is drawn once per response (R-BO-3).
         self.allowed_at = now + self._retry.delay(max(0, self._equivalent - 1), self._rng)
         before, self.snapshot = self.snapshot, snapshot
         if snapshot.cluster_id:
@@ -355,7 +355,7 @@ class Metadata:
     def _let_go(
         self, response: MetadataResponse, left: Iterable[MetadataResponseTopic], now: float
     ) -> bool:
-        """Forget the epochs of topics that were recreated; return whether there are any."""
+        """Forget the epochs of recreated topics without ids; return whether there are any."""
         brokers = {b.node_id for b in response.brokers}
         topics = self.snapshot.topics if self.snapshot is not None else {}
         anew = False
@@ -385,7 +385,7 @@ class Metadata:
         return anew
 
     def _drop_unused(self, old: Cluster | None, snapshot: Cluster) -> None:
-        """Drop all state of topics that left the snapshot because they aren't used."""
+        """Drop all state of unused topics that the new snapshot no longer contains."""
         if old is None or old.topics is snapshot.topics:
             return
         there = set(snapshot.topics)
@@ -396,7 +396,7 @@ class Metadata:
                 self._left(name)
 
     def hint(self, topic: str, partition: int, leader: int, epoch: int, b: list[Broker]) -> bool:
-        """Apply a leader hint (KIP-951); return whether it was news."""
+        """Apply a leader hint (KIP-951); return whether it changed the snapshot."""
         if self.snapshot is None or not self.heard.allows(TopicPartition(topic, partition), epoch):
             return False
         after = with_leader(self.snapshot, topic, partition, leader, epoch, b)
@@ -410,9 +410,9 @@ class Metadata:
         return True
 
     def is_older(self, partition: TopicPartition, epoch: int, topic_id: bytes = NO_ID) -> bool:
-        """Note the leader epoch of a position (R-ID-4); return whether the metadata is older.
+        """Note the leader epoch of a consumer position; return whether metadata is older (R-ID-4).
 
-        If it is, another broker is asked for the partition's leader.
+        If metadata is older, another broker is asked for the partition's leader.
         """
         snapshot, now = self.snapshot, self._clock()
         known = None if snapshot is None else snapshot.partition(*partition)

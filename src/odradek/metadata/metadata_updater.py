@@ -1,9 +1,9 @@
-"""Keep the client's view of the cluster up to date, in one flow (as in Sarama's page on metadata).
+"""Refresh the client's metadata whenever that is due, in one flow (a coroutine-like generator).
 
-In: requests in `Metadata`, the state of connections. Out: metadata requests, one at a time;
-snapshots and rebootstraps. Terms of R-MD-3: an *attempt* is one request to one broker (or a
-connection attempt for it); trying the next candidate isn't a retry; a *round* is one pass over all
-candidates; only a new round costs retry backoff. Must not: keep a second set of brokers (R-MD-1).
+In: refreshes requested in `Metadata`, states of connections. Out: metadata requests; snapshots.
+Terms of R-MD-3: an *attempt* is one request to one broker, or a connection attempt for it; a
+*round* is one pass over all brokers that can be asked, the *candidates*; retry backoff is applied
+between rounds only. Must not: store brokers outside the snapshot (R-MD-1).
 """
 
 from __future__ import annotations
@@ -46,17 +46,17 @@ logger = logging.getLogger("odradek.metadata")
 
 ATTEMPTS_KEPT = 64
 CONNECT = "connect"
-"""Value of `Attempt.what` for a connection attempt."""
+"""Value of `Attempt.what` if the attempt was to connect."""
 MAY_REFUSE = 4
-"""First version of Metadata in which a request can disable topic creation (KIP-361)."""
+"""First version of the Metadata API whose requests can disable topic creation (KIP-361)."""
 WARNED_OF = 100
-"""Maximum number of brokers with invalid addresses that are named in warnings."""
+"""Maximum number of brokers with an invalid address for which a warning is logged."""
 SAME_OUTAGE = 60.0
-"""If a rebootstrap is needed again within this number of seconds, it counts as the same one."""
+"""Seconds after a rebootstrap during which another one may count as the same rebootstrap."""
 
 
 class MetadataUpdater:
-    """Runs the refreshes of one client."""
+    """The refreshes of one client's metadata, and its rebootstraps."""
 
     def __init__(
         self, engine: Engine, network: NetworkClient, metadata: Metadata, config: Config, rng: Rng
@@ -80,10 +80,10 @@ class MetadataUpdater:
         self.current: Rebootstrap | None = None
         self.history: deque[Rebootstrap] = deque(maxlen=32)
         self.attempts: deque[Attempt] = deque(maxlen=ATTEMPTS_KEPT)
-        """Failed attempts since the last good response."""
+        """The last failed attempts since the last good response."""
         self.due_since: float | None = None
         self.unavailable_since: float | None = None
-        """Time from which on all known brokers have been unavailable (R-RB-6)."""
+        """Time since which all known brokers have been unavailable, if they are (R-RB-6)."""
         self.next_attempt_at: float | None = None
         self._failed_in_a_row: dict[Address, None] = {}
         self._late = LateResponses(network, self._candidates)
@@ -100,18 +100,18 @@ class MetadataUpdater:
 
     @property
     def rounds_failed(self) -> int:
-        """Number of rounds in a row without a good response."""
+        """Number of rounds without a good response since the last good one."""
         return self._retry.failures
 
     @property
     def hedged(self) -> int:
-        """Number of requests whose response was late, so that another broker was asked as well."""
+        """Number of requests with a late response, so that another broker was asked as well."""
         return self._late.added
 
     # Flow
 
     def run(self) -> Flow[None]:
-        """Refresh whenever it is due, for as long as the client lives."""
+        """Refresh the metadata whenever that is due, for as long as the client lives."""
         now = yield START
         self._network.dials.started(now)
         while True:
@@ -125,7 +125,7 @@ class MetadataUpdater:
             now = yield from self._refresh(now)
 
     def _refresh(self, now: float) -> Flow[float]:
-        """Run rounds until a good response arrives."""
+        """Run rounds until a good metadata response arrives."""
         round_ = Round(self.rounds + 1)
         while True:
             self.rounds += 1
@@ -146,7 +146,7 @@ class MetadataUpdater:
                 if self._late.forget_failures():
                     break  # a late response arrived
                 waits = [self.metadata.wanted, *[a.reply for a in self._late.asked]]
-                # A connection that another component opens can be used earlier.
+                # If another component opens a connection, the round can use it earlier.
                 if at > until:
                     waits.append(self._network.changed)
                 now = yield Wait(tuple(waits), min(at, self._trigger_at()))
@@ -154,9 +154,9 @@ class MetadataUpdater:
                     at = self.next_attempt_at = until
 
     def _round(self, round_: Round, now: float) -> Flow[tuple[bool, float]]:
-        """Ask one candidate after the other; return (True, now) after a good response."""
+        """Ask one broker after the other; return whether a good response came, and the time."""
         while True:
-            while self._reads_on(round_, now):  # each step decodes a part of a large response
+            while self._reads_on(round_, now):  # a large response is decoded in parts
                 now = yield Wait((), math.nextafter(now, math.inf))
             if self._take_answers(round_, now):
                 return True, now
@@ -193,7 +193,7 @@ class MetadataUpdater:
     # Requests
 
     def _choose(self, round_: Round, now: float) -> Choice | None:
-        """Choose the broker to ask next; None if all have failed or the others are silent."""
+        """Choose the broker to ask next; None if each one has failed or is silent."""
         if self._late.only_slow(now):
             return Choice(Action.NONE)
         rebootstrapping = self.current is not None
@@ -208,15 +208,15 @@ class MetadataUpdater:
         return None if not acts and found.exhausted(some_failed=bool(round_.failed)) else choice
 
     def _metadata_only(self, only: bool) -> None:
-        """Set whether connections to leaders must wait for metadata (R-CS-8)."""
+        """Set whether connections to leaders must wait until metadata is available (R-CS-8)."""
         if self._network.dials.metadata_only(only):
             self._network.changed.notify()
 
     def _make_room(self, starts: list[Address], now: float) -> None:
-        """End a pending attempt if a bootstrap address wasn't tried in this outage.
+        """End a pending attempt if some bootstrap address wasn't tried in this outage.
 
-        Once all of them were tried, pending attempts keep their time: in a dead cluster, replacing
-        them would help nothing.
+        Once all bootstrap addresses were tried, pending attempts continue: in a dead cluster,
+        replacing them wouldn't help.
         """
         since = self.due_since if self.due_since is not None else now
         find = self._network.states.find
@@ -250,7 +250,7 @@ class MetadataUpdater:
     # Responses
 
     def _reads_on(self, round_: Round, now: float) -> bool:
-        """Decode the next part of a large response; return whether there was one."""
+        """Decode the next part of a large response; return whether a part was left."""
         waited_for = [] if round_.asked is None else [round_.asked]
         for asked in (*waited_for, *self._late.asked):
             try:
@@ -266,7 +266,7 @@ class MetadataUpdater:
         return False
 
     def _take_answers(self, round_: Round, now: float) -> bool:
-        """Check the running request and late ones; return True after a good response."""
+        """Process responses to the current and to late requests; return True after a good one."""
         asked = round_.asked
         if asked is not None:
             if asked.reply.done:
@@ -276,14 +276,14 @@ class MetadataUpdater:
                 if self._take(round_, asked, now):
                     return True
             elif asked.connection.is_held(now) or self._takes_long(round_, asked, now):
-                # The request waits for a write that the broker holds, or its large response
-                # arrives slowly (R-TI-1). That is no failure, but another broker is asked.
+                # The request waits for a write that the broker holds, or its large response arrives
+                # slowly (R-TI-1). This is no failure, but another broker is asked.
                 round_.asks_no_more()
                 self._late.add(asked)
                 self.metadata.failed(late=True)
             elif asked.connection.suspect:
-                # R-RB-2: the request counts as failed, and the next broker is asked; a late
-                # response is still used.
+                # R-RB-2: the request counts as failed, and the next broker is asked; if the
+                # response still arrives, it is used.
                 round_.asks_no_more()
                 self._late.add(asked)
                 self.metadata.failed(late=True)
@@ -303,9 +303,9 @@ class MetadataUpdater:
         if now < asked.sent_at + SUSPECT_AFTER_S or asked.connection.suspect:
             return False
         if self._late.arriving(now):
-            return False  # another late response is on its way
+            return False  # a late response is arriving already
         if asked.connection.last_received <= asked.sent_at:
-            return False  # silent: the network client marks it as suspect
+            return False  # silent, so marked as suspect soon
         rebootstrapping = self.current is not None
         return self._candidates.has_other(round_, asked, rebootstrapping=rebootstrapping)
 
@@ -315,7 +315,7 @@ class MetadataUpdater:
         if error is None:
             response = cast("MetadataResponse", asked.reply.result())
             error = self._refusal(response, asked, now)
-            if error is not None and round_.asked is None:  # no newer request is running
+            if error is not None and round_.asked is None:  # no newer request is in flight
                 self.metadata.failed()
         if error is not None:
             self._attempt_failed(round_, address, "metadata request", error, now)
@@ -326,10 +326,10 @@ class MetadataUpdater:
         return True
 
     def _too_large(self, error: AnswerTooLargeError, now: float) -> None:
-        """Fail the waiting calls of a client without metadata, because the response is too large.
+        """Fail the waiting calls if the client has no metadata, as the response is too large.
 
         The broker works, so this is no outage. A rebootstrap wouldn't help, because the response of
-        any broker would be as large.
+        each broker would be as large.
         """
         self.due_since = now
         if self.metadata.snapshot is None:
@@ -421,10 +421,10 @@ class MetadataUpdater:
                 )
 
     def _close_unneeded(self, snapshot: Cluster, used: Connection, now: float) -> None:
-        """Close connections to brokers outside the cluster, and those opened only for metadata.
+        """Close connections to brokers outside the cluster, and those used only for metadata.
 
-        If a broker is silent while requests are open, request another refresh: if the broker is
-        dead, metadata names new leaders before `request.timeout.ms` is over.
+        If a broker is silent while requests are in flight, request another refresh: if the broker
+        is dead, metadata names new leaders before `request.timeout.ms` is over.
         """
         for connection, why in self._candidates.unneeded(snapshot, used):
             self._network.close(connection, now, why)
@@ -435,7 +435,7 @@ class MetadataUpdater:
     def _rebootstrapped(self, restarted: bool, used: Connection, now: float) -> None:
         current = cast("Rebootstrap", self.current)
         self.current = None
-        if current.end(now, used.address):  # no second event for the same rebootstrap
+        if current.end(now, used.address):  # one event per rebootstrap
             self._events.emit(
                 now,
                 "rebootstrapped",
@@ -481,7 +481,7 @@ class MetadataUpdater:
             )
 
     def _note_ends(self, round_: Round, now: float) -> None:
-        """Count failed connection attempts of this round as failed candidates."""
+        """Count the addresses of this round's failed connection attempts as failed."""
         for connection in round_.dialled.copy() if round_.dialled else ():
             if connection.ended:
                 round_.dialled.remove(connection)
@@ -513,7 +513,7 @@ class MetadataUpdater:
         self.metadata.request(f"the {what} to {connection.address} {happened}")
 
     def _suspected(self, connection: Connection, now: float) -> None:
-        # Ask another broker, but don't count a failure: the silent broker may only be slow.
+        # Ask another broker, but count no failure, because the silent broker may only be slow.
         if connection.ready:
             self._candidates.silence.fell(connection.address, now - SUSPECT_AFTER_S)
         else:
@@ -525,10 +525,10 @@ class MetadataUpdater:
             )
 
     def _meant_by(self, address: Address) -> tuple[str | None, int]:
-        """Return the cluster and broker id to expect at an address of the cluster (R-RB-8).
+        """Return the cluster id and broker id to expect at an address (R-RB-8).
 
-        Return (None, -1) for a bootstrap address, which may lead to any broker, and if several
-        brokers share the address.
+        Return (None, -1) for a bootstrap address, which may lead to any broker, and for an address
+        that several brokers share.
         """
         snapshot = self.metadata.snapshot
         if snapshot is None or snapshot.cluster_id is None or address in self.bootstrap:
@@ -568,7 +568,7 @@ class MetadataUpdater:
             self.unavailable_since = now
         if why_not is not None and self._rebootstraps and self.current is None:
             self._begin(why_not, now)
-            for address in self.bootstrap:  # try it again in this round
+            for address in self.bootstrap:  # try bootstrap addresses again in this round
                 round_.failed.pop(address, None)
 
     def _begin(self, why: str, now: float, *, forced: bool = False) -> None:
@@ -586,7 +586,7 @@ class MetadataUpdater:
         self._events.emit(now, "rebootstrap", why=why, known=[str(a) for a in known])
 
     def _goes_on(self, last: Rebootstrap, known: list[Address], now: float) -> bool:
-        """Return whether the outage of the last rebootstrap continues (R-RB-4: it counts once).
+        """Return whether the outage that caused the last rebootstrap continues (R-RB-4).
 
         It continues if a bootstrap address answered but no broker in its response was reached since
         then, as with advertised addresses that are unreachable from this machine.

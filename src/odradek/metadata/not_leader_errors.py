@@ -1,23 +1,23 @@
-"""Reconnect to a broker that repeatedly denies the role that metadata assigns to it.
+"""Reconnect to a broker that repeatedly answers that it isn't the leader or coordinator.
 
 The address may lead to another broker of the same cluster now: through a proxy, or if two pods
-restart with each other's IP while their names are still cached. Brokers from 4.4 on report this
-(KIP-1242). An older broker can't be asked for its id, and would answer NOT_LEADER_OR_FOLLOWER for
-as long as its connection lasts, while metadata still names the expected broker.
+restart with each other's IP while their names are still cached. Brokers from 4.4 on report that
+they aren't the expected broker (KIP-1242). An older broker can't be asked for its id, and would
+answer NOT_LEADER_OR_FOLLOWER while its connection lasts.
 
 In: errors of brokers that aren't the leader or coordinator. Out: their connections are closed, so
-that the name is resolved and the address connected again (R-RB-8). It takes three errors over three
-seconds, each for a request sent after the previous error: an election on busy brokers of 3.9, or a
+that the name is resolved and the address connected again (R-RB-8). A reconnect takes three errors
+over three seconds, each after a newer metadata response: an election on busy brokers of 3.9, or a
 group's first join, may cause three errors within a second, and many clients would then reconnect
-and log in at the same moment. The intervals between such reconnects grow, because a cluster without
-a controller returns these errors for hours. A connection is never closed while a write is
-unanswered on it, whose outcome would be unknown, or a metadata request, whose failure would be
-reported as an outage. No new request is sent until they are answered, because a producer with a
-hundred partitions always has a write in flight. Must not: conclude anything about the address: it
-hasn't failed, and its backoff doesn't grow.
+and log in at the same moment. The intervals between reconnects grow, because a cluster without a
+controller returns these errors for hours. A connection is never closed during a write, whose
+outcome would be unknown, or during a metadata request, whose failure would be reported as an
+outage. Until both are answered, no new request is sent, because a producer with a hundred
+partitions always has a write in flight. Must not: count a failure of the address, or increase its
+backoff.
 
-The next connection also negotiates the versions of APIs again; SASL permits no second ApiVersions
-on an open connection.
+The new connection also negotiates API versions again, which SASL doesn't permit on an open
+connection.
 """
 
 from __future__ import annotations
@@ -39,57 +39,57 @@ from odradek.protocol.messages.produce import ProduceRequest
 logger = logging.getLogger("odradek.metadata")
 
 DENIALS = 3
-"""Number of errors in a row that prove that another broker answers at the address."""
+"""Number of errors in a row after which another broker is assumed to be at the address."""
 AFTER = 3.0
 """Minimum number of seconds between the first error and a reconnect.
 
-Elections take a while in a busy cluster, and many clients would reconnect at the same moment.
+Elections take seconds in a busy cluster, and many clients would reconnect at the same moment.
 """
 MAX_GAP_S = 5.0
-"""Most seconds between two errors in a row; `BACKOFFS` times the longest backoff if longer."""
+"""Maximum seconds between two errors in a row, or `BACKOFFS` × the longest backoff if longer."""
 BACKOFFS = 3.0
-"""The same maximum, as a multiple of `retry.backoff.max.ms`."""
+"""Alternative to `MAX_GAP_S`, as a multiple of `retry.backoff.max.ms`."""
 RECONNECT_WAITS = ExponentialBackoff(1.0, 10.0)
-"""Seconds between two reconnects of an address, by the number of earlier ones."""
+"""Seconds between two reconnects to an address, by the number of earlier reconnects."""
 FORGOTTEN = 60.0
-"""Seconds without an error after which earlier reconnects don't count any more."""
+"""Seconds after which earlier reconnects don't lengthen the wait any more."""
 DRAIN_TIMEOUT_S = 0.5
-"""Seconds without new requests on a connection that is closed after its last response."""
+"""Seconds without new requests on a connection that waits for its last responses to be closed."""
 KEPT = frozenset((ProduceRequest.API_KEY, MetadataRequest.API_KEY))
-"""Requests that must be answered before the connection is closed."""
+"""API keys of the requests that must be answered before a connection is closed."""
 
 
 class Denied(NamedTuple):
-    """A role that a connection's broker denies; only one role per connection is tracked."""
+    """Errors of a connection's broker, which denies a role; only one role is tracked."""
 
     thing: Hashable
-    """The partition, or the coordinator's name."""
+    """The role: leader of this partition, or coordinator with this name."""
     named: Hashable
-    """Id and epoch of the leader in the metadata, or the id of the coordinator."""
+    """Id and epoch of the leader according to metadata, or id of the coordinator."""
     times: int
     counts_from: int
-    """Errors count again after the metadata response with this number."""
+    """Serial number of the metadata response after which the next error is counted."""
     since: float
     at: float
 
 
 class NotLeaderErrors:
-    """Roles that brokers deny to one client."""
+    """Errors with which brokers tell one client that they aren't the leader or coordinator."""
 
     def __init__(
         self, client: str, network: NetworkClient, metadata: Metadata, rng: Rng, backoff: float
     ) -> None:
-        """Set `client`, the name in messages, and `backoff`, the longest retry backoff in s."""
+        """Set `client`, the name in log messages, and `backoff`, the maximum retry backoff in s."""
         self._client = client
         self._network, self._metadata, self._rng = network, metadata, rng
         self._in_a_row = max(MAX_GAP_S, BACKOFFS * backoff)
         self._denied: dict[int, Denied] = {}
         self._ends: dict[tuple[Address, str], tuple[int, float]] = {}
-        """Number of closed connections by address and purpose, and when to close another one."""
+        """By address and purpose: number of reconnects, and earliest time of the next one."""
         network.on_lost.append(self._lost)
 
     def leading(self, partition: TopicPartition, address: Address) -> None:
-        """Note that the broker at an address answered that it doesn't lead a partition."""
+        """Note that the broker at an address, a partition's known leader, denied that it leads."""
         metadata = self._metadata
         connection = self._network.connection(address)
         if connection is None or metadata.snapshot is None:
@@ -103,10 +103,10 @@ class NotLeaderErrors:
     def denied(
         self, connection: Connection, thing: Hashable, named: Hashable, answered: int, after: int
     ) -> None:
-        """Note that a broker denied the role `thing`, for which the cluster names `named`.
+        """Note that a broker denied the role `thing`; metadata assigns the role to `named`.
 
-        `answered` is the number of the last metadata response, `after` the number of the next
-        refresh; both are 0 if the caller looks the broker up each time.
+        `answered` is the serial number of the last metadata response, `after` that of the next
+        refresh; both are 0 if the caller looks the broker up before each request.
         """
         if connection.ended or connection.secondary:
             return
@@ -126,10 +126,10 @@ class NotLeaderErrors:
     def _dial_anew(self, connection: Connection, denied: Denied, now: float) -> None:
         place = connection.address, connection.purpose
         ends, not_before = self._ends.get(place, (0, -math.inf))
-        if now < not_before:  # the next error checks again
+        if now < not_before:  # a later error may lead to a reconnect
             return
         if any(r.body.API_KEY in KEPT for r in connection.in_flight):
-            connection.rest(now + DRAIN_TIMEOUT_S)  # no new requests, so that it becomes idle
+            connection.rest(now + DRAIN_TIMEOUT_S)  # it becomes idle without new requests
             return
         if now > not_before + FORGOTTEN:
             ends = 0

@@ -1,8 +1,8 @@
-"""Hold one topic's partitions in a snapshot.
+"""Define a topic's partitions in a snapshot of the cluster.
 
-In: a topic of a metadata response. Out: `Partition` objects, for a large response each created on
-its first use and then kept: of 500,000 partitions a client uses a few. Must not decide which
-response is accepted; `cluster` does.
+In: a topic of a metadata response. Out: `Partition` objects. For a large response, each is created
+on its first use and then kept, because of 500,000 partitions a client uses a few. Must not: decide
+which response is accepted, as `cluster` does.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from odradek.protocol.packed_metadata import PackedPartitions
 
 
 class Partition(NamedTuple):
-    """One partition. `leader` is -1 while there is none; `error` is Kafka's code."""
+    """A partition's state; `leader` is -1 if there is none, `error` a Kafka error code."""
 
     partition: int
     leader: int
@@ -27,12 +27,12 @@ class Partition(NamedTuple):
 
 
 def term(partition: Partition) -> int:
-    """Return the leader's epoch; if it has none, a negative number that identifies the leader."""
+    """Return the leader epoch; without one, a negative number derived from the leader's id."""
     return partition.leader_epoch if partition.leader_epoch >= 0 else -2 - partition.leader
 
 
 def made_of(p: MetadataResponsePartition) -> Partition:
-    """Create a partition from its item in a response."""
+    """Create a `Partition` from its part of a metadata response."""
     return Partition(
         p.partition_index,
         p.leader_id if p.error_code == 0 or p.leader_id >= 0 else -1,
@@ -45,7 +45,7 @@ def made_of(p: MetadataResponsePartition) -> Partition:
 
 
 class Partitions(Sequence[Partition]):
-    """A topic's partitions in a response, by position; equal to a tuple of the same partitions."""
+    """A topic's partitions, by their order in a response; equal to a tuple of these partitions."""
 
     __slots__ = ("_count", "made", "packed")
 
@@ -53,7 +53,7 @@ class Partitions(Sequence[Partition]):
         self.packed = packed
         self._count = len(packed)
         self.made: list[Partition | None] | None = None
-        """Partitions that were used so far, by position."""
+        """Partitions by position; None for those that weren't used yet."""
 
     def __len__(self) -> int:
         return self._count
@@ -90,7 +90,7 @@ class Partitions(Sequence[Partition]):
 
 
 class SeenEpochs:
-    """The last seen leader epochs of a topic whose partitions all have one."""
+    """The last seen leader epochs of a topic; each of its partitions has an epoch."""
 
     __slots__ = ("packed", "topic_id")
 
@@ -99,14 +99,14 @@ class SeenEpochs:
         self.packed = packed
 
     def by_partition(self) -> dict[int, tuple[bytes, int]]:
-        """Return the topic id and epoch of each partition."""
+        """Return the topic id and leader epoch of each partition."""
         return {n: (self.topic_id, epoch) for n, epoch in enumerate(self.packed.epochs())}
 
 
 def no_epoch_is_lower(
     seen: SeenEpochs | dict[int, tuple[bytes, int]], topic_id: bytes, new: PackedPartitions
 ) -> bool:
-    """Return whether a response has all seen partitions, and none has a lower epoch.
+    """Return whether all seen partitions are in a response, none with a lower leader epoch.
 
     False may also mean that partitions must be compared one by one (`numbered` is false).
     """
@@ -122,13 +122,13 @@ def no_epoch_is_lower(
 
 
 def brings_news(old: Sequence[Partition], new: Sequence[Partition]) -> bool:
-    """Return whether a partition is new, or has a higher epoch or (without epochs) a new leader."""
+    """Return whether a partition is new, has a higher epoch or (without epochs) another leader."""
     if len(old) != len(new):
         return True
     if isinstance(old, Partitions) and isinstance(new, Partitions):
         if old.packed.numbered and new.packed.numbered:
             return new.packed.compare(old.packed)[1]
-    elif isinstance(new, Partitions) and new.packed.numbered:  # creates no Partition objects
+    elif isinstance(new, Partitions) and new.packed.numbered:  # without Partition objects
         pairs = zip(old, new.packed.epochs(), strict=True)
         return any(p.partition != n or epoch > p.leader_epoch for n, (p, epoch) in enumerate(pairs))
     for p, q in zip(old, new, strict=True):

@@ -1,10 +1,10 @@
-"""Decide when an address's refusal becomes the error of every waiting call (R-CS-4).
+"""Decide when the refusal by one address becomes the error of all waiting calls (R-CS-4).
 
-In: ends of connections, the ends of metadata rounds. Out: a refusal that applies until the next
+In: errors of connections, the ends of metadata rounds. Out: a refusal that applies until the next
 attempt. An error that waiting can't cure (`KafkaError.sticky`: a wrong password, an untrusted
-certificate) is raised immediately, but not while another broker may still accept the client: a
-client with a good connection continues; and if one broker of several refuses, the round first tries
-the others, for at most a second. Must not: end the client. The next round connects again.
+certificate) is raised quickly, but not while another broker may still accept the client: with a
+good connection, the client continues; if one of several brokers refuses, the round tries the others
+for up to a second. Must not: end the client.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from odradek.common.types import Address
 from odradek.network.network_client import NetworkClient
 
 GRACE = 1.0
-"""Seconds for which a round tries other brokers, after the first refusal."""
+"""Seconds for which a round tries other brokers after the first refusal."""
 RECENT = 10.0
-"""Failures up to this many seconds before the first refusal count as the same problem."""
+"""Maximum seconds between a failure and the first refusal if both are one problem."""
 WEAK = (NotKafkaError, PlaintextPortError)
-"""Errors that mean that another server uses the address.
+"""Errors that mean that another kind of server uses the address.
 
 Addresses are recycled. So if the cluster accepted this client before the outage, these errors only
 count if all addresses have them.
@@ -30,18 +30,18 @@ count if all addresses have them.
 
 
 class Refusal(NamedTuple):
-    """An error that all calls raise until the next attempt begins."""
+    """An error that all calls raise until the time `until` of the next attempt."""
 
     error: KafkaError
     until: float
 
 
 def _nobody(refusal: Refusal) -> None:
-    """Do nothing with a refusal: the default callback."""
+    """Ignore a refusal, as the default callback."""
 
 
 class Refusals:
-    """Refusals by the brokers of one client, by address."""
+    """Refusals of one client by brokers, and the decision whether they apply to all calls."""
 
     def __init__(self, network: NetworkClient) -> None:
         self._network = network
@@ -55,7 +55,7 @@ class Refusals:
         self.tell = tell
 
     def note(self, address: Address, error: KafkaError, now: float) -> None:
-        """Note that a connection to an address has ended with an error."""
+        """Note the error with which a connection to an address ended; only sticky errors count."""
         if error.sticky:
             self._noted[address] = error
             self._since = min(self._since, now)
@@ -66,11 +66,11 @@ class Refusals:
 
     @property
     def due_at(self) -> float:
-        """Time at which to check for a refusal although the round continues; infinite if none."""
+        """Time at which to check for a refusal while the round continues; infinite without one."""
         return self._since + GRACE
 
     def look(self, now: float, until: float | None = None) -> None:
-        """Check whether a refusal applies; `until`: start of the next round, if this one failed."""
+        """Check whether a refusal applies; `until`: the next round's start, if this one failed."""
         if self._since == math.inf or (until is None and now < self.due_at):
             return
         states, since = self._network.states, self._since
@@ -87,14 +87,14 @@ class Refusals:
         self.tell(self.last)
 
     def standing(self, now: float) -> KafkaError | None:
-        """Return the error of a call that begins now, if a refusal applies."""
+        """Return the error that a call must raise at once, if a refusal applies; None otherwise."""
         last = self.last
         if last is None or now >= last.until or self._connected():
             return None
         return last.error
 
     def latest(self) -> KafkaError | None:
-        """Return a refusal of an address that hasn't answered since, as the cause of a timeout."""
+        """Return a refusal by an address that hasn't worked since, as the cause of a timeout."""
         for state in self._network.states.all():
             error = state.last_error
             if state.failures and isinstance(error, KafkaError) and error.sticky:
@@ -106,7 +106,7 @@ class Refusals:
         return self._network.states.proved_anywhere
 
     def _connected(self) -> bool:
-        # A copy, because the caller's thread reads this while the host's thread may change it.
+        # A copy, because the engine's thread may change the dict while a caller's thread reads it.
         connections = tuple(self._network.connections.values())
         return any(c.ready and not c.secondary for c in connections)
 
@@ -114,7 +114,7 @@ class Refusals:
         """Return the error that applies to all calls; None if the client should wait.
 
         A client that was accepted before waits for addresses that are only unreachable, unless more
-        than half of the addresses refuse it: one address may belong to another cluster by now.
+        than half of the addresses refuse it: one address may belong to another cluster.
         """
         strong = [e for e in noted.values() if not isinstance(e, WEAK)]
         if self.got_in():

@@ -1,24 +1,24 @@
-"""Decide when metadata with an older leader epoch is accepted (R-ID-4; without ids R-MD-7).
+"""Decide when metadata with an older leader epoch is accepted (R-ID-4; R-MD-7 without ids).
 
-In: the epoch of a committed offset, of a `seek`, of an `assign` or of a record; metadata responses
-and the addresses that sent them. Out: a snapshot in which a partition has no leader while its
-metadata is older than such an epoch; the brokers whose metadata was older, so that others are
-asked; when the lower epoch is accepted after all. A broker that was frozen or cut off still acts as
-leader in an outdated epoch: its information about positions is wrong.
+In: leader epochs of committed offsets, `seek`, `assign` and records; metadata responses and the
+addresses that sent them. Out: a snapshot in which a partition has no leader while its metadata is
+older than such an epoch; the brokers with older metadata, so that others are asked; when the lower
+epoch is accepted after all. A broker that was frozen or cut off still acts as leader in an outdated
+epoch: its information about positions is wrong.
 
 A lower epoch may also be right: the topic was recreated and the offset belongs to the former topic,
-or the caller passed an epoch that never existed. So it is accepted after `ANSWERS` responses over
-`SECONDS` without a newer one. They must come from more than half of the brokers that they name (at
-most from `ANSWERS` of them), because a broker that is cut off is alone, or with fewer than half. If
-that many can't be reached, the partition waits, and a WARNING and `explain()` report it: the client
-can't distinguish a minority from the majority, and reading everything again can't be undone. With
-another topic id, epochs start again; a response without an epoch is never older.
+or the caller passed an epoch that never existed. So a lower epoch is accepted after `ANSWERS`
+responses over `SECONDS` without a newer epoch. More than half of the brokers in these responses (at
+most `ANSWERS`) must have sent one, because a broker that is cut off is alone, or with fewer than
+half. While fewer can be reached, the partition waits, and a WARNING and `explain()` report it: the
+client can't distinguish a minority from the majority, and reading everything again can't be undone.
+With another topic id, epochs start again; a response without an epoch is never older.
 
-`LowerEpochs` decides for topics without ids, whose epochs come from metadata. A lower one comes
+`LowerEpochs` decides for topics without ids, whose epochs come from metadata. A lower epoch comes
 from an outdated broker, or from a topic that was deleted and recreated between two refreshes; the
-responses look alike. But an outdated broker is the only one with its epoch, or catches up within
-seconds, and the known leader still serves requests. Must not: know connections, or accept the epoch
-of a single response.
+responses look alike. But an outdated broker catches up within seconds, or is the only one with its
+epoch, and the known leader still serves requests. Must not: know connections, or accept a lower
+epoch after a single response.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ from odradek.protocol.messages.metadata import MetadataResponseTopic
 logger = logging.getLogger("odradek.metadata")
 
 ANSWERS = 5
-"""Required number of responses with a lower epoch, each after a new error of the leader."""
+"""Number of responses with a lower epoch after which the lower epoch may be accepted."""
 SECONDS = 10.0
 """Minimum number of seconds from the first of these responses to the last.
 
-It is longer than the time after which KRaft's controllers fence a broker that is cut off (9 s,
-broker.session.timeout.ms) and other brokers' responses don't name it any more.
+After 9 s (broker.session.timeout.ms), KRaft's controllers fence a broker that is cut off, and other
+brokers' responses don't name it any more.
 """
 WARN_AFTER_S = 5.0
 """Seconds after which a WARNING reports a partition that waits for newer metadata."""
 
 
 class ReportedEpoch:
-    """The newest epoch of one partition that doesn't come from metadata."""
+    """One partition's newest leader epoch from a source other than metadata."""
 
     __slots__ = ("answers", "believed", "epoch", "said", "since", "told", "topic_id")
 
@@ -54,17 +54,17 @@ class ReportedEpoch:
     ) -> None:
         self.epoch = epoch
         self.topic_id = topic_id
-        """Id of the topic that the epoch belongs to; `NO_ID` if it is unknown."""
+        """Id of the topic to which the epoch belongs; `NO_ID` if the id is unknown."""
         self.since = since
         self.answers = 0
         self.said: dict[Address, int] = {}
-        """The last older epoch that each broker reported, by address."""
+        """The last older epoch that each broker's metadata contained, by the broker's address."""
         self.believed = believed
-        """Whether metadata's lower epoch is accepted, because this one is of a deleted topic."""
+        """Whether lower epochs are accepted, because `epoch` is of a deleted topic or wrong."""
         self.told = False
 
     def why(self) -> str:
-        """Return why the partition waits, as a text for users."""
+        """Return a text for users that says why the partition waits."""
         of = " and ".join(map(str, self.said))
         epochs = " and ".join(map(str, dict.fromkeys(self.said.values())))
         older = f"metadata of {of} is older (epoch {epochs})" if of else "metadata is older"
@@ -72,18 +72,18 @@ class ReportedEpoch:
 
 
 class ReportedEpochs:
-    """Epochs of one client's partitions that are newer than metadata."""
+    """Leader epochs of one client's partitions that are newer than metadata."""
 
     def __init__(self) -> None:
         self._topics: dict[str, dict[int, ReportedEpoch]] = {}
         self.older: dict[Address, None] = {}
-        """Brokers whose last metadata was older than a known epoch of some partition."""
+        """Brokers whose metadata was older than a known epoch of some partition."""
 
     def __bool__(self) -> bool:
         return bool(self._topics)
 
     def hear(self, partition: TopicPartition, epoch: int, topic_id: bytes, now: float) -> bool:
-        """Note an epoch above the one in the metadata; return whether the metadata is stale."""
+        """Note an epoch that is newer than metadata; return whether the metadata is outdated."""
         heard = self._topics.setdefault(partition.topic, {})
         before = heard.get(partition.partition)
         if before is not None and before.epoch >= epoch:
@@ -92,13 +92,13 @@ class ReportedEpochs:
         return True
 
     def accept(self, topic: str, epochs: Mapping[int, tuple[bytes, int]]) -> None:
-        """Accept lower epochs than these, because their topic was deleted and recreated."""
+        """Accept epochs below these from now on, because the topic was deleted and recreated."""
         heard = self._topics.setdefault(topic, {})
         for number, (topic_id, epoch) in epochs.items():
             heard[number] = ReportedEpoch(epoch, topic_id, 0.0, believed=True)
 
     def allows(self, partition: TopicPartition, epoch: int) -> bool:
-        """Return whether a leader's epoch isn't older than the known one (KIP-951)."""
+        """Return whether the leader epoch of a hint isn't older than the known epoch (KIP-951)."""
         found = self._topics.get(partition.topic, {}).get(partition.partition)
         return found is None or found.believed or epoch >= found.epoch
 
@@ -119,10 +119,10 @@ class ReportedEpochs:
         answered: Collection[str] | None,
         now: float,
     ) -> Cluster:
-        """Return the snapshot without the leaders whose epoch is older than a known one.
+        """Return the snapshot without the leaders whose epoch is older than a known epoch.
 
-        `at` is the address that sent the response, `answered` its topics; None if there was no new
-        response and an existing snapshot is checked again.
+        `at` is the address that sent the response, `answered` its topics, or None if an existing
+        snapshot is checked again without a new response.
         """
         stale: dict[str, set[int]] = {}
         for name, number, heard in list(self._all()):
@@ -189,19 +189,19 @@ class LowerEpochs:
     def __init__(self) -> None:
         self._refused: dict[str, set[int]] = {}
         self._doubts: dict[str, tuple[int, float, float]] = {}
-        """By topic: the number of responses with a lower epoch, the first and the last time."""
+        """By topic: number of responses with a lower epoch, times of the first and the last."""
 
     def refused(self, topic: str, partition: int) -> None:
-        """Note that the known leader refused a request for a partition."""
+        """Note that the known leader of a partition answered with an error."""
         self._refused.setdefault(topic, set()).add(partition)
 
     def forget(self, topic: str) -> None:
-        """Forget a topic that is no longer used."""
+        """Forget a topic that isn't used any more, or whose epochs aren't in doubt."""
         self._refused.pop(topic, None)
         self._doubts.pop(topic, None)
 
     def forget_those(self, topics: Iterable[str]) -> None:
-        """Forget many topics; this is cheap if nothing is noted about any topic."""
+        """Forget many topics; this takes no time if no topic is in doubt."""
         if self._refused or self._doubts:
             for topic in topics:
                 self.forget(topic)
@@ -217,7 +217,7 @@ class LowerEpochs:
         """Check a response about a topic; return whether its lower epochs are accepted now.
 
         `leaders` are the known leaders, `brokers` the brokers in the response: a leader that isn't
-        among them has left the cluster, which counts like an error from it.
+        among the brokers has left the cluster, which counts like an error of the leader.
         """
         name = item.name or ""
         refused = self._refused.pop(name, ())
@@ -233,7 +233,7 @@ class LowerEpochs:
             self._doubts.pop(name, None)
             return False
         if not against:
-            # No error of the leader since the last response, so this one counts for nothing.
+            # The leader returned no error since the last response, so this response doesn't count.
             return False
         count, first, last = self._doubts.get(name, (0, now, now))
         if now - last > SECONDS:

@@ -1,8 +1,8 @@
-"""Compare a large response with known topics piece by piece, before it is applied.
+"""Compare a large metadata response with known topics in parts, before it is applied.
 
-In: the pieces of a response, the snapshot and the epochs to compare with. Out: the topics that are
-ready, and the items that are left for the step that applies the response. The result is only valid
-while snapshot and epochs don't change: `Metadata` drops it when they do. Must not: change either.
+In: the decoded parts of a response; the snapshot and the epochs to compare with. Out: the topics
+that are compared ("ready"), and the topics that are left for `apply`. The result is valid while
+snapshot and epochs don't change; then `Metadata` drops it. Must not: change either.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from odradek.protocol.packed_metadata import PackedPartitions
 
 
 class ResponseComparison:
-    """A response and the result of the comparison so far."""
+    """A metadata response and the result of its comparison so far."""
 
     def __init__(self, answer: MetadataResponse) -> None:
         self.answer = answer
         self.ready = Ready()
         self.left: list[MetadataResponseTopic] = []
         self.seen: Epochs = {}
-        """The epochs of topics that are ready, if they differ from the known ones."""
+        """The epochs of topics that are ready, if they differ from the known epochs."""
         self.news = False
         """Whether a topic that is ready has news (see `brings_progress`)."""
         self.added: list[str] = []
-        """Topics that are ready and weren't known."""
+        """Names of topics that are ready and weren't known before."""
         self._done = 0
         self._names: set[str | None] = set()
 
@@ -39,7 +39,7 @@ class ResponseComparison:
         return looked
 
     def go_on(self, snapshot: Cluster | None, epochs: Epochs) -> None:
-        """Compare the topics that were read since the last call."""
+        """Compare the topics that were decoded since the last call."""
         items = self.answer.topics[self._done :]
         self._done += len(items)
         for item in items:

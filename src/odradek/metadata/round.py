@@ -1,7 +1,7 @@
-"""Hold the state of one round of a refresh, and of the request in flight.
+"""Store the state of one round of a metadata refresh, and of its request in flight.
 
-R-MD-3: a round is one pass over all candidates. In and out: plain state with one owner,
-`metadata_updater`. Must not: decide anything.
+R-MD-3: a round is one pass over all brokers that can be asked. In and out: plain state, which only
+`metadata_updater` changes. Must not: decide anything.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from odradek.protocol.packed_metadata import PackedMetadataResponse
 
 
 class PendingRequest:
-    """A metadata request that was sent and not answered yet."""
+    """A metadata request that was sent, and its response."""
 
     __slots__ = ("bootstrap", "connection", "partial", "reply", "sent_at", "serial", "topics")
 
@@ -45,14 +45,14 @@ class PendingRequest:
         return head is not None and isinstance(head.body, MetadataRequest)
 
     def is_on_its_way(self, now: float) -> bool:
-        """Return whether its response may arrive soon: the connection isn't silent or held."""
+        """Return whether its response may come soon, as the connection isn't silent or held."""
         connection = self.connection
         return not (self.reply.done or connection.suspect or connection.is_held(now))
 
     def read_on(self) -> MetadataResponse | None:
-        """Decode the next part of a large response; return it, or None if nothing was left.
+        """Decode the next part of a large response; return that, or None if no part was left.
 
-        Raises MalformedMessageError if it can't be decoded.
+        Raises MalformedMessageError if the response can't be decoded.
         """
         if not self.reply.done or self.reply.error is not None:
             return None
@@ -69,7 +69,7 @@ class PendingRequest:
 
 
 class Round:
-    """One pass over all candidates."""
+    """One pass over all brokers that can be asked for metadata."""
 
     __slots__ = ("asked", "dialled", "failed", "known", "number")
 
@@ -78,9 +78,9 @@ class Round:
         self.failed: dict[Address, None] = {}
         self.dialled: list[Connection] = []
         self.known: list[Address] | None = None
-        """In a rebootstrap: the unconnected known brokers to try, in the snapshot's order.
+        """In a rebootstrap: known brokers without connection to try, in the snapshot's order.
 
-        The bootstrap addresses and the connected brokers are tried as well.
+        The bootstrap addresses and the connected brokers are tried in addition.
         """
         self.asked: PendingRequest | None = None
 
@@ -89,9 +89,9 @@ class Round:
         self.asked = request
 
     def asks_no_more(self) -> None:
-        """Stop waiting for the request, because it has ended or another broker is asked."""
+        """Stop waiting for the request, because it has ended or another broker is to be asked."""
         self.asked = None
 
     def keep_to(self, known: list[Address]) -> None:
-        """Try these known brokers until the round ends."""
+        """Limit the known brokers without connection to these until the round ends."""
         self.known = known

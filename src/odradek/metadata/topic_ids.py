@@ -3,20 +3,20 @@
 In: metadata responses and the addresses that sent them. Out: the topics whose id in a response
 isn't accepted; the brokers to ask next. A topic that is deleted and recreated gets another id. Ids
 are random, so they don't show which topic is newer, and the metadata of a broker may lag: such a
-broker names a deleted topic. A client that believed it would read that topic from its beginning,
-and then the newer one again. Must not: know connections.
+broker names a deleted topic. A client that accepted its id would read the deleted topic from its
+beginning, and then the newer topic again. Must not: know connections.
 
-The metadata of one broker never goes back. So another id is accepted if a broker names it that has
-named the present id before. Otherwise the client keeps the present topic and asks other brokers,
-first those that have named the present id, until one of them changes to the other id, or all
-brokers (at most `ANSWERS` of them) name it and none of them is known to have named the present one.
-An id that a broker has named before the present one belongs to a deleted topic. If the topic isn't
-in the snapshot, because a response lacked it or after a rebootstrap, there is no topic to keep, and
-each id is accepted that isn't known to belong to a deleted topic.
+The metadata of one broker never goes back in time. So another id is accepted if the broker that
+reports it has reported the current id before. Otherwise the client keeps the current topic and asks
+other brokers, first those that have reported the current id, until one of them changes to the other
+id, or all brokers (at most `ANSWERS` of them) report the other id and none of them is known to have
+reported the current one. An id that a broker reported before the current id belongs to a deleted
+topic. If the topic isn't in the snapshot, because a response lacked it or after a rebootstrap,
+there is no topic to keep, so an id is accepted unless it is known to belong to a deleted topic.
 
-All this is bounded like the rule for leader epochs (`reported_epochs`): an id is accepted after
-`ANSWERS` responses over `SECONDS` if more than half of the brokers name it, because the cluster may
-have been restored, or the broker that named the present id was cut off.
+As with leader epochs (`reported_epochs`), an id is accepted anyway after `ANSWERS` responses over
+`SECONDS` if more than half of the brokers report it, because the cluster may have been restored, or
+the broker that reported the current id was cut off.
 """
 
 from __future__ import annotations
@@ -36,30 +36,30 @@ from odradek.protocol.messages.metadata import MetadataResponse
 logger = logging.getLogger("odradek.metadata")
 
 OLDER_IDS = 8
-"""Number of ids of deleted topics that are remembered for one name."""
+"""Maximum number of ids of deleted topics that are remembered for one name."""
 FORMER = 20
-"""Number of brokers that have left the cluster and are remembered."""
+"""Maximum number of brokers outside the cluster that are remembered."""
 ALWAYS: tuple[float, int | None] = (float("-inf"), None)
 
 
 class IdHistory:
-    """Ids of one topic besides the present one, and the brokers that named them."""
+    """Ids of one topic besides the current id, and the brokers that reported them."""
 
     __slots__ = ("answers", "confirmed", "former_named_at", "older", "others", "since", "told")
 
     def __init__(self) -> None:
         self.older: dict[bytes, None] = {}
-        """Ids of deleted topics."""
+        """Ids of deleted topics with this name."""
         self.others: dict[int, bytes] = {}
-        """Last id that a broker named, if it isn't the present one; empty for an error."""
+        """Last id that each broker reported, if not the current id; empty for an error."""
         self.since: float | None = None
-        """Time of the first response with another id, while it isn't decided; otherwise None."""
+        """Time of the first response with another id; None while no id is in doubt."""
         self.answers = 0
         self.confirmed: set[int] = set()
-        """Brokers that have named the present id since then."""
+        """Brokers that have reported the current id since the time `since`."""
         self.told = False
         self.former_named_at = -math.inf
-        """When metadata was last requested that still had the id before the present one."""
+        """When metadata was last requested that still had the id before the current one."""
 
     def add_older(self, topic_id: bytes) -> None:
         """Remember the id of a deleted topic."""
@@ -74,17 +74,17 @@ class IdHistory:
             self.confirmed.intersection_update(brokers)
 
     def hear(self, now: float) -> None:
-        """Count a response while the ids of the brokers differ."""
+        """Count a response while brokers report different ids."""
         if self.since is None:
             self.since, self.answers, self.told = now, 0, False
             self.confirmed.clear()
         self.answers += 1
 
     def is_outvoted(self, brokers: Collection[int], now: float, *, by: bytes) -> bool:
-        """Return whether more than half of the brokers name an id; `NO_ID`: the present one.
+        """Return whether more than half of the brokers report an id; `NO_ID`: the current one.
 
-        If no broker can be told from another by its address, time alone decides. So it does if all
-        answers came through bootstrap addresses, because the brokers' own ones can't be reached.
+        No majority is required if each broker shares its address with others, or if all answers
+        came through bootstrap addresses, because the brokers' own addresses can't be reached.
         """
         if self.since is None or self.answers < ANSWERS or now < self.since + SECONDS:
             return False
@@ -96,39 +96,39 @@ class IdHistory:
         return mine >= min(ANSWERS, len(brokers) // 2 + 1) and mine > max(votes.values(), default=0)
 
     def is_unanimous(self, brokers: Collection[int], topic_id: bytes) -> bool:
-        """Return whether all brokers, at most `ANSWERS` of them, name another id."""
+        """Return whether all brokers (at most `ANSWERS` of them) report another id."""
         votes = sum(self.others.get(b) == topic_id for b in brokers)
         return len(brokers) > 0 and not self.confirmed and votes >= min(ANSWERS, len(brokers))
 
 
 class TopicIds:
-    """The evidence about the topic ids of one client's metadata."""
+    """Which brokers reported which topic ids to one client, and when."""
 
     def __init__(self) -> None:
         self._asked: dict[int, float] = {}
-        """When the last answered request for all topics was sent to a broker."""
+        """Time when the last answered request for all topics was sent, by broker id."""
         self._since: dict[str, tuple[float, int | None]] = {}
-        """When a topic's present id was accepted, and from which broker.
+        """Time when a topic's current id was accepted, and the broker that reported it.
 
-        A topic without an item has had its id since the first response, so that a client of many
-        topics needs no item for most of them.
+        A topic that isn't in the dict has had its id since the first response; so a client of many
+        topics needs no entry for most topics.
         """
         self._histories: dict[str, IdHistory] = {}
         self.undecided: dict[str, None] = {}
-        """Topics of which brokers name different ids."""
+        """Topics for which brokers report different ids."""
         self._listed: tuple[int, ...] = ()
-        """Brokers in the last response."""
+        """Ids of the brokers in the last response."""
         self._recent: set[int] = set()
-        """Brokers in the present response and in the one before it."""
+        """Ids of the brokers in the last two responses."""
         self._peers: set[int] = set()
-        """Brokers in these responses and in all since ids differ: a lagging broker may list few."""
+        """Ids of the brokers in the responses since ids differ; a lagging broker may list few."""
         self._agreed_at = -math.inf
         """When the last request for all topics was sent whose response changed no topic's id."""
         self._answered: dict[Address, None] = {}
         self._first: frozenset[Address] = frozenset()
 
     def asks_later(self, address: Address) -> bool:
-        """Return whether other brokers should be asked before this one."""
+        """Return whether other brokers should be asked before the broker at this address."""
         return address in self._answered or bool(self._first and address not in self._first)
 
     def former_named_at(self, topic: str) -> float:
@@ -153,8 +153,8 @@ class TopicIds:
     ) -> set[str]:
         """Return the topics of a response whose ids aren't accepted.
 
-        `epochs` contains the present ids, `old` the topics that may be kept. `sent_at`: when the
-        request was sent; None if it wasn't for all topics.
+        `epochs` contains the current ids, `old` the topics that may be kept. `sent_at` is the time
+        when the request was sent, or None if it wasn't for all topics.
         """
         there: Container[str] = () if old is None else old.topics
         first = not epochs
@@ -180,7 +180,7 @@ class TopicIds:
                 if name in self._histories:
                     self._confirm(name, broker, ids, now)
             elif item.topic_id == NO_ID:
-                continue  # an absent id isn't another one
+                continue  # no id reported
             elif present == NO_ID:
                 self._since[name] = now, broker
             elif (name not in there and not self._is_older(name, item.topic_id)) or self._accepts(
@@ -198,7 +198,7 @@ class TopicIds:
             self._agreed_at = sent_at
         if broker is not None and (first or sent_at is not None):
             self._asked[broker] = now if sent_at is None else sent_at
-        if len(self._asked) > FORMER + len(self._recent):  # an endpoint may change its id each time
+        if len(self._asked) > FORMER + len(self._recent):  # broker ids may change each time
             self._asked = {b: sent for b, sent in self._asked.items() if b in self._recent}
         self._listed = tuple(ids)
         self._choose_next(brokers, at)
@@ -245,7 +245,7 @@ class TopicIds:
         self._decide(name, history)
 
     def _confirm(self, name: str, broker: int | None, brokers: Collection[int], now: float) -> None:
-        """Note that a broker names the present id."""
+        """Note that a broker reports the current id."""
         history = self._histories[name]
         if broker is not None:
             before = history.others.pop(broker, b"")
@@ -263,11 +263,11 @@ class TopicIds:
             self._decide(name, history)
 
     def _note_error(self, name: str, broker: int | None) -> None:
-        """Note that a broker, asked for a topic, named no id."""
+        """Note that a broker returned an error for a topic, and so no id."""
         if broker is not None and not self._has_named(name, broker):
             history = self._histories.setdefault(name, IdHistory())
             history.others.setdefault(broker, b"")
-        if name in self.undecided:  # it may not exist any more
+        if name in self.undecided:  # the topic may be deleted
             self._decide(name, self._histories[name])
 
     def _decide(self, name: str, history: IdHistory) -> None:
@@ -275,7 +275,7 @@ class TopicIds:
         self.undecided.pop(name, None)
 
     def _has_named(self, name: str, broker: int) -> bool:
-        """Return whether a broker has named the present id, and no other one since."""
+        """Return whether a broker has reported the current id, and no other id since then."""
         history = self._histories.get(name)
         if history is not None and broker in history.others:
             return False
@@ -303,13 +303,13 @@ class TopicIds:
             )
 
     def _choose_next(self, brokers: Mapping[Address, int], at: Address | None) -> None:
-        """Choose the brokers to ask while ids differ: first those that named the present one."""
+        """Choose the brokers to ask while ids differ: first those that reported the current id."""
         if not self.undecided:
             if self._answered or self._first:
                 self._answered, self._first = {}, frozenset()
             return
         if at is not None:
-            if at in self._answered:  # all others have answered, or can't be reached
+            if at in self._answered:  # the other brokers have answered or failed
                 self._answered = {}
             self._answered[at] = None
         found = {
@@ -322,7 +322,7 @@ class TopicIds:
 
 
 def brokers_by_address(response: MetadataResponse) -> dict[Address, int]:
-    """Return the brokers of a response; those that share an address are left out."""
+    """Return the ids of a response's brokers by address, except brokers that share an address."""
     places = [Address(b.host, b.port) for b in response.brokers]
     shared = {at for at, count in Counter(places).items() if count > 1} if len(places) > 1 else ()
     return {

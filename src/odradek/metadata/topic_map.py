@@ -1,12 +1,12 @@
-"""Map names to topics in a snapshot: an immutable mapping whose successor costs O(1).
+"""Map names to topics in a snapshot: an immutable mapping of which changed copies cost O(1).
 
 In: the topics of a response. Out: the value of `Cluster.topics`. All maps that were derived from
-each other share one dict with the newest state; an older map stores its differences, and a
-reference to its successor. So one new topic among thousands costs one entry, a lookup in the newest
-map is a lookup in a dict, and an old map is freed with its differences once it isn't referenced.
+each other share one dict with the newest state; an older map stores its differences from its
+successor, and a reference to that. So one new topic among thousands costs one entry, a lookup in
+the newest map is a lookup in a dict, and an old map is freed once it isn't referenced.
 
 Any thread may read while the engine's thread creates the successor: the differences are stored
-before the dict is changed, and a reader looks into the dict first. Must not: be changed.
+before the dict is changed, and a reader looks into the dict first.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ D = TypeVar("D")
 
 
 class TopicMap(Mapping[str, T], Generic[T]):
-    """An immutable mapping from which changed copies are created cheaply."""
+    """An immutable mapping; `changed` creates a changed copy at little cost."""
 
     __slots__ = ("__weakref__", "_changed", "_drift", "_next", "_shared")
 
     def __init__(self, topics: Mapping[str, T]) -> None:
         self._shared = dict(topics)
         self._changed: dict[str, T | None] | None = None
-        """This map's entries that the successor changed (None: missing in this map)."""
+        """This map's values of entries that the successor changed (None: no entry in this map)."""
         self._next: TopicMap[T] | None = None
         self._drift = 0
         """Number of entries that have changed since the dict was created."""
 
     def changed(self, changes: Mapping[str, T | None]) -> TopicMap[T]:
-        """Return the map with these topics replaced, added, or removed (None)."""
+        """Return a map with these topics replaced, added, or removed (value None)."""
         shared = self._shared
         changes = {k: v for k, v in changes.items() if v is not None or k in self}
         if not changes:
             return self
         drift = self._drift + len(changes)
         if self._changed is not None or drift > len(shared):
-            # Copy the dict once as many entries have changed as it has. That costs O(1) per change,
-            # and an old map refers to at most twice its own number of entries.
+            # Copy the dict once the number of changes reaches its number of entries. That costs
+            # O(1) per change, and an old map refers to at most twice its own number of entries.
             made = self._now() | changes
             return TopicMap({k: v for k, v in made.items() if v is not None})
         following: TopicMap[T] = TopicMap.__new__(TopicMap)
@@ -60,7 +60,7 @@ class TopicMap(Mapping[str, T], Generic[T]):
     @overload
     def get(self, name: str, default: T | D, /) -> T | D: ...
     def get(self, name: str, default: T | D | None = None, /) -> T | D | None:
-        """Return the topic of a name, else `default`."""
+        """Return the topic of a name; `default` if there is none."""
         found = self._shared.get(name)
         here: TopicMap[T] | None = self
         while here is not None and (changed := here._changed) is not None:

@@ -1,6 +1,6 @@
-"""Connections without I/O: effects, flows, frames, connection states and the network client.
+"""Hold the connections of a client, without doing I/O: connection states, frames and requests.
 
-In: events that a host observed (connected, bytes received, closed, name resolved). Out: effects for
-the host to carry out; responses for the packages above. Must not: read a clock, use another random
-generator than the given one, or touch a socket.
+In: events that the I/O host (thread or event loop) observed, such as received bytes. Out: effects,
+which are I/O operations for the host; responses for the packages that import this one. Must not:
+read a clock, use another random generator than the given one, or touch a socket.
 """

@@ -1,8 +1,8 @@
-"""Hold the connections of one client: the requests that are sent on them, and their ends.
+"""Hold one client's connections: send requests on them, and close them.
 
-In: requests, and errors that end a connection. Out: effects for the host; the replies of requests
-that were in flight fail with `DisconnectedError`. Must not: connect, or watch deadlines:
-`network_client`, which is above the handshakes that use this module, does both.
+In: requests, and errors that end a connection. Out: effects for the I/O host (thread or event
+loop); the replies of requests that were in flight fail with `DisconnectedError`. Must not: connect,
+or watch deadlines: `network_client`, which is above the handshakes that use this module, does both.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ logger = logging.getLogger("odradek")
 FRAME_SLACK = 1 << 20
 
 LostListener = Callable[[Connection, KafkaError, bool, float], None]
-"""Called with the connection, the reason of its end, whether that was a failure, and `now`."""
+"""Called at a connection's end, with its error, whether the end is a failure, and the time."""
 
 
 class ClientConnections:
@@ -57,12 +57,9 @@ class ClientConnections:
         self.rng = rng
         self.proxy: Proxy | None = config["proxy.url"]
         self.mechanism: Mechanism | None = None
-        """How connections authenticate; the facade sets it before the first connection attempt."""
+        """SASL mechanism of new connections; the client sets it before it first connects."""
         self.renewal: Completion[None] | None = None
-        """Completion of the flow that renews credentials in the background (`sasl.renewal`).
-
-        None without one.
-        """
+        """Completion of the background task that renews credentials, if any (`sasl.renewal`)."""
         self.fetching: Completion[Any] | None = None
         """The last call that fetched credentials in the background."""
         self.retry_backoff = config.backoff("retry.backoff")
@@ -86,26 +83,25 @@ class ClientConnections:
         self.on_lost: list[LostListener] = []
         self.request_timeout: float = config["request.timeout.ms"]
         self.frame_limit = frame_limit + FRAME_SLACK
-        # For large responses; a client with many connections raises the limit.
+        # Receive buffers for large responses; a client with many connections raises their limit.
         self.buffers = FrameBuffers()
         self.refused_logins = 0
-        """Connections that ended because their authentication was refused."""
+        """Number of connections that ended because the broker refused their authentication."""
         self._told_large: set[str] = set()
-        """APIs whose responses were too large; each is logged once."""
+        """Names of APIs that had too large a response; a warning is logged once for each API."""
         self._by_id: dict[int, Connection] = {}
         self.resolving: dict[int, Completion[Sequence[str]]] = {}
         self.client_id: str = config["client.id"]
         self.meant_by: Callable[[Address], tuple[str | None, int]] = lambda _: (None, -1)
-        """Returns the cluster id and the broker id to expect at an address, for ApiVersions
-        (KIP-1242)."""
+        """Function that returns the cluster id and broker id expected at an address (KIP-1242)."""
         self.finalized: tuple[int, dict[str, int]] = (-1, {})
-        """The cluster's feature levels (KIP-584), with the newest epoch that a broker reported."""
+        """The newest epoch of feature levels that a broker reported (KIP-584), and these levels."""
         self._capped: dict[str, int] = {}
-        """Upper limits of feature levels, where a proxy hides API versions that a level needs."""
+        """Upper limits of feature levels, if a proxy hides API versions that higher levels need."""
 
     @property
     def user(self) -> str | None:
-        """User name with which this client authenticates (PLAIN, SCRAM); None without one."""
+        """User name with which this client authenticates; None unless with PLAIN or SCRAM."""
         name: str | None = getattr(getattr(self.mechanism, "credentials", None), "username", None)
         return name
 
@@ -114,11 +110,11 @@ class ClientConnections:
         self.mechanism = mechanism
 
     def renews_by(self, renewal: Completion[None]) -> None:
-        """Set the flow that renews credentials in the background."""
+        """Set the completion of the background task that renews credentials."""
         self.renewal = renewal
 
     def fetches(self, fetching: Completion[Any]) -> None:
-        """Set the call that fetches credentials in the background."""
+        """Set the completion of the call that fetches credentials in the background."""
         self.fetching = fetching
 
     def means(self, meant_by: Callable[[Address], tuple[str | None, int]]) -> None:
@@ -126,21 +122,21 @@ class ClientConnections:
         self.meant_by = meant_by
 
     def connection(self, address: Address, purpose: str = DATA) -> Connection | None:
-        """Return the connection to an address, whatever its state, if there is one."""
+        """Return the connection to an address for a purpose, in whatever state, if it exists."""
         return self.connections.get((address, purpose))
 
     def of_address(self, address: Address) -> list[Connection]:
-        """Return all connections to an address, whatever their purpose."""
+        """Return the connections to an address for all purposes."""
         return [c for (to, _), c in self.connections.items() if to == address]
 
     def version_for(self, connection: Connection, request: type[AnyRequest]) -> int:
-        """Return the highest version of an API that both sides support."""
+        """Return the highest version of an API that this client and the broker support."""
         return connection.version_for(request)
 
     def learned_features(
         self, epoch: int, levels: dict[str, int], versions: Mapping[int, tuple[int, int]]
     ) -> None:
-        """Note the feature levels that a broker reported (KIP-584); keep those of the newest epoch.
+        """Store the feature levels that a broker reported, unless their epoch is old (KIP-584).
 
         `versions` are the broker's API versions, as this connection reported them.
         """
@@ -214,7 +210,7 @@ class ClientConnections:
     def let_go(
         self, connection: Connection, requests: Sequence[InFlightRequest], now: float
     ) -> None:
-        """Send the requests that waited while the connection authenticated again."""
+        """Send the requests that waited until the connection had authenticated again."""
         for request in requests:
             request.waited(now)
             self._transmit(connection, request, now)
@@ -228,7 +224,7 @@ class ClientConnections:
         outgoing = tuple.__new__(OutgoingRequest, fields)
         self.engine.effects.append(tuple.__new__(Send, (connection.id, outgoing)))
 
-    # Ends of connections
+    # Closing of connections
 
     def close(self, connection: Connection, now: float, reason: str) -> None:
         """Close a connection without counting that as a failure of the address (R-CS-4)."""
@@ -237,7 +233,7 @@ class ClientConnections:
             self.engine.effects.append(Close(connection.id, reason))
 
     def disown(self, connection: Connection, error: KafkaError, now: float) -> None:
-        """Close a connection to another cluster, whose responses no longer count as proofs."""
+        """Close a connection to another cluster; its responses don't prove the address works."""
         if not connection.ended:
             connection.proves(False)
             if not connection.secondary:
@@ -266,7 +262,7 @@ class ClientConnections:
         requests = connection.take_requests(now)
         if isinstance(error, AnswerTooLargeError) and requests:
             error = self._too_large(error, address, requests[0].body.API_NAME)
-            failure = False  # the broker works, and would send the same response again
+            failure = False  # the broker works, and would repeat this response
         self._forget(connection, error)
         if connection.state is ConnectionState.AUTHENTICATION_FAILED:
             self.refused_logins += 1
@@ -312,11 +308,9 @@ class ClientConnections:
     def _too_large(
         self, error: AnswerTooLargeError, address: Address, api: str
     ) -> AnswerTooLargeError:
-        """Convert the error of a too large response to one that names the request.
+        """Return an error that names the API of the too large response, and log it once per API.
 
-        Log it once per API.
-
-        Fetches aren't logged: the consumer raises an error of its own for the partition.
+        Fetch isn't logged, because the consumer raises its own error, which names the partition.
         """
         text = (
             f"{address}: the response to {api} has {error.size} bytes, but this client accepts at "

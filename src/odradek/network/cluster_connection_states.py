@@ -1,8 +1,8 @@
 """Remember the failures of each address, and when it may be connected again (KIP-144).
 
-In: connection attempts, their ends, proofs (responses to real requests). Out: whether an attempt to
-an address is allowed, its setup timeout, and the next IP. The state is kept per host:port (R-CS-2),
-and is shared by bootstrap entries and brokers with the same address and by all connections to it;
+In: connection attempts, their results, and proofs (responses to requests other than ApiVersions and
+SASL). Out: when an attempt to an address is allowed, its setup timeout, and the IP to use. All
+connections to a host:port share one state (R-CS-2), whether a bootstrap entry or metadata named it;
 so a rebootstrap can't shorten a backoff. Must not: open connections, or count a TCP connection as a
 success (R-CS-3).
 """
@@ -19,8 +19,8 @@ from odradek.common.types import Address, Rng
 API_VERSIONS = (5, 4, 3, 0)
 """Versions of ApiVersions to try, newest first.
 
-Some brokers (Azure Event Hubs, some proxies) close the connection on versions that they don't know,
-instead of answering UNSUPPORTED_VERSION (KIP-511).
+If they don't know the version, some brokers (Azure Event Hubs, some proxies) close the connection
+and don't answer UNSUPPORTED_VERSION (KIP-511).
 """
 
 
@@ -38,7 +38,7 @@ class AddressState:
     def __init__(self, address: Address) -> None:
         self.address = address
         self.failures = 0
-        """Number of failures in a row since the address last proved itself."""
+        """Number of failures in a row since the address last answered a real request."""
         self.backoff_until = -math.inf
         self.proved_at = -math.inf
         """Time of the first response to a real request on a connection."""
@@ -47,86 +47,84 @@ class AddressState:
         self.setup_failures = 0
         self.setup_timeout = 0.0
         self.unknown_since: float | None = None
-        """Time of the first metadata response that no longer named the address.
-
-        None while one does.
-        """
+        """Time of the first metadata response without the address; None while metadata has it."""
         self.last_dial = -math.inf
         self.dialling = 0
         """Number of pending connection attempts."""
         self.dial_failed = False
-        """Whether the latest attempt ended without a connection that proved itself (R-RB-2)."""
+        """Whether the latest attempt led to no connection that answered a real request (R-RB-2)."""
         self.last_error: BaseException | None = None
         self.last_error_at = -math.inf
         self.last_ip: str | None = None
         self.through: str | None = None
-        """The proxy's IP that was last used for this address."""
+        """IP of the proxy through which the last attempt to this address was made."""
         self.tried: list[str] = []
-        """IPs to try last: those tried since the last success, or that of a lost connection."""
+        """IPs to try last: those tried since the last success, or the IP of a lost connection."""
         self.failures_before_proof = 0
-        """Failures that the last proof reset; restored if the proof turns out to be false."""
+        """Value of `failures` before the last proof, restored if that came from another cluster."""
         self.suspicion = ""
-        """Why a connection may have ended without an error; the next attempt checks that."""
+        """Possible reason why a connection ended without an error; the next attempt checks it."""
         self.api_versions = API_VERSIONS[0]
         """The version of ApiVersions that the next connection sends first."""
         self.api_versions_answered = -1
         """The newest version of ApiVersions that the address has answered.
 
-        If the peer closes a connection that uses this version, the version isn't the reason.
+        If the peer closes a connection during a request of this version, the version isn't the
+        reason.
         """
         self.stepped_down = False
-        """Whether all versions were tried without success.
+        """Whether all versions were tried without an answer.
 
-        Then an end without an error is a failure.
+        From then on, a connection that the peer closes during ApiVersions counts as a failure.
         """
         self.stepped_up = False
-        """Whether a newer version was tried once, because the broker reported that it knows one."""
+        """Whether a newer version was tried already, because the broker reported to support it."""
         host = address.host
         self.numeric = ":" in host or host.replace(".", "").isdecimal()
-        """Whether the host is an IP address, which isn't resolved."""
+        """Whether the host is an IP address, so that no name needs to be resolved."""
         self.latency = Sampled()
-        """Response times in seconds, of connections that have ended."""
+        """Response times, in seconds, on connections that have ended."""
         self.sent = 0
         """Number of requests sent on all connections to the address; it never decreases."""
         self.answered = 0
         """Number of responses; a connection adds its response times to `latency` when it ends."""
 
     def opens_to(self, ip: str) -> None:
-        """Note an attempt to connect to this IP."""
+        """Store the IP of a connection attempt that begins."""
         self.last_ip = ip
 
     def suspect_of(self, suspicion: str) -> None:
-        """Set the suspicion that the next attempt checks; "" for none."""
+        """Set the `suspicion` that the next attempt checks (see `probe`); "" for none."""
         self.suspicion = suspicion
 
     def heard(self, now: float) -> None:
-        """Note that bytes came from this address."""
+        """Store the time at which bytes were received from this address."""
         self.heard_at = now
 
     def asked(self) -> None:
-        """Count a request."""
+        """Count a request that was sent to this address."""
         self.sent += 1
 
     def answers(self) -> None:
-        """Count a response."""
+        """Count a response of this address."""
         self.answered += 1
 
     def connection_ended(self, measured: Sampled, now: float) -> None:
-        """Note the end of a connection, with its measurements."""
+        """Add the response times of a connection that has ended."""
         self.latency.take_over(measured, now)
 
     def take_over(self, other: AddressState, now: float) -> None:
-        """Add the counters of another address, whose state is dropped."""
+        """Add the counters of another address, whose state is about to be dropped."""
         self.sent += other.sent
         self.answered += other.answered
         self.latency.take_over(other.latency, now)
 
     def settled(self) -> None:
-        """Note that an attempt is no longer pending, whatever its result."""
+        """Count an attempt as no longer pending, whatever its result."""
         self.dialling -= 1
 
     def dialled_in_vain(self) -> None:
-        """Note that the latest attempt ended without a connection that proved itself."""
+        """Note that the latest attempt led to no connection that answered a real request."""
         self.dial_failed = True
 
 
@@ -136,7 +134,7 @@ class ClusterConnectionStates:
     def __init__(self, reconnect: ExponentialBackoff, setup: ExponentialBackoff, rng: Rng) -> None:
         self._reconnect = reconnect
         self.base = reconnect.shortest
-        """Backoff after a first failure, in seconds and without the jitter."""
+        """Backoff after a first failure, in seconds, before jitter is added."""
         self._setup = setup
         self._rng = rng
         self._answered_anywhere = -1
@@ -153,7 +151,7 @@ class ClusterConnectionStates:
         """Return the state of an address, or None if it was never tried."""
 
     def state(self, address: Address) -> AddressState:
-        """Return the state of an address; a new one has no failures and no backoff."""
+        """Return the state of an address; create one, without failures, for an unknown address."""
         found = self._states.get(address)
         if found is None:
             found = self._states[address] = AddressState(address)
@@ -163,8 +161,8 @@ class ClusterConnectionStates:
         """Drop the states of addresses that metadata responses haven't named for `after` seconds.
 
         `known` contains the addresses in the newest response, the bootstrap addresses, and
-        addresses with a connection. During an outage no response comes, so nothing is forgotten: an
-        address that is named again afterwards continues its backoff (R-CS-2).
+        addresses with a connection. During an outage no metadata arrives, so no state is dropped:
+        if metadata later names the address again, its backoff continues (R-CS-2).
         """
         for address, state in list(self._states.items()):
             if address in known or state.dialling or state.backoff_until > now:
@@ -178,7 +176,7 @@ class ClusterConnectionStates:
                     told(address)
 
     def standing(self, address: Address) -> tuple[bool, bool]:
-        """Return whether it has failed since its last proof, and if its last attempt failed."""
+        """Return whether an address failed since its last proof, and if its last attempt failed."""
         found = self._states.get(address)
         return (False, False) if found is None else (found.failures > 0, found.dial_failed)
 
@@ -187,12 +185,12 @@ class ClusterConnectionStates:
         return list(self._states.values())
 
     def backoff_left(self, address: Address, now: float) -> float:
-        """Return the seconds until an attempt is allowed; 0 if one is now."""
+        """Return the seconds until the address's backoff is over; 0 if it is over already."""
         found = self._states.get(address)
         return 0.0 if found is None else max(0.0, found.backoff_until - now)
 
     def dialling(self, state: AddressState, now: float) -> float:
-        """Note an attempt; return its setup timeout (KIP-601: drawn per failure)."""
+        """Note the start of an attempt; return its setup timeout, drawn per failure (KIP-601)."""
         state.last_dial = now
         state.dialling += 1
         if state.setup_timeout == 0.0:
@@ -200,15 +198,15 @@ class ClusterConnectionStates:
         return state.setup_timeout
 
     def pick_ip(self, address: Address, ips: Sequence[str]) -> str:
-        """Choose one of a name's IPs: the first IP's family first, tried IPs last (R-CS-6)."""
+        """Choose one of a name's IPs: an untried IP if possible, of `ips[0]`'s family (R-CS-6)."""
         state = self.state(address)
         first_family = ":" in ips[0]
         ordered = [ip for ip in ips if (":" in ip) == first_family]
         ordered += [ip for ip in ips if (":" in ip) != first_family]
-        # Some names resolve to other IPs each time: without this, the list would grow for ever.
+        # Some names resolve to other IPs each time: with old ones, the list would grow for ever.
         state.tried = [ip for ip in state.tried if ip in ordered]
         fresh = [ip for ip in ordered if ip not in state.tried]
-        if not fresh:  # all IPs were tried: start again, but not with the last one
+        if not fresh:  # all tried: start again, not with the last IP
             state.tried = [state.last_ip] if state.last_ip in ordered[:1] else []
             fresh = [ip for ip in ordered if ip not in state.tried] or ordered
         state.last_ip = fresh[0]
@@ -216,10 +214,11 @@ class ClusterConnectionStates:
         return fresh[0]
 
     def pick_proxy(self, address: Address, ips: Sequence[str], proxies: Sequence[str]) -> str:
-        """Choose an IP of the proxy's name, if the broker's name has several IPs as well.
+        """Choose one of the proxy's IPs (`proxies`) for an attempt to a broker with these `ips`.
 
-        Keep the proxy's IP of the last attempt, until all IPs of the broker have failed through it;
-        then choose the next one.
+        Keep the proxy IP of the last attempt until all IPs of the broker have failed through it;
+        then choose the next proxy IP.
+
         """
         state, at = self.state(address), 0
         if state.through in proxies:
@@ -230,7 +229,7 @@ class ClusterConnectionStates:
         return state.through
 
     def others_wait(self, address: Address, ips: Sequence[str]) -> bool:
-        """Return whether a name has an IP that wasn't tried since the last success."""
+        """Return whether one of a name's IPs wasn't tried since the last success."""
         state = self.state(address)
         return state.failures < len(ips) and any(ip not in state.tried for ip in ips)
 
@@ -240,8 +239,8 @@ class ClusterConnectionStates:
         """Note a failed attempt or connection; return when the next attempt is allowed.
 
         The backoff doubles with each failure in a row (KIP-144); its jitter is drawn here, once
-        (R-BO-3). With `connecting`, the setup wasn't finished, which also increases the setup
-        timeout.
+        (R-BO-3). With `connecting`, the connection failed during its setup, which also increases
+        the setup timeout.
         """
         state = self.state(address)
         if connecting:
@@ -256,10 +255,7 @@ class ClusterConnectionStates:
         return state.backoff_until
 
     def closed(self, address: Address, now: float) -> float:
-        """Note that an idle connection was closed without an error.
-
-        Wait once for the base backoff (R-CS-4).
-        """
+        """Apply the base backoff once, for an idle connection closed without an error (R-CS-4)."""
         state = self.state(address)
         state.tried = [state.last_ip] if state.last_ip else []
         wait = now + self._reconnect.delay(0, self._rng)
@@ -278,11 +274,12 @@ class ClusterConnectionStates:
     def step_down(self, address: Address, asked: int) -> bool:
         """Choose an older version for the next ApiVersions, after the peer closed the connection.
 
-        `asked` is the version of the request that the peer didn't answer. Returns True if that
-        isn't a failure of the address: while versions are tried for the first time, and no address
-        has answered one of them. Once a broker has answered a version, the other brokers of its
-        cluster support it as well, so an address that closes the connection then isn't a broker.
-        After the oldest version the newest is tried again: the broker may only have been starting.
+        `asked` is the version of the request that the peer didn't answer. Returns True if the
+        closed connection isn't a failure of the address: while versions are tried for the first
+        time, and no address has answered this or a newer version. Once a broker has answered a
+        version, the other brokers of its cluster support it as well, so an address that closes the
+        connection then isn't a broker. After the oldest version, the newest is tried again, since
+        the broker may only have been starting.
         """
         state = self.state(address)
         if asked <= state.api_versions_answered:
@@ -296,16 +293,17 @@ class ClusterConnectionStates:
         return excused
 
     def excused(self, address: Address, now: float, error: BaseException) -> None:
-        """Note an error that isn't counted as a failure, for messages and `explain()`."""
+        """Store an error for messages and `explain()`, without counting it as a failure."""
         state = self.state(address)
         state.last_error, state.last_error_at = error, now
 
     def api_versions_known(self, address: Address, version: int, newest: int) -> None:
-        """Note that ApiVersions was answered, and the newest version that the broker supports.
+        """Store which ApiVersions version was answered, and the newest that the broker supports.
 
-        The next connection begins with the answered version. If the broker reported a newer one (it
-        was upgraded, or an earlier connection was closed for another reason), that one is tried,
-        but only once, because the broker's report may be wrong.
+        The next connection begins with the answered version. If the broker reported a newer version
+        (it was upgraded, or an earlier connection was closed for another reason), the newer version
+        is tried, but only once, because the report may be wrong.
+
         """
         state = self.state(address)
         state.api_versions_answered = max(state.api_versions_answered, version)
@@ -319,7 +317,7 @@ class ClusterConnectionStates:
     def proved(self, address: Address, now: float) -> None:
         """Reset the backoff of an address that answered a real request.
 
-        Nothing else resets it (R-CS-3).
+        Only such a response resets it (R-CS-3).
         """
         state = self.state(address)
         state.failures_before_proof = state.failures
@@ -332,6 +330,6 @@ class ClusterConnectionStates:
         self.proved_anywhere = True
 
     def disproved(self, address: Address) -> None:
-        """Restore the backoff, because the response came from another cluster (R-RB-5)."""
+        """Restore the backoff that a response of another cluster has reset (R-RB-5)."""
         state = self.state(address)
         state.failures = max(state.failures, state.failures_before_proof)

@@ -1,4 +1,4 @@
-"""Represent one connection in the engine: a state, a reader, its requests in flight.
+"""Represent one connection, without its socket: state, frame reader, requests in flight.
 
 In: calls of the network client. Out: whether the connection can be used, whether it is suspect
 (silent for too long). Must not: decide anything about other connections or connection attempts.
@@ -28,10 +28,10 @@ BESIDE, ASIDE, PROBE, PUSH = "beside", "aside", "probe", "push"
 """Purposes of connections in addition to DATA, COORDINATOR and METADATA.
 
 A long fetch must never delay a heartbeat (COORDINATOR), a held write a metadata request (METADATA),
-a held JoinGroup a commit (BESIDE), or a held fetch another request to its broker (ASIDE). The last
-three are only opened in these cases. A PROBE only shows whether an address still answers (R-RB-9).
-A PUSH sends metrics, whose receiver may be slow (KIP-714). The backoff is per address, whatever the
-purpose.
+a held JoinGroup a commit (BESIDE), or a held fetch another request to its broker (ASIDE). BESIDE,
+ASIDE and PROBE connections are only opened in these cases. A PROBE only shows whether an address
+still answers (R-RB-9). A PUSH connection sends metrics, whose receiver may be slow (KIP-714). The
+backoff is per address, whatever the purpose.
 """
 SECONDARY = frozenset((ASIDE, PUSH))
 """Purposes whose failures and responses don't count for the address.
@@ -41,7 +41,7 @@ See `secondary_connections`.
 SECONDARY_IDLE_S = 10.0
 """Seconds for which an unused secondary connection is kept."""
 CONNECT_SUSPICION = 1.5
-"""Seconds after which an attempt without a TCP connection is suspect.
+"""Seconds after which a connection attempt is suspect if TCP isn't established.
 
 A lost SYN is retransmitted after one second, and the kernel accepts connections even for a stopped
 process.
@@ -49,14 +49,14 @@ process.
 _BEFORE_TCP = frozenset((ConnectionState.RESOLVING, ConnectionState.CONNECTING))
 LEAST_BYTES = 1024
 WINDOW = 2.0
-"""An unfinished response must receive `LEAST_BYTES` within this number of seconds (R-TI-1).
+"""Seconds within which `LEAST_BYTES` of an unfinished response must arrive (R-TI-1).
 
-With fewer bytes the connection counts as silent: a broker that sends one byte per second would
-otherwise delay its callers for ever. A full packet has more bytes, so a response on a slow line is
-read for as long as packets arrive.
+If fewer bytes arrive, the connection counts as silent, since a broker that sends one byte per
+second would delay callers for ever. A full packet has more bytes than that, so a response on a slow
+line is read for as long as packets arrive.
 """
 HELD = 0.25
-"""Seconds after which an unanswered write counts as held by the broker."""
+"""Seconds after which an unanswered Produce request counts as held by the broker."""
 
 
 class Connection:
@@ -80,10 +80,9 @@ class Connection:
         self.secondary = purpose in SECONDARY
         self.dialled_at = dialled_at
         self.record = record
-        """State of the address, which outlives this connection."""
+        """State of the connection's address; it outlives the connection."""
         self.broker_id: int | None = None
-        """Id of the broker at this address, if the request named it and the broker confirmed it
-        (KIP-1242)."""
+        """Broker id that ApiVersions expected and the broker confirmed (KIP-1242), if any."""
         self.state: ConnectionState = ConnectionState.RESOLVING
         self.ready = False
         """Whether ApiVersions is answered, so that requests may be sent."""
@@ -98,10 +97,9 @@ class Connection:
         self.last_used = dialled_at
         self.last_received = dialled_at
         self.heard_at = -math.inf
-        """Time of the last complete response, or of `LEAST_BYTES` of one."""
+        """Time when a response was last completed, or `LEAST_BYTES` of one had arrived."""
         self.left_in_use = False
-        """Whether the broker closed it cleanly right after a request, which means that it shuts
-        down."""
+        """Whether the broker closed it without an error while in use: it is shutting down."""
         self.throttled_until = 0.0
         self.proved = False
         self.new_bytes = 0
@@ -109,16 +107,16 @@ class Connection:
         self.window_at, self.window_bytes = -math.inf, 0
         """Start of the current `WINDOW`, and the number of bytes received since."""
         self.ours = False
-        """Whether the broker is known to belong to the client's cluster (R-RB-5)."""
+        """Whether the broker has shown that it belongs to the client's cluster (R-RB-5)."""
         self.asked_whose = False
         """Whether a request for the broker's cluster id is in flight."""
         self.for_metadata = False
         self.beside = False
-        """Whether it was opened beside a silent attempt; then its timeout is shorter."""
+        """Whether it was opened beside a silent attempt, so that its setup timeout is shorter."""
         self.suspect = False
         """Whether the peer sent nothing, or too little, for the suspicion time (R-RB-2, R-TI-1).
 
-        For this time, a request was unanswered or the attempt was pending.
+        Only time during which a request was unanswered or the attempt was pending counts.
         """
         self.suspected_at = math.inf
         """Time at which the connection last became suspect."""
@@ -127,17 +125,17 @@ class Connection:
         """The SASL session, if the broker requires a new authentication after some time
         (KIP-368)."""
         self.steps_down = False
-        """Whether the peer probably closed it because of the version of ApiVersions.
+        """Whether the peer probably closed it because it doesn't know the version of ApiVersions.
 
-        That isn't a failure of the address.
+        Such an end isn't a failure of the address.
         """
         self.asks = ""
-        """The suspicion that this connection checks in addition to its purpose (see `probe`)."""
+        """The suspicion (see `probe`) that this connection checks besides its usual work."""
         self.works_outside = False
-        """Whether authentication waits for a function of this client, and not for the broker."""
+        """Whether authentication waits for a function in this process, not for the broker."""
 
     def version_for(self, request: type[AnyRequest]) -> int:
-        """Return the highest version of an API that both sides support."""
+        """Return the highest version of an API that this client and the broker support."""
         low, high = self.versions.get(request.API_KEY, (0, -1))
         version = min(high, request.MAX_VERSION)
         if version < max(low, request.MIN_VERSION):
@@ -148,13 +146,13 @@ class Connection:
         return version
 
     def check_values(self, body: AnyRequest, version: int) -> None:
-        """Raise if the request has a value that brokers would misread in this version."""
+        """Raise if a value in the request would be misread by brokers in this API version."""
         for value in VALUES.get(body.API_KEY, ()):
             if version < value.version and value.used(body):
                 raise UnsupportedVersionError(self.lacks(type(body), value))
 
     def lacks(self, request: type[AnyRequest], value: VersionedValue) -> str:
-        """Return why the broker doesn't support a value, and what to do."""
+        """Return an error text: why the broker doesn't support a value, and what a user can do."""
         return (
             f"{request.API_NAME}: {value.what} needs version {value.version} "
             f"(Kafka {value.kafka}), but broker {self.address} {self._supports(request)}: "
@@ -167,19 +165,19 @@ class Connection:
 
     @property
     def authenticates(self) -> bool:
-        """Whether an authentication is running, the first or a later one."""
+        """Whether an authentication, the first or a later one, is running on the connection."""
         again = self.session is not None and self.session.gated
         return again or self.state is ConnectionState.AUTHENTICATING
 
     # Setup
 
     def beside_of(self, first: Connection, now: float) -> None:
-        """Set the timeout of this attempt to the time that the silent `first` one has lasted."""
+        """Let this attempt last as long as the pending attempt `first` has lasted by now."""
         self.beside = True
         self.hurry(2 * now - first.dialled_at)
 
     def hurry(self, deadline: float) -> None:
-        """Set an earlier deadline for the setup."""
+        """Move the deadline of the setup to this time, if that is earlier."""
         self.setup_deadline = min(self.setup_deadline, deadline)
 
     def opens_to(self, ip: str) -> None:
@@ -189,9 +187,9 @@ class Connection:
         self.move(ConnectionEvent.RESOLVED)
 
     def connected(self, now: float) -> None:
-        """Note that TCP (and TLS) is established.
+        """Note that TCP (and TLS, if used) is established.
 
-        If `hurry` has shortened the setup's deadline, restore it.
+        If `hurry` has set an earlier deadline for the setup, restore the original one.
         """
         self.last_received = now
         if not (self.beside or self.asks):
@@ -204,7 +202,7 @@ class Connection:
         self.versions, self.broker_id = versions, broker_id
 
     def outside(self, works: bool, now: float) -> None:
-        """Note that a function for the authentication has started or ended in this client."""
+        """Note that a function that this client runs to authenticate has started or ended."""
         self.works_outside = works
         if not works:
             self.last_received = now  # silence is measured from here on
@@ -212,25 +210,25 @@ class Connection:
     def became_ready(
         self, now: float, event: ConnectionEvent, limit: int, buffers: FrameBuffers
     ) -> None:
-        """Note that requests may be sent; responses may be as large as `limit`."""
+        """Allow requests, and responses of up to `limit` bytes, because the setup is finished."""
         self.move(event)
         self.ready_at = self.last_received = self.heard_at = now
         self.suspect = False
         self.reader.allow(limit, buffers)
 
     def has_session(self, session: SaslSession) -> None:
-        """Set the session, whose end requires another authentication (KIP-368)."""
+        """Set the SASL session; before it expires, the connection authenticates again (KIP-368)."""
         self.session = session
 
     def finds_out(self, asks: str, left: str) -> None:
-        """Check the suspicion `asks` (see `probe`); set the address's suspicion to `left`."""
+        """Let this connection check the suspicion `asks` (see `probe`), later ones check `left`."""
         self.asks = asks
         self.record.suspect_of(left)
 
     # In use
 
     def take_bytes(self, count: int) -> list[memoryview]:
-        """Return the frames that are complete after `count` received bytes."""
+        """Count received bytes; return the response frames that they complete."""
         self.new_bytes += count
         return self.reader.buffer_updated(count)
 
@@ -243,7 +241,7 @@ class Connection:
         return self.window_bytes >= LEAST_BYTES
 
     def heard(self, now: float) -> bool:
-        """Note that a response, or enough of it, arrived; return whether it was suspect before."""
+        """Note that (enough of) a response arrived; return whether the connection was suspect."""
         self.last_received = max(self.throttled_until, now)
         self.heard_at = now
         self.record.heard(now)
@@ -263,7 +261,7 @@ class Connection:
         self.last_used = now
 
     def uses_nothing(self, last_used: float) -> None:
-        """Restore `last_used`, so that the last request doesn't keep an idle connection open."""
+        """Restore an earlier `last_used`, so that the last request doesn't count as use."""
         self.last_used = last_used
 
     def silent(self, now: float) -> None:
@@ -271,7 +269,7 @@ class Connection:
         self.suspect, self.suspected_at = True, now
 
     def throttle(self, until: float, now: float) -> None:
-        """Note that the broker reads nothing until then (KIP-219), so that it isn't suspect."""
+        """Pause until a time before which the broker reads nothing; don't suspect it (KIP-219)."""
         added = until - max(self.throttled_until, now)
         if added > 0.0:
             self.rest(until)
@@ -279,15 +277,15 @@ class Connection:
             self.in_flight.put_off(added)
 
     def rest(self, until: float) -> None:
-        """Let the client send no request until then."""
+        """Let the client send no request on this connection until the given time."""
         self.throttled_until = max(self.throttled_until, until)
 
     def set_writable(self, ready: bool) -> None:
-        """Set whether the host accepts more bytes for this connection."""
+        """Set whether the I/O host (thread or event loop) accepts more bytes to send."""
         self.writable = ready
 
     def proves(self, proved: bool) -> None:
-        """Set whether the broker has answered a request; False if it is of another cluster."""
+        """Set whether a response has proved that a broker of the client's cluster answers."""
         self.proved = proved
 
     def asks_whose(self, asks: bool) -> None:
@@ -298,37 +296,37 @@ class Connection:
         """Note that the broker belongs to the client's cluster (R-RB-5)."""
         self.ours = True
 
-    # Ends
+    # Closing
 
     def leaves_in_use(self) -> None:
-        """Note that the broker closed the connection without an error although it was in use."""
+        """Note that the broker closed the connection without an error while it was in use."""
         self.left_in_use = True
 
     def ends_for_its_version(self, steps_down: bool) -> bool:
-        """Set and return whether the peer closed it because of the version of ApiVersions."""
+        """Set and return whether the peer closed the connection as it doesn't know the version."""
         self.steps_down = steps_down
         return steps_down
 
     def lost(self, error: KafkaError) -> None:
-        """Change to the final state that belongs to this error."""
+        """Change to the final state, AUTHENTICATION_FAILED or DISCONNECTED, for this error."""
         refused = isinstance(error, AuthenticationError) and self.state not in _BEFORE_TCP
         event = ConnectionEvent.AUTHENTICATION_REFUSED if refused else ConnectionEvent.LOST
         self.move(event)
 
     def take_requests(self, now: float) -> list[InFlightRequest]:
-        """Remove and return all requests, sent or waiting, in their order."""
+        """Remove and return all requests, in order: those in flight, then those not sent yet."""
         requests = self.in_flight.clear()
         self.record.connection_ended(self.in_flight, now)
         return requests if self.session is None else requests + self.session.take_held()
 
     def move(self, event: ConnectionEvent) -> None:
-        """Change to the state that the transition table names for the event."""
+        """Change to the next state, which the transition table defines for the event."""
         self.state = state = move(self.state, event)
         self.ready = state is ConnectionState.READY
         self.ended = state in ENDED
 
     def dial_suspect_at(self, suspicion: float) -> float:
-        """Return when a pending attempt becomes suspect: earlier if TCP isn't established."""
+        """Return when a pending attempt becomes suspect; earlier if TCP isn't established."""
         if self.state is ConnectionState.AUTHENTICATING:
             return math.inf if self.works_outside else self.last_received + suspicion
         if self.state is ConnectionState.CHECKING_API_VERSIONS or suspicion < CONNECT_SUSPICION:
@@ -350,7 +348,7 @@ class Connection:
     def look_at(self, suspicion: float, idle: float, proof: float) -> float:
         """Return when the connection must be checked next.
 
-        That is the deadline of its setup, of a response, of its idle time or of its SASL session.
+        The earliest of several deadlines counts: of setup, response, idle time and SASL session.
         """
         if not self.ready:
             due = self.setup_deadline
@@ -373,14 +371,14 @@ class Connection:
         return deadline if self.session is None else min(deadline, self.session.due_at)
 
     def idle_at(self, idle: float) -> float:
-        """Return when the idle connection is closed; never while requests wait in its session."""
+        """Return when to close the idle connection; never while requests wait for its session."""
         if self.secondary:  # brokers limit the number of connections
             idle = min(idle, SECONDARY_IDLE_S)
         waited_for = self.session is not None and self.session.held
         return math.inf if waited_for else self.last_used + idle
 
     def may_hold(self) -> bool:
-        """Return whether a request sent now may be answered late, without a failure.
+        """Return whether a late response to a request sent now wouldn't indicate a failure.
 
         True if a request that the broker may hold, such as JoinGroup, is unanswered or unsent.
         """
@@ -389,19 +387,19 @@ class Connection:
 
     @property
     def held_at(self) -> float | None:
-        """Time at which its oldest request counts as held, so that later requests may be late."""
+        """Time at which the oldest write counts as held by the broker, if a write is oldest."""
         head = self.in_flight.head
         if head is None or not head.held:
             return None
         return max(head.sent_at, self.last_received) + HELD
 
     def is_held(self, now: float) -> bool:
-        """Return whether a write that the broker may hold is unanswered for `HELD` seconds."""
+        """Return whether the oldest request is a write, unanswered for `HELD` seconds."""
         at = self.held_at
         return at is not None and now >= at
 
     def overdue_at(self, grace: float) -> float:
-        """Return when the oldest request times out: `grace` after the last bytes or later."""
+        """Return when the oldest request times out, at least `grace` seconds after any bytes."""
         head, deadline = self.in_flight.head, self.in_flight.deadline
         if head is None:
             return math.inf

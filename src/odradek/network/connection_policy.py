@@ -1,15 +1,14 @@
 """Decide which connection attempts are allowed: which address, when, and why not yet.
 
-In: questions about addresses; starts, ends and proofs of attempts. Out: `when` an attempt to one
-address is allowed, and why not yet (explain() prints it); `whom` to connect to among several
-addresses. It combines the states of the addresses (KIP-144) with the limit of the whole client
-(`ConnectionLimiter`, R-CS-8): both must allow each attempt, whatever its purpose. Must not: open
-connections, know which broker leads a partition, or create a state for an address that wasn't
-tried.
+In: addresses; the start, end and first response of attempts. Out: `when` an attempt to one address
+is allowed, and why not yet (explain() prints it); `whom` to connect to among several addresses. The
+backoff of the address (KIP-144) and the limit of the whole client (`ConnectionLimiter`, R-CS-8)
+must both allow an attempt, whatever its purpose. Must not: open connections, know which broker
+leads a partition, or create a state for an address that wasn't tried.
 
-The wait before a client's first attempt begins with the engine, not with the first call of `when`,
-because `explain()` calls `when` as well, also from other threads. An engine that is recreated after
-an interrupted step doesn't wait.
+The wait before a client's first attempt begins when the engine starts, not at the first call of
+`when`, because `explain()` calls `when` too, even from other threads. An engine that is recreated
+after an interrupted step doesn't wait.
 """
 
 from __future__ import annotations
@@ -39,20 +38,20 @@ class AttemptDelay(StrEnum):
 
 
 class AllowedTime(NamedTuple):
-    """When an attempt is allowed; infinite if only an event can allow it."""
+    """Time at which an attempt is allowed (infinite if it waits for an event), and the reason."""
 
     at: float
     why: AttemptDelay
 
 
 def next_dial(seconds: float | None, why: str) -> str:
-    """Describe the next attempt for users; `seconds` is None if only an event allows it."""
+    """Describe the next attempt for users; `seconds` is None if it waits for an event."""
     soon = "" if seconds is None else f"in {seconds:.2f} s, "
     return f"next connection attempt {soon}after {why}"
 
 
 class NextAttempt(NamedTuple):
-    """The address to connect to now; if None, `at` is when an attempt is allowed."""
+    """The address to connect to now; if it is None, an attempt is allowed at the time `at`."""
 
     address: Address | None
     at: float
@@ -88,9 +87,10 @@ class ConnectionPolicy:
         return AllowedTime(now + wait, AttemptDelay.SPACING if wait else AttemptDelay.NOTHING)
 
     def limited(self, address: Address) -> bool:
-        """Return whether the limiter spaces connection attempts to an address (R-CS-8).
+        """Return whether the limiter delays connection attempts to an address (R-CS-8).
 
-        Then no secondary connection is opened, because it would delay the other attempts.
+        If so, no secondary connection is opened, because it would delay the other attempts.
+
         """
         return self._governor.engaged or self._states.standing(address)[0]
 
@@ -105,7 +105,7 @@ class ConnectionPolicy:
         """Return the address to connect to for metadata (R-MD-2); None if there is none.
 
         Bootstrap addresses (`starts`) have priority over `known` ones; within each group, the least
-        recently tried address is chosen. `by` is the time of the attempt, if that isn't now.
+        recently tried address is chosen. `by` is the time of the attempt; the default is `now`.
         """
         allowed = max(now + self._governor.wait(now, for_metadata=True), self._opens_at)
         by = now if by is None else by
@@ -134,7 +134,7 @@ class ConnectionPolicy:
 
     @property
     def leaders_wait(self) -> bool:
-        """Whether only attempts for metadata are allowed, because none is available (R-CS-8)."""
+        """Whether only attempts for metadata are allowed, as no metadata is available (R-CS-8)."""
         return self._governor.engaged and self._governor.metadata_only
 
     @property
@@ -150,7 +150,7 @@ class ConnectionPolicy:
     # Events of attempts
 
     def started(self, now: float) -> None:
-        """Note the client's start: its first attempt waits from now on."""
+        """Start the wait before the client's first attempt, because the engine has started."""
         self._opens_at = now + self._first_wait
 
     def go_on(self) -> None:
@@ -158,27 +158,27 @@ class ConnectionPolicy:
         self._first_wait = 0.0
 
     def metadata_only(self, only: bool) -> bool:
-        """Set whether no metadata is available; return True if it has just become available."""
+        """Set whether only attempts for metadata are allowed; return True if this rule ends now."""
         return self._governor.for_metadata_only(only)
 
     def begun(self, record: AddressState, now: float, *, for_metadata: bool) -> float:
-        """Note an allowed attempt; return its setup timeout in seconds."""
+        """Note the start of an allowed attempt; return its setup timeout in seconds."""
         seconds = self._states.dialling(record, now)
         failed, again = record.failures > 0, record.dial_failed
         self._governor.dialled(now, for_metadata=for_metadata, failed=failed, again=again)
         return seconds
 
     def left(self, begun_at: float, now: float) -> None:
-        """Count an attempt from `now` on, because resolving its name took time."""
+        """Let an attempt start at `now`, not `begun_at`, since resolving its name took time."""
         self._governor.left(begun_at, now)
 
     def ended(self, record: AddressState) -> None:
-        """Note that an attempt is no longer pending, whatever its result."""
+        """Count an attempt as no longer pending, whatever its result."""
         record.settled()
         self._governor.ended()
 
     def alarmed(self, now: float) -> None:
-        """Space attempts as after a failure, although no address counts a failure."""
+        """Limit attempts as after a failure, although no address's backoff grows."""
         self._governor.failed(now)
 
     def failed(
@@ -206,6 +206,6 @@ class ConnectionPolicy:
         self._governor.proved()
 
     def disproved(self, address: Address) -> None:
-        """Restore both limits, because the response came from another cluster (R-RB-5)."""
+        """Restore the limits that a response lifted, as it came from another cluster (R-RB-5)."""
         self._states.disproved(address)
         self._governor.disproved()

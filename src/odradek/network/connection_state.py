@@ -1,11 +1,11 @@
-"""Define the life cycle of a connection as a transition table, with Kafka's names for the states.
+"""Define a connection's states, with Kafka's names, and the transitions between them as a table.
 
     RESOLVING -> CONNECTING -> CHECKING_API_VERSIONS -> (AUTHENTICATING ->) READY
       any state -> DISCONNECTED (or AUTHENTICATION_FAILED), which ends the connection
 
 A connection that authenticates again (KIP-368) stays READY.
 
-In: events of the network client. Out: the next state, or an error. Must not know about time.
+In: events of the network client. Out: the next state, or an error. Must not: depend on time.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from enum import StrEnum
 
 
 class ConnectionState(StrEnum):
-    """The state of one connection. Ended connections aren't reused."""
+    """The state of a connection; a connection whose state is final isn't reused."""
 
     RESOLVING = "resolving"
     CONNECTING = "connecting"
@@ -29,17 +29,17 @@ STATES = {
     ConnectionState.CHECKING_API_VERSIONS.value: "waiting for ApiVersions",
     ConnectionState.AUTHENTICATION_FAILED.value: "authentication failed",
 }
-"""Texts that users see instead of the names of these states."""
+"""Texts that describe these states to users, who don't see the names."""
 ENDED = frozenset((ConnectionState.DISCONNECTED, ConnectionState.AUTHENTICATION_FAILED))
 
 
 def worded(state: str) -> str:
-    """Return the text that users see for the state of a connection, member or transaction."""
+    """Return a text that describes the state of a connection, member or transaction to users."""
     return STATES.get(state, state.replace("_", " "))
 
 
 class ConnectionEvent(StrEnum):
-    """Events of a connection."""
+    """Events that may change the state of a connection."""
 
     RESOLVED = "resolved"
     CONNECTED = "connected"
@@ -70,7 +70,7 @@ TRANSITIONS: dict[tuple[ConnectionState, ConnectionEvent], ConnectionState] = {
 
 
 def move(state: ConnectionState, event: ConnectionEvent) -> ConnectionState:
-    """Return the state after the event; raise if the table doesn't allow it."""
+    """Return the state after an event; raise if the table allows no such event in this state."""
     try:
         return TRANSITIONS[state, event]
     except KeyError:

@@ -1,8 +1,8 @@
-"""Define all objects and calls that an engine and its host exchange.
+"""Define what a client's engine and its I/O host (thread or event loop) exchange.
 
-Out of the engine: a queue of the effects below, in order. Into the engine: the methods of `Inputs`,
-which only record; state changes in `step(now)` alone. Must not: contain behaviour. The host does
-TLS (the engine sees plain bytes), the engine does SASL.
+Out of the engine: a queue of effects, which are I/O operations for the host. Into the engine: the
+methods of `Inputs` record events, and `step(now)` alone changes state. TLS is part of the host (the
+engine receives decrypted bytes), SASL of the engine. Must not: contain behaviour.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Open(NamedTuple):
 
 
 class OutgoingRequest(NamedTuple):
-    """A request for a host, which encodes it for a byte stream or delivers the object."""
+    """A request that a host sends encoded, over a socket, or (in simulations) as this object."""
 
     body: AnyRequest
     version: int
@@ -58,23 +58,23 @@ class OutgoingRequest(NamedTuple):
     answered: bool = True
     """Whether the broker sends a response.
 
-    If not (Produce with acks=0), the host reports the write.
+    If not (Produce with acks=0), the host reports when the request is written.
     """
 
     def encode(self) -> list[bytes | memoryview]:
-        """Return the buffers of one frame, length prefix included; records aren't copied."""
+        """Return one frame as buffers, with its length prefix; record batches aren't copied."""
         return encode_request(self.body, self.version, self.correlation_id, self.client_id)
 
 
 class Send(NamedTuple):
-    """Send one request; if it can't be written at once, the host queues it, in order."""
+    """Send one request; while the socket isn't writable, the host keeps requests in order."""
 
     connection: int
     request: OutgoingRequest
 
 
 class Close(NamedTuple):
-    """Close a connection; the host reports nothing about it afterwards."""
+    """Close a connection; the host reports no event of it afterwards."""
 
     connection: int
     reason: str
@@ -94,14 +94,14 @@ Effect = Resolve | Open | Send | Close | Call
 
 
 class IncomingResponse(NamedTuple):
-    """A response that a message host delivers as an object."""
+    """A response that a simulating host delivers as an object, not as bytes."""
 
     correlation_id: int
     message: Message
 
 
 class Inputs(Protocol):
-    """Calls of a host to the engine, which only records them: `step` processes them."""
+    """Methods that a host calls to report events; the engine processes these in `step`."""
 
     def connected(self, connection: int) -> None:
         """Note that TCP (and TLS, if it is used) is established."""
@@ -125,10 +125,10 @@ class Inputs(Protocol):
         """Note that `count` bytes were written into the buffer that `get_buffer` returned."""
 
     def received(self, connection: int, response: IncomingResponse) -> None:
-        """Note a whole response (message hosts only)."""
+        """Note a response that arrived as an object, not as bytes (in simulations only)."""
 
     def writable(self, connection: int, ready: bool) -> None:
-        """Note whether the host accepts more bytes: its queue is below the high-water mark."""
+        """Note whether the host accepts more bytes, as its queue is below the high-water mark."""
 
     def resolved(self, token: int, result: Sequence[str] | BaseException) -> None:
         """Note the numeric addresses of a name, or the error of resolving it."""

@@ -1,10 +1,10 @@
-"""Run the engine's loop: recorded inputs in, effects out, and state that changes in `step` alone.
+"""Run the logic of one client: a loop without I/O, whose state only changes in `step`.
 
-In: a host's inputs, flows that the clients start. Out: a queue of effects and the next deadline.
-Components (the network client, the sender, the fetcher …) advance in a fixed order after the flows,
-until nothing changes any more. Must not: do I/O, read a clock, call user code. An exception that
-escapes a step marks the engine broken and ends every future with it; an exception from outside, as
-from a signal handler, is also raised in the caller.
+In: events that the I/O host (thread or event loop) records; flows (generators) that clients start.
+Out: a queue of I/O operations for the host, and the next deadline. A step resumes the flows first,
+then components (network client, sender, fetcher …) in a fixed order, until nothing changes any
+more. Must not: do I/O, read a clock, call user code. An exception that escapes a step ends the
+engine and fails all pending futures; one from outside (as Ctrl-C) is also raised.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ logger = logging.getLogger("odradek")
 T = TypeVar("T")
 
 MAX_TURNS = 100_000
-"""Maximum number of turns of one step; more mean an endless loop, which is a bug."""
+"""Maximum number of loop iterations in one step; more mean an endless loop, which is a bug."""
 
 
 class Component(Protocol):
     """A part of a client that advances in each step of the engine."""
 
     resting: bool
-    """Whether the component has nothing to do; then the engine doesn't advance it."""
+    """Whether the component has nothing to do, so that the engine doesn't call `advance`."""
 
     def advance(self, now: float) -> bool:
-        """Do everything that is possible now; return whether anything changed."""
+        """Do all the work that is possible at the time `now`; return whether anything changed."""
 
     def next_deadline(self, now: float) -> float | None:
-        """Return when the component must be advanced again if no input arrives."""
+        """Return when `advance` must be called again if no input arrives."""
 
     def abort(self, error: KafkaError, now: float) -> None:
         """Complete all open futures with this error, because the client ends."""
 
 
 class Engine:
-    """Runs flows and components; it doesn't know about connections."""
+    """Runner of a client's flows (generators) and components; connections are a component's."""
 
     def __init__(self, events: EventLog) -> None:
         self.events = events
@@ -54,13 +54,13 @@ class Engine:
         self.effects: deque[Effect] = deque()
         self.components: list[Component] = []
         self.ended: KafkaError | None = None
-        """Why the client can't continue: closed, failed fatally or broken."""
+        """The error with which the client ended (closed, fatal error, bug); None while it runs."""
         self.ended_at: float | None = None
         self.torn = False
-        """Whether an exception from outside (not a bug) interrupted a step."""
+        """Whether an exception from outside, such as Ctrl-C, interrupted a step."""
         self._from_outside: Callable[[BaseException], bool] = _no_exception
         self.inputs: deque[Callable[[float], None]] = deque()
-        """Functions to run in the next step; while there are any, a step is due at once."""
+        """Functions to run in the next step; while the queue isn't empty, a step is due at once."""
         # Appending to a deque is atomic, so any thread may post.
         self.post = self.inputs.append
         """Run a function with `now` inside the next step."""
@@ -72,7 +72,7 @@ class Engine:
         self._next_token = 0
 
     def hosted(self, from_outside: Callable[[BaseException], bool]) -> None:
-        """Set the host's function that tells whether an exception came from outside the engine."""
+        """Set the function that returns whether an exception came from outside the engine."""
         self._from_outside = from_outside
 
     # Inputs
@@ -84,11 +84,11 @@ class Engine:
         return task.completion
 
     def cancel(self, completion: Completion[Any], error: KafkaError) -> None:
-        """End a flow with `error` in the next step, unless it has ended by then."""
+        """End a flow with `error` in the next step, unless the flow has ended by then."""
         self.post(lambda now: self.cancel_now(completion, error))
 
     def called(self, token: int, result: Any, error: BaseException | None) -> None:
-        """Note the end of a `Call`."""
+        """Record the result of a `Call` for the next step."""
         self.post(lambda now: self._call_ended(token, result, error))
 
     # Steps
@@ -99,7 +99,7 @@ class Engine:
         return len(self._tasks)
 
     def step(self, now: float) -> float | None:
-        """Change state; return when to step again if no input arrives (None: only on input)."""
+        """Process inputs; return when to step again if no input arrives (None: not until then)."""
         self.now = now
         try:
             return self._step(now)
@@ -109,7 +109,7 @@ class Engine:
             broken.__cause__ = error
             self.end(broken, "broken", error=repr(error))
             if self._from_outside(error):
-                # An exception from outside, such as Ctrl-C: the state is half changed, so the
+                # An exception from outside, such as Ctrl-C, may leave half-changed state, so the
                 # engine ends.
                 raise
             return None
@@ -185,12 +185,12 @@ class Engine:
         return timer[3] != timer[2].serial or timer[2].completion.done
 
     def cancel_now(self, completion: Completion[Any], error: KafkaError) -> None:
-        """Cancel a flow from within a step; its code doesn't run again."""
+        """Cancel a flow from within a step; the flow isn't resumed again."""
         for task in self._tasks:
             if task.completion is completion:
                 task.cancel(error)
                 return
-        if not completion.done:  # started in this step: it won't begin
+        if not completion.done:  # started in this step: it won't run
             completion.fail(error)
 
     # Calls to user code and slow functions
@@ -203,7 +203,7 @@ class Engine:
         deadline: float,
         where: Literal["caller", "worker"] = "caller",
     ) -> Completion[T]:
-        """Let the host run a function in the caller's thread or in a worker thread.
+        """Let the I/O host run a function in the caller's thread or in a worker thread.
 
         At the deadline the completion fails with `TimeoutError`; the function may continue to run.
         """
@@ -214,7 +214,7 @@ class Engine:
         return completion
 
     def new_token(self) -> int:
-        """Return a number that the host returns with its answer."""
+        """Return a new number, which identifies a task of the host and its result."""
         self._next_token += 1
         return self._next_token
 
@@ -227,10 +227,10 @@ class Engine:
         else:
             completion.fail(error)
 
-    # End of the engine
+    # Ending the engine
 
     def end(self, why: KafkaError, kind: str, /, **fields: Any) -> None:
-        """End the client for good: all flows and futures fail with `why` (R-RB-5, R-CS-4)."""
+        """End the client permanently: all flows and futures fail with `why` (R-RB-5, R-CS-4)."""
         if self.ended is not None:
             return
         self.ended, self.ended_at = why, self.now
@@ -240,7 +240,7 @@ class Engine:
         for component in self.components:
             _quietly(component.abort, why, self.now)
         for task in list(self._tasks):
-            if task.running:  # this flow ends the client: close it when it yields
+            if task.running:  # this flow has called `end`: cancel it later
                 task.cancel(why)
             elif not task.completion.done:
                 _quietly(task.flow.close)
@@ -252,10 +252,10 @@ class Engine:
         self._calls.clear()
 
     def let_go(self) -> None:
-        """Close the generators of an ended engine here, rather than in the garbage collector.
+        """Close the flows (generators) of an ended engine, before the garbage collector does.
 
-        The collector would swallow an exception from outside that occurs during a `finally`. Here
-        it is raised, and another call continues with the remaining flows.
+        The collector would swallow an exception from outside (such as Ctrl-C) in a `finally`. This
+        method raises it; a repeated call continues with the remaining flows.
         """
         for task in list(self._tasks):
             try:
@@ -267,12 +267,12 @@ class Engine:
 
 
 def _no_exception(error: BaseException) -> bool:
-    """Return whether an exception comes from outside; used unless a host sets its function."""
+    """Return whether an exception comes from outside; the default of `_from_outside`."""
     return not isinstance(error, Exception)
 
 
 def _quietly(action: Callable[..., object], *arguments: Any, **fields: Any) -> None:
-    """Run an action and log its error, which mustn't prevent the other actions of the end."""
+    """Run an action; log its error, which mustn't prevent the other actions of `end`."""
     try:
         action(*arguments, **fields)
     except Exception:

@@ -1,10 +1,9 @@
-"""Translate the end of a connection into an error class with a message.
+"""Convert the reason why a connection ended into an error with a message for users.
 
-In: an exception, a text or None (closed by the peer), and the address. Out: a `KafkaError` that
-says where, what happened and what to do. OpenSSL's errors are recognized by their attributes,
-because this package imports no sockets. Must not: decide whether the end counts as a failure, or
-guess: an end without an error may have many causes, and remains unexplained (`probe` finds out some
-of them).
+In: an exception, a text or None (closed by the peer), and the address. Out: a `KafkaError` with the
+address, the cause and what to do. OpenSSL's errors are recognized by their attributes, because this
+package imports no sockets. Must not: decide whether the address has failed, or guess: if the peer
+closed the connection without an error, the cause remains unexplained (`probe` detects some causes).
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from odradek.common.errors import (
 from odradek.common.types import Address
 
 _NAME_CODES = frozenset((62, 63, 64))
-"""OpenSSL's verify codes: the certificate isn't for this host name, e-mail address or IP."""
+"""OpenSSL's verify codes for a certificate of another host name, e-mail address or IP."""
 _TIME_CODES = {
     9: "the broker's certificate isn't valid yet",
     10: "the broker's certificate has expired",
@@ -39,7 +38,7 @@ _LIST_CODES = {
     11: "a list of revoked certificates isn't valid yet",
     12: "a list of revoked certificates has expired",
 }
-"""OpenSSL's verify codes for lists of revoked certificates (CRL)."""
+"""OpenSSL's verify codes for problems with lists of revoked certificates (CRL)."""
 LIST_CURE = (
     "Put the current list of each authority into the file of ssl.crl.location: authorities publish "
     "a new one before the last expires."
@@ -50,7 +49,7 @@ REVOKED_CURE = (
     "Don't trust this broker: its key may be stolen. It needs a new key and a new certificate."
 )
 _NO_TLS = frozenset(("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "BAD_RECORD_TYPE"))
-"""OpenSSL's reasons that mean: the peer's response isn't TLS."""
+"""OpenSSL's reasons if the peer's response isn't TLS."""
 _NOTHING_IN_COMMON = {
     "TLSV1_ALERT_PROTOCOL_VERSION": "the broker refuses the TLS versions of this client",
     "UNSUPPORTED_PROTOCOL": "the broker only supports TLS versions that this client refuses",
@@ -69,9 +68,9 @@ _OF_CLIENTS = {
     "TLSV1_ALERT_UNKNOWN_CA": "the broker doesn't trust the issuer of this client's certificate",
     "TLSV1_ALERT_ACCESS_DENIED": "the broker denies access to this client's certificate",
 }
-"""Alerts about the client's certificate.
+"""TLS alerts by which a broker rejects the client's certificate.
 
-With TLS 1.3 they arrive after the handshake, as the response to the first request.
+With TLS 1.3, such an alert arrives after the handshake, as the response to the first request.
 """
 REFUSED = "the broker refused the TLS handshake without saying why"
 REFUSED_CURE = (
@@ -86,28 +85,28 @@ ENDED_CURE = (
 
 
 def in_words(error: BaseException) -> str:
-    """Return the error's class and text."""
+    """Return the error's class name and text, as one string."""
     text = str(error)
     name = type(error).__name__
     return f"{name}: {text}" if text else name
 
 
 def ended_unexplained(error: BaseException | str | None) -> bool:
-    """Return whether the peer closed the connection without an error."""
+    """Return whether a connection ended because the peer closed it without an error."""
     if error is None or isinstance(error, ConnectionResetError | BrokenPipeError):
         return True
     return type(error).__name__ in ("SSLEOFError", "SSLZeroReturnError")
 
 
 def ended_in_handshake(address: Address | None = None) -> TlsError:
-    """Return the error of a peer that closed the connection during the TLS handshake."""
+    """Return the error for a peer that closed the connection during the TLS handshake."""
     return TlsError(ENDED, address, ENDED_CURE)
 
 
 def as_error(
     error: BaseException | str | None, *, setting_up: bool, address: Address | None = None
 ) -> KafkaError:
-    """Convert an error that the host reported into an error of this package."""
+    """Convert an error that the I/O host (thread or event loop) reported into a `KafkaError`."""
     if isinstance(error, ExplainedError):
         return error if address is None else error.at(address)
     if isinstance(error, KafkaError):

@@ -1,8 +1,8 @@
-"""Define flows and the objects that they wait for.
+"""Define flows, which are coroutine-like generators, and the objects that they wait for.
 
-A flow is a generator that yields `Wait` and is sent the time: it reads no clock and calls no user
-code. `Completion` is a one-shot result, `Signal` a repeated notification. In: the engine resumes
-flows. Out: completions that hosts return to callers.
+A flow yields a `Wait` and is sent the time when it is resumed; it reads no clock and calls no user
+code. A `Completion` is a result that is set once, a `Signal` a repeated notification. In: the
+engine resumes flows. Out: completions, for which callers of a client wait.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ T = TypeVar("T")
 
 
 class Waitable:
-    """Something that a flow can wait for; the engine registers its wake-up function here."""
+    """An object that a flow can wait for; the engine registers the flow's wake-up function."""
 
     __slots__ = ("_waiters",)
 
     def __init__(self) -> None:
-        # A dict keeps the order, so that runs are deterministic.
+        # A dict keeps insertion order, so that runs are deterministic.
         self._waiters: dict[Callable[[], None], None] = {}
 
     def subscribe(self, wake: Callable[[], None]) -> None:
-        """Register `wake`, which is called at the next notification."""
+        """Register `wake`, to be called at the next notification."""
         self._waiters[wake] = None
 
     def unsubscribe(self, wake: Callable[[], None]) -> None:
-        """Undo a `subscribe`."""
+        """Remove a function that `subscribe` has registered."""
         self._waiters.pop(wake, None)
 
     @property
@@ -44,7 +44,7 @@ class Waitable:
 
 
 class Signal(Waitable):
-    """A signal that may be sent many times; each waiting flow is woken once and checks again."""
+    """A notification that may be sent many times; it wakes the flows that wait at that time."""
 
     __slots__ = ("serial",)
 
@@ -53,7 +53,7 @@ class Signal(Waitable):
         self.serial = 0
 
     def notify(self) -> None:
-        """Wake all flows that wait now."""
+        """Wake all flows that wait at this time."""
         self.serial += 1
         if self._waiters:
             self._wake_all()
@@ -70,7 +70,7 @@ class Completion(Waitable, Generic[T]):
         self.done = False
         self._result: T | None = None
         self.error: BaseException | None = None
-        """The exception with which the operation failed, if any."""
+        """The exception with which the operation failed; None otherwise."""
         self._callbacks: list[Callable[[Completion[T]], None]] = []
 
     def fail(self, error: BaseException) -> None:
@@ -82,31 +82,30 @@ class Completion(Waitable, Generic[T]):
     def complete(self, result: T) -> None:
         """Set the result; raise if there is one already, which is a bug."""
         if self.done:
-            # Not a KafkaError: that would only end the flow that has the bug, and hide the bug.
+            # Not a KafkaError, which would only end the flow with the bug, and hide the bug.
             raise RuntimeError("a completion was completed twice")
         self._result = result
         self.done = True
-        # Callbacks are removed from the end: removing 160,000 from the front would take quadratic
-        # time.
+        # Remove callbacks from the end: removing 160,000 from the front would take quadratic time.
         self._callbacks.reverse()
         while self._callbacks:
             try:
                 callback = self._callbacks.pop()
-            except IndexError:  # another thread has removed it (`when_done`, `forget`)
+            except IndexError:  # removed in another thread (`when_done`, `forget`)
                 break
             callback(self)
         if self._waiters:
             self._wake_all()
 
     def when_done(self, callback: Callable[[Completion[T]], None]) -> None:
-        """Call back in the engine's thread at the end, or at once if it is done already."""
+        """Call `callback` in the engine's thread once the result is set; at once if it is set."""
         over = self.done
         if not over:
             self._callbacks.append(callback)
             over = self.done
             if not over:
                 return
-            # Completed meanwhile: the thread that removes the callback from the list calls it.
+            # Completed meanwhile: of both threads, the one that removes the callback calls it.
             try:
                 self._callbacks.remove(callback)
             except ValueError:
@@ -115,18 +114,18 @@ class Completion(Waitable, Generic[T]):
 
     @property
     def followed(self) -> bool:
-        """Whether a callback is registered."""
+        """Whether a callback is registered and wasn't called yet."""
         return bool(self._callbacks)
 
     def forget(self, callback: Callable[[Completion[T]], None]) -> None:
-        """Remove a callback of `when_done` that wasn't called yet."""
+        """Remove a callback that `when_done` has registered, if it wasn't called yet."""
         try:
             self._callbacks.remove(callback)
         except ValueError:
             return
 
     def result(self) -> T:
-        """Return the result; raise the error."""
+        """Return the result, or raise the error with which the operation failed."""
         if not self.done:
             raise IllegalStateError("the result isn't available yet")
         if self.error is not None:
@@ -138,14 +137,14 @@ class Completion(Waitable, Generic[T]):
 
 
 class Wait(NamedTuple):
-    """Wait for any of the waitables or the deadline; without both, resume in the same step."""
+    """What a flow waits for: any waitable or the deadline; if neither is set, don't wait."""
 
     on: tuple[Waitable, ...] = ()
     deadline: float | None = None
 
 
 Flow = Generator[Wait, float, T]
-"""A generator that yields waits, is sent `now`, and returns its result."""
+"""A generator that yields `Wait`s, is sent the current time, and returns its result."""
 
 
 START = Wait()
@@ -179,7 +178,7 @@ class Task(Generic[T]):
             self._ready(self)
 
     def resume(self, now: float) -> Wait | None:
-        """Run to the next wait; return None if the flow has ended. Raise a bug in the flow."""
+        """Run the flow to its next wait, and return that; return None if the flow has ended."""
         self.queued = False
         self.serial += 1
         if self.completion.done:
@@ -200,7 +199,7 @@ class Task(Generic[T]):
             self.completion.complete(end.value)
             return None
         except KafkaError as error:
-            trace = error.__traceback__  # without this frame, to avoid a cycle
+            trace = error.__traceback__  # without this frame: no reference cycle
             self.completion.fail(error.with_traceback(trace and trace.tb_next))
             return None
         finally:

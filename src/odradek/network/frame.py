@@ -1,10 +1,10 @@
-"""Split the byte stream of one connection into frames.
+"""Split the byte stream of one connection into frames (responses with a length prefix).
 
-In: bytes that the host wrote into the buffer from `get_buffer`. Out: complete frames without their
-length prefix. Small responses share one scratch buffer; a large one gets a separate buffer, in
-which its records can be decoded without a copy. Must not: allocate memory for a length before bytes
-arrive. The limit of a length is 1 MiB until ApiVersions is answered, then the configured one; a
-mapping gets its pages as bytes arrive, and without mappings a buffer of more than 16 MiB grows.
+In: bytes that the I/O host (thread or event loop) wrote into the buffer from `get_buffer`. Out:
+complete frames without their length prefix. Small responses share one scratch buffer; a large one
+gets a separate buffer, in which its records can be decoded without a copy. Must not: allocate
+memory for a length before bytes arrive. Until ApiVersions is answered, a frame has at most 1 MiB. A
+memory mapping gets pages as bytes arrive; other buffers start with at most 16 MiB.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ class FrameReader:
     def __init__(self, limit: int = FIRST_LIMIT, buffers: FrameBuffers | None = None) -> None:
         self.limit = limit
         self.buffers = buffers
-        """Source of buffers for large responses; None: a new buffer for each."""
-        # Allocated on first use: most connection attempts in an outage receive no byte.
+        """Source of reused buffers for large responses; None: create a new buffer for each."""
+        # Allocated on first use, because most connection attempts in an outage receive no byte.
         self._scratch = bytearray()
         self._start = 0  # start of the unread bytes in the scratch buffer
         self._filled = 0
         self._body: Buffer | None = None
-        self._room = memoryview(b"")  # view of the body's buffer, which prevents its reuse
+        self._room = memoryview(b"")  # view that prevents reuse of the body's buffer
         self._expected = 0  # size of the body, if it has a separate buffer
         self._refused = False
 
@@ -43,12 +43,12 @@ class FrameReader:
 
     @property
     def received(self) -> int:
-        """Number of bytes of an unfinished response."""
+        """Number of unread bytes, which belong to an unfinished response."""
         return self._filled - self._start
 
     @property
     def amid(self) -> bool:
-        """Whether a response was received in part."""
+        """Whether a response has been received in part."""
         return self._body is not None or self.received > 0
 
     def get_buffer(self) -> memoryview:
@@ -63,7 +63,7 @@ class FrameReader:
         return memoryview(self._scratch)[self._filled :]
 
     def buffer_updated(self, count: int) -> list[memoryview]:
-        """Take in `count` bytes; return the frames that are complete now."""
+        """Note `count` bytes written into the buffer; return the frames that they complete."""
         if self._refused:  # the connection is being closed, so further bytes are ignored
             return []
         self._filled += count
@@ -129,6 +129,6 @@ class FrameReader:
         text = (
             f"a response has {length} bytes (limit {self.limit}), first bytes {head[:8].hex(' ')}"
         )
-        if length > self.limit > FIRST_LIMIT:  # ApiVersions was answered, so it is a broker
+        if length > self.limit > FIRST_LIMIT:  # only brokers answer ApiVersions
             return AnswerTooLargeError(text, length)
         return MalformedMessageError(text)

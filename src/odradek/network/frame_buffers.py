@@ -1,14 +1,14 @@
-"""Reuse receive buffers of large responses once nothing refers to their content.
+"""Reuse receive buffers of large responses once no memoryview refers to them.
 
 In: the size of a response, from `network/frame`. Out: a buffer of at least that size that isn't in
-use. Buffers aren't returned explicitly: a buffer is free when no view of it is left, so the owner
-of a view (records that aren't decoded yet, columns that share the response's memory) keeps its
+use. Buffers aren't returned explicitly: a buffer is free when no view of it exists, so an object
+with a view (records that aren't decoded yet, columns that share the response's memory) keeps its
 buffer. Must not: wait for a free buffer, or keep more than `limit` bytes.
 
 Writing into pages that the kernel has just allocated costs ten times as much as writing into used
 memory, and a consumer at full speed receives more than a gigabyte per second. If the kernel
-allocates pages as they are written to, a large buffer is a mapping: it costs nothing before its
-bytes arrive, and no event loop waits 25 ms for 50 MiB of zeros.
+allocates pages as they are written to, a large buffer is a memory mapping: it costs nothing before
+bytes arrive, and no event loop is blocked for 25 ms to fill 50 MiB with zeros.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import mmap
 import sys
 
 STEP = 16 << 20
-"""Initial size of a buffer that isn't a mapping.
+"""Initial size of a buffer that isn't a memory mapping.
 
-It grows as bytes arrive, until responses of this size have been seen.
+The buffer grows as bytes arrive; later responses of that size get a full buffer at once.
 """
 MAPPED = 1 << 20
-"""Size from which on a buffer is a mapping, which takes a system call and whole pages."""
+"""Minimum size of a memory mapping; creating one takes a system call and whole pages."""
 MAPS = sys.platform == "linux"
 Buffer = bytearray | mmap.mmap
 _SMALLEST_GRAIN = 1 << 12
@@ -35,17 +35,17 @@ def size_class(size: int) -> int:
 
 
 class FrameBuffers:
-    """The buffers of one client; all calls come from the thread that runs its engine."""
+    """The receive buffers of one client; only the thread that runs its engine uses them."""
 
     def __init__(self, limit: int = 0) -> None:
         self.limit = limit
-        """Maximum number of bytes kept, in use or free; a buffer beyond that isn't reused."""
+        """Maximum size in bytes of all kept buffers, in use or free; others aren't reused."""
         self.kept = 0
         self.made = 0
-        """Number of created buffers, which doesn't grow in a steady state."""
+        """Number of buffers created so far; in a steady state it doesn't grow."""
         self.reused = 0
         self._believed = STEP
-        self._buffers: list[Buffer] = []  # the most recently used last
+        self._buffers: list[Buffer] = []  # the last one was used most recently
 
     def __repr__(self) -> str:
         return (
@@ -54,14 +54,14 @@ class FrameBuffers:
         )
 
     def allow(self, limit: int) -> None:
-        """Keep at most this many bytes."""
+        """Set the maximum size in bytes of all kept buffers."""
         self.limit = limit
 
     def take(self, size: int) -> Buffer:
         """Return a free buffer of at least `size` bytes, or a new buffer.
 
-        A new buffer may be smaller: call `grow` when it is full. The caller must hold a view of a
-        buffer before it takes the next one.
+        A new buffer may be smaller: call `grow` when it is full. The caller must hold a view of
+        this buffer before it takes another one.
         """
         found = -1
         buffers = self._buffers
@@ -79,7 +79,7 @@ class FrameBuffers:
         return self._keep(bytearray(min(wanted, self._believed)) if mapped is None else mapped)
 
     def grow(self, old: Buffer, filled: int, size: int) -> Buffer:
-        """Return a larger buffer with the same first `filled` bytes, for a response of `size`."""
+        """Return a larger buffer, with the first `filled` bytes copied, for `size` bytes in all."""
         self._believed = max(self._believed, min(size_class(size), 2 * filled))
         new = self.take(size)
         new[:filled] = memoryview(old)[:filled]
@@ -97,23 +97,23 @@ class FrameBuffers:
         return buffer
 
     def _least_useful(self) -> int:
-        """Return the index of the smallest free buffer, or of the oldest if all are in use."""
+        """Return the index of the buffer to drop: the smallest free one, else the oldest one."""
         free = [i for i, buffer in enumerate(self._buffers) if _is_free(buffer)]
         return min(free, key=lambda i: len(self._buffers[i]), default=0)
 
     @property
     def free(self) -> int:
-        """Number of kept buffers that aren't in use."""
+        """Number of kept buffers of which no view exists."""
         return sum(map(_is_free, self._buffers))
 
 
 def _mapped(size: int) -> mmap.mmap | None:
-    """Return memory that is allocated as it is written to; None if that is unavailable."""
+    """Return a memory mapping, whose pages are allocated when written to; None if impossible."""
     if size < MAPPED or not MAPS:
         return None
     try:
         return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    # The address space is limited; a growing bytearray may still be possible.
+    # The process's address space is limited, but a growing bytearray may still be possible.
     except (OSError, ValueError):
         return None
 

@@ -1,8 +1,7 @@
 """Set up a connection: resolve the name, connect TCP, negotiate versions (KIP-511), authenticate.
 
-In: a connection that was just created. Out: the API versions that the broker supports, or a typed
-error. Must not: send anything else before the response to ApiVersions. `network.sasl` is imported
-by the clients that use it, so that the others start faster.
+In: a connection that was just created. Out: the API versions that the broker supports, or an error.
+Must not: send other requests before the response to ApiVersions.
 """
 
 from __future__ import annotations
@@ -35,17 +34,17 @@ SOFTWARE_NAME, SOFTWARE_VERSION = "odradek", "0.2.0"
 SAYS_WHO_IS_MEANT = 5
 """First version of ApiVersions whose request names the expected cluster and broker (KIP-1242)."""
 OLDEST = {0: ("Produce", 3), 1: ("Fetch", 4)}
-"""The versions of Produce and Fetch in Kafka 0.11, the first with this client's record batches."""
+"""The first versions of Produce and Fetch that use this client's record batches (Kafka 0.11)."""
 BROKER_REGISTRATION = 62  # only controllers support this API
 CONTROLLER_CURE = (
     "Set bootstrap.servers to addresses of brokers: a controller's port "
     "(controller.listener.names) is for brokers and other controllers."
 )
 NEXT_IP = 2.0
-"""Timeout in seconds of a TCP connection while the name has IPs that weren't tried yet.
+"""Seconds for TCP to connect to an IP, if the broker's name has IPs that weren't tried yet.
 
-One dead IP among several mustn't take the whole setup timeout (R-CS-6, R-RB-7). Attempts before the
-last success don't count as tried.
+One dead IP among several mustn't take the whole setup timeout (R-CS-6, R-RB-7). IPs tried before
+the last success count as not tried yet.
 """
 
 
@@ -55,7 +54,7 @@ def api_versions_request(cluster_id: str | None = None, node_id: int = -1) -> Ap
 
 
 class Handshake:
-    """Takes one connection from the connection attempt to READY."""
+    """The setup of one connection, from its first attempt to the state READY."""
 
     def __init__(self, network: ClientConnections, connection: Connection) -> None:
         self._network, self._connection = network, connection
@@ -76,9 +75,10 @@ class Handshake:
             network.engine.start(self._resolve_and_open())
 
     def _open(self, ip: str, now: float, through: str = "") -> None:
-        """Open a connection to an IP of the address, if necessary through a proxy's IP (`through`).
+        """Open a connection to an IP of the address, through the proxy IP `through` if given.
 
-        If the proxy resolves names, `ip` is the proxy's IP, and the proxy receives the name.
+        If the proxy resolves names, `ip` is the proxy's IP, and the broker's name is sent to the
+        proxy.
         """
         network, connection = self._network, self._connection
         connection.opens_to(ip)
@@ -145,7 +145,7 @@ class Handshake:
         return answer.result(), now
 
     def opened(self, now: float) -> None:
-        """Start the handshake, now that TCP (and TLS) is up."""
+        """Start the handshake, because TCP (and TLS, if used) is established."""
         network, connection = self._network, self._connection
         connection.connected(now)
         network.events.emit(now, "connected", address=str(connection.address))
@@ -173,7 +173,7 @@ class Handshake:
         except KafkaError as error:
             network.fail(connection, error, network.engine.now)
             return
-        if self._gone():  # a method, as type checkers don't expect a change during a yield
+        if self._gone():  # a method, since mypy ignores changes at a yield
             return
         connection.became_ready(now, event, network.frame_limit, network.buffers)
         network.states.setup_done(connection.address)
@@ -191,9 +191,9 @@ class Handshake:
     def _check_api_versions(self, now: float) -> Flow[float]:
         """Request the broker's API versions; retry with an older version if it rejects the newest.
 
-        A broker that doesn't support the version answers UNSUPPORTED_VERSION in the oldest layout,
-        with the range that it supports (KIP-511). From version 5 on the request names the expected
-        broker (KIP-1242).
+        A broker that doesn't support the version answers UNSUPPORTED_VERSION in the format of
+        version 0, with the range that it supports (KIP-511). From version 5 on the request names
+        the expected broker (KIP-1242).
         """
         network, connection = self._network, self._connection
         asks = probe.in_plaintext(connection)
@@ -237,7 +237,7 @@ class Handshake:
 
 
 def not_usable(versions: Mapping[int, tuple[int, int]]) -> UnsupportedServerError | None:
-    """Return why a server that answers ApiVersions can't serve this client; None if it can."""
+    """Return an error if the server, which answered ApiVersions, can't serve this client."""
     if MetadataRequest.API_KEY not in versions:
         kind = "is a Kafka controller" if BROKER_REGISTRATION in versions else "isn't a broker"
         what = f"the server {kind}: of {number(len(versions), 'API')}, none is Metadata"
@@ -256,7 +256,7 @@ def not_usable(versions: Mapping[int, tuple[int, int]]) -> UnsupportedServerErro
 
 
 def silent_refusal() -> ConnectionFailedError:
-    """Return the error of a broker that closes the connection during SASL without an error."""
+    """Return the error for a broker that closed the connection during SASL without an error."""
     return ConnectionFailedError(
         "the broker closed the connection during SASL authentication without an error: it is "
         "stopping, or it is older than Kafka 1.0 and has refused the credentials"

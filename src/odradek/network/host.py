@@ -1,9 +1,9 @@
-"""Define the services of a host for clients: time, a lock, and a way to wait for a completion.
+"""Define the interface of I/O hosts, which run a client's engine in a thread or event loop.
 
-A host runs one engine (`EngineInputs`): it steps it, carries out its effects and reports events.
-Implementations: `SelectorHost`, `ThreadHost`, `simulation.SimulatedHost`. `LoopHost`s
-(`runtime.AsyncioHost`, `SimulatedHost`) serve callers that are coroutines, too. Must not decide
-anything about Kafka.
+A host calls the `step` of one engine (`EngineInputs`), does its I/O and reports events to it. It
+gives clients the time, a lock, and a way to wait. Implementations: `SelectorHost`, `ThreadHost`,
+`simulation.SimulatedHost`. `LoopHost`s (`AsyncioHost`, `SimulatedHost`) also serve coroutines. Must
+not decide anything about Kafka.
 """
 
 from __future__ import annotations
@@ -18,63 +18,63 @@ from odradek.network.flow import Completion
 
 
 class EngineInputs(Inputs, Protocol):
-    """An engine as a host sees it."""
+    """The part of an engine that a host uses."""
 
     effects: deque[Effect]
 
     def hosted(self, from_outside: Callable[[BaseException], bool]) -> None:
-        """Set the function that tells which exceptions come from outside; `step` raises them."""
+        """Set the function that returns whether an exception is from outside; `step` raises it."""
 
     @property
     def inputs(self) -> Sized:
-        """Recorded inputs; while there are any, a step is due at once."""
+        """Recorded inputs; while the queue isn't empty, a step is due at once."""
 
     def step(self, now: float) -> float | None:
-        """Process the inputs; return when to step again if no input arrives."""
+        """Process the inputs; return when to call this again if no input arrives."""
 
 
 class Host(Protocol):
-    """Runs an engine, which `attach` sets after the host's creation."""
+    """A thread or event loop that runs one engine, which `attach` sets."""
 
     @property
     def lock(self) -> Lock:
-        """Lock that `send()` holds, and `step` while it collects open batches."""
+        """Lock for open batches, which `send()` fills and the engine's `step` collects."""
 
     @property
     def interrupted(self) -> bool:
         """Whether this thread was interrupted during a call of this client.
 
-        Then a signal handler, a finalizer or a listener is running, and must not wait (R-HO-2).
+        If so, a signal handler, finalizer or listener runs, which must not wait (R-HO-2).
         """
 
     @property
     def inside(self) -> bool:
-        """Whether this thread runs a callback of the client, so that it mustn't wait for it."""
+        """Whether this thread runs a callback of the client, which mustn't wait for the client."""
 
     @property
     def torn(self) -> bool:
-        """Whether an exception from outside interrupted a step: the client needs a new engine."""
+        """Whether an exception such as Ctrl-C interrupted a step: the client needs a new engine."""
 
     callers_first: bool
-    """Whether callers that a step has woken run before the next step, even if it is due."""
+    """Whether callers that a step has woken run before the next step, even if that is due."""
 
     @property
     def on_its_own(self) -> bool:
-        """Whether the engine runs even if no call of the client does, as with a thread."""
+        """Whether the engine also runs between a caller's calls, as in a separate thread."""
 
     @property
     def gone(self) -> bool:
-        """Whether the host's event loop was closed: nothing can arrive any more."""
+        """Whether the host's event loop was closed, so that no event can arrive any more."""
 
     surfacing: bool
-    """Whether calls raise the errors that were passed to `surface`; not while the client closes."""
+    """Whether calls raise errors passed to `surface`; False while the client closes."""
 
     @property
     def cut_off(self) -> bool:
         """Whether the host can't run any more.
 
-        That is so in a forked child of the process that created it, and after the interpreter has
-        stopped the host's thread at exit.
+        True in a forked child of the process that created it, and after the interpreter has stopped
+        the host's thread at exit.
         """
 
     @property
@@ -84,17 +84,17 @@ class Host(Protocol):
     def check(self) -> None:
         """Raise `ClientForkedError` in a forked child, or an error passed to `surface`.
 
-        Call it before any lock is taken.
+        The caller must not hold a lock.
         """
 
     def surface(self, error: BaseException) -> None:
-        """Pass a callback's error to the program, which gets it from its next call (R-HO-5)."""
+        """Store a callback's error, which the application's next call raises (R-HO-5)."""
 
     def renew(self, engine: EngineInputs) -> None:
-        """Run another engine instead of one that is `torn`."""
+        """Replace an engine that is `torn` by a new engine."""
 
     def drop(self) -> None:
-        """Close everything without waiting: the client isn't referenced any more (R-HO-4)."""
+        """Close sockets and thread without waiting, since the client was collected (R-HO-4)."""
 
     def attach(self, engine: EngineInputs) -> None:
         """Set the engine to run; start no thread and open no socket before the first call."""
@@ -109,42 +109,42 @@ class Host(Protocol):
         """Return the random generator of this client."""
 
     def run(self, completion: Completion[Any], deadline: float | None) -> bool:
-        """Drive the engine or wait until the completion is done or the deadline has passed.
+        """Run the engine, or wait, until the completion is done or the deadline has passed.
 
-        Returns whether it is done. Calls with `where="caller"` run inside this. Raises
-        `ClientForkedError` in a forked child.
+        Returns whether the completion is done. `Call`s with `where="caller"` run during this
+        method. Raises `ClientForkedError` in a forked child.
         """
 
     def drive(self) -> None:
-        """Do everything that is due now without waiting; a host with a thread does nothing."""
+        """Do the work that is due now without waiting; a host with a thread does nothing."""
 
     def wake(self) -> None:
-        """Report new inputs, from any thread; this is cheap unless the host sleeps."""
+        """Let the host process new inputs, from any thread; cheap unless the host sleeps."""
 
     def close(self, deadline: float) -> object:
-        """Carry out the remaining effects, close all sockets, end the thread if any.
+        """Do the remaining I/O of the engine, close all sockets, end the thread if any.
 
-        The result is awaited if possible.
+        The caller awaits the result if it is awaitable.
         """
 
     def defer(self, action: Callable[[], None]) -> None:
-        """Run an action between two steps (used to close from a callback)."""
+        """Run an action between two steps, as `close` called in a callback needs."""
 
 
 class LoopHost(Host, Protocol):
-    """A host that runs on its own in an event loop, for callers that are coroutines."""
+    """A host in an event loop, for callers that are coroutines."""
 
     waiters: dict[Callable[[], object], None]
-    """Functions that wake waiting calls, if one of them must raise an error of `surface`."""
+    """Functions that wake waiting calls, so that one of them raises an error from `surface`."""
 
     def enter(self, *, closing: bool = False) -> float:
         """Begin a call in the running loop and return the time.
 
-        With `closing`, the call closes the client, whose loop needn't exist any more.
+        With `closing`, the call closes the client, and the event loop may be closed already.
         """
 
     def overslept(self, deadline: float) -> None:
-        """Before a caller times out, process earlier input if the loop was blocked."""
+        """Process input that arrived while the loop was blocked, before a caller times out."""
 
     @property
     def overdue(self) -> bool:

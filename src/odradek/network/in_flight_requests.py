@@ -1,8 +1,8 @@
-"""Hold the requests of one connection that wait for responses, in the order they were sent.
+"""Hold one connection's requests that wait for a response, in the order they were sent.
 
-In: sent requests. Out: the request that a response belongs to, those that are overdue, all of them
-when the connection ends. Correlation ids are handled here: the response to a cancelled call is
-recognized by its id and dropped. Must not: decode.
+In: sent requests. Out: the request to which a response belongs, the earliest deadline, and all
+requests when the connection ends. This module compares correlation ids: the response to a cancelled
+call is recognized by its id and dropped. Must not: decode responses.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from odradek.protocol.message import Message
 
 
 class InFlightRequest:
-    """One request: its content, the time it was sent, and its deadline."""
+    """One request, with the time it was sent, its deadline, and the completion of its response."""
 
     __slots__ = (
         "answered", "body", "correlation_id", "deadline", "held", "patience", "reply", "sent_at",
@@ -46,29 +46,29 @@ class InFlightRequest:
         self.sent_at = sent_at
         self.deadline = deadline
         self.patience = patience
-        """Seconds for which the broker may hold the response (a fetch's max wait)."""
+        """Seconds for which the broker may hold the response, such as `fetch.max.wait.ms`."""
         self.answered = answered
         """Whether the broker sends a response.
 
-        If not (Produce with acks=0), the request ends once written.
+        If not (Produce with acks=0), the request ends when it is written to the socket.
         """
         self.held = False
-        """Whether the broker may hold the request for longer without a failure.
+        """Whether the broker may hold this request for longer without a failure.
 
-        With `acks=all`, it does so until all in-sync replicas have the records, or the controller
-        has removed a replica.
+        A broker holds a Produce request with `acks=all` until all in-sync replicas have the records
+        or have been removed by the controller.
         """
 
     def waited(self, now: float) -> None:
-        """Move the sending time and the deadline of a request that was sent after a wait."""
+        """Move the sending time and the deadline of a request that was held back until now."""
         self.deadline += now - self.sent_at
         self.sent_at = now
 
 
 class InFlightRequests(Sampled):
-    """The queue of one connection's requests, which brokers answer in order.
+    """The queue of one connection's requests, which the broker answers in order.
 
-    The samples are the response times, in seconds.
+    As a `Sampled`, it contains the response times, in seconds.
     """
 
     __slots__ = ("_next_id", "_queue", "_writing", "deadline", "head")
@@ -78,13 +78,13 @@ class InFlightRequests(Sampled):
         self.head: InFlightRequest | None = None
         """The request whose response is expected next.
 
-        If no response is expected, the oldest request that isn't written yet.
+        If no request has a response, the oldest one that isn't written to the socket yet.
         """
         self.deadline = math.inf
         """The earliest deadline of all requests."""
         self._queue: deque[InFlightRequest] = deque()
         self._writing: dict[int, InFlightRequest] = {}
-        """Requests without a response, until they are written."""
+        """Requests that have no response, until they are written to the socket."""
         self._next_id = 0
 
     def __len__(self) -> int:
@@ -111,7 +111,7 @@ class InFlightRequests(Sampled):
         return request
 
     def note(self, request: InFlightRequest) -> None:
-        """Note that a request is sent now."""
+        """Add a request that is sent now."""
         if request.answered:
             self._queue.append(request)
             self.head = self._queue[0]
@@ -121,7 +121,7 @@ class InFlightRequests(Sampled):
         self.deadline = min(self.deadline, request.deadline)
 
     def _look_again(self) -> None:
-        """Update the head and its deadline after requests were removed."""
+        """Update `head` and `deadline`, because requests were removed."""
         queue, writing = self._queue, self._writing
         self.head = queue[0] if queue else next(iter(writing.values())) if writing else None
         self.deadline = min((r.deadline for r in (*queue, *writing.values())), default=math.inf)
@@ -133,15 +133,15 @@ class InFlightRequests(Sampled):
         self.deadline += seconds
 
     def patience_ends(self, since: float = math.inf) -> float:
-        """Return until when the broker may hold these requests, which delays later ones.
+        """Return until when the broker may hold requests, which delays requests sent later.
 
-        Only requests that were sent until `since` count.
+        Requests that were sent after `since` are ignored.
         """
         found = [r.sent_at + r.patience for r in self._queue if r.sent_at <= since]
         return max(found, default=-math.inf)
 
     def has_patient(self) -> bool:
-        """Return whether there is a request whose response the broker may hold."""
+        """Return whether the broker may hold the response of some request."""
         return any(r.patience > 0.0 for r in self._queue)
 
     def take(self, correlation_id: int, now: float) -> InFlightRequest:
@@ -152,7 +152,7 @@ class InFlightRequests(Sampled):
                 f"the response has correlation id {correlation_id}, expected {expected}"
             )
         found = self._queue.popleft()
-        waited = now - found.sent_at  # from here on, `record` is inlined
+        waited = now - found.sent_at  # the lines below are `record`, inlined
         if now >= self._until:
             self._turn(now)
         self._count += 1
@@ -166,13 +166,13 @@ class InFlightRequests(Sampled):
         return found
 
     def written(self, correlation_id: int) -> InFlightRequest | None:
-        """Remove a request that was written and has no response, and return it if it existed."""
+        """Remove and return a request that has no response and was written; None if unknown."""
         found = self._writing.pop(correlation_id, None)
         self._look_again()
         return found
 
     def give_back(self, correlation_id: int, error: BaseException) -> None:
-        """Remove and fail a request that wasn't sent because it couldn't be encoded."""
+        """Remove a request that couldn't be encoded and so wasn't sent; fail its reply."""
         found = self._writing.pop(correlation_id, None)
         if found is None:
             found = next((r for r in self._queue if r.correlation_id == correlation_id), None)
@@ -185,7 +185,7 @@ class InFlightRequests(Sampled):
             found.reply.fail(error if known else InvalidRequestError(in_words(error)))
 
     def clear(self) -> list[InFlightRequest]:
-        """Remove and return all requests, in the order they were sent."""
+        """Remove and return all requests in order, first those that have a response."""
         requests = [*self._queue, *self._writing.values()]
         self._queue.clear()
         self._writing.clear()

@@ -1,9 +1,9 @@
-"""Connect one client: connection attempts, handshakes, deadlines and replies.
+"""Manage one client's connections: connection attempts, handshakes, deadlines, replies.
 
-In: requests of the packages above and the host's inputs. Out: effects for the host, replies
-(`Completion`s) and the signal `changed` whenever a connection was established or ended. It keeps
-one connection per (address, purpose) and reports every proof to `cluster_connection_states`. Must
-not: know what a broker leads, or retry a request.
+In: requests of the client, and events from the I/O host (thread or event loop). Out: effects for
+the host, replies (`Completion`s), and the signal `changed` when a connection was established or
+ended. It keeps one connection per (address, purpose). Must not: know which partitions a broker
+leads, or retry a request.
 """
 
 from __future__ import annotations
@@ -47,24 +47,24 @@ from odradek.protocol.message import Message
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
 
 SUSPECT_AFTER_S = 2.0
-"""Seconds without a byte after which an attempt or a connection is suspect (R-RB-2)."""
+"""Seconds without a received byte after which an attempt or connection is suspect (R-RB-2)."""
 IN_USE_S = 2.0
-"""A connection counts as in use for this number of seconds after its last request."""
+"""Seconds after its last request during which a connection counts as in use."""
 PROOF_BY_AGE = 1.0
-"""Seconds after which an idle connection that is ready has proved itself as well (R-CS-3)."""
+"""Seconds after which an open, idle connection counts as proof that its address works (R-CS-3)."""
 LONGEST_THROTTLE = 60.0
-"""Maximum time for which a client sends nothing because of one response (KIP-219).
+"""Maximum seconds for which one response can make the client pause a connection (KIP-219).
 
-Brokers request at most their quota's window, 11 s by default; the field can hold 24 days.
+Brokers throttle for at most the quota window, 11 s by default; the field could hold 24 days.
 """
 MUTES_FROM = 2
-"""Brokers that support this version of ApiVersions throttle after a response, not before it."""
+"""ApiVersions version from which on brokers respond first and then throttle, not vice versa."""
 THROTTLED = frozenset((0, 1))
-"""Produce and Fetch, whose throttling Kafka's clients measure."""
+"""API keys of Produce and Fetch, whose throttle times are measured."""
 
 
 class NetworkClient(ClientConnections):
-    """Opens and watches the connections of one client; a component of its engine."""
+    """The component of an engine that opens and watches the connections of one client."""
 
     resting = False
 
@@ -72,26 +72,26 @@ class NetworkClient(ClientConnections):
         super().__init__(engine, config, rng, frame_limit=frame_limit)
         self.on_suspect: list[Callable[[Connection, float], None]] = []
         self.heard_at = -math.inf
-        """Time when any broker last sent a response, or enough bytes of it."""
+        """Time when any broker last sent a response, or the minimum rate of bytes (R-TI-1)."""
         self.throttled = Sampled()
-        """Throttle times in milliseconds of produce and fetch responses; zeros are left out."""
+        """Throttle times of Produce and Fetch responses, in milliseconds, without zeros."""
         self._tls = config["security.protocol"] in ("SSL", "SASL_SSL")
         self._asks_in_plaintext = self._tls and config["security.protocol.probe.enable"]
         self._idle = config["connections.max.idle.ms"]
         self._next_id = 0
 
-    # Inputs of a host: any thread may call these; the next step processes them
+    # Events from the I/O host: any thread may call these; the next step processes the events
 
     def connected(self, connection: int) -> None:
-        """Note that TCP (and TLS) is established."""
+        """Note that TCP (and TLS, if used) is established."""
         self.engine.post(lambda now: self._connected(connection, now))
 
     def disconnected(self, connection: int, error: BaseException | str | None) -> None:
-        """Note that the connection is gone or couldn't be opened."""
+        """Note that the connection ended or couldn't be opened."""
         self.engine.post(lambda now: self._disconnected(connection, error, now))
 
     def sent(self, connection: int, correlation_id: int) -> None:
-        """Note that a request without a response was written."""
+        """Note that a request that has no response was written to the socket."""
         self.engine.post(lambda now: self._written(connection, correlation_id))
 
     def get_buffer(self, connection: int) -> memoryview:
@@ -113,7 +113,7 @@ class NetworkClient(ClientConnections):
             self.engine.post(partial(self._frames, connection, frames))
 
     def received(self, connection: int, response: IncomingResponse) -> None:
-        """Note a response that the host delivers as an object."""
+        """Note a response that the host delivers as an object (in simulations)."""
         self.engine.post(partial(self._message, connection, *response))
 
     def writable(self, connection: int, ready: bool) -> None:
@@ -121,7 +121,7 @@ class NetworkClient(ClientConnections):
         self.engine.post(lambda now: self._set_writable(connection, ready))
 
     def resolved(self, token: int, result: Sequence[str] | BaseException) -> None:
-        """Note a name's addresses."""
+        """Note the IPs of a name, or the error of resolving it."""
         self.engine.post(lambda now: self._resolved(token, result))
 
     # Calls of the packages above
@@ -129,9 +129,9 @@ class NetworkClient(ClientConnections):
     def ready(
         self, address: Address, now: float, *, purpose: str = DATA, for_metadata: bool = False
     ) -> Connection | None:
-        """Return the usable connection to an address, or start an attempt if one is allowed.
+        """Return the usable connection to an address; if there is none, start an allowed attempt.
 
-        Wait for `changed`, or until `next_dial_at`, and call again.
+        If the result is None, wait for `changed`, or until `next_dial_at`, and call again.
         """
         found = self.connections.get((address, purpose))
         if found is not None:
@@ -142,11 +142,12 @@ class NetworkClient(ClientConnections):
         return None
 
     def prompt(self, address: Address, now: float) -> Connection | None:
-        """Return a connection for a request that shouldn't wait for a fetch that the broker holds.
+        """Return a connection for a request, preferably one without a fetch that the broker holds.
 
-        That is a secondary connection (see `secondary_connections`), unless it fails or isn't ready
-        when the fetch ends. The caller checks its cluster id first, and uses the first connection
-        if the response is an error. Wait for `changed`, or until `prompt_at`, and call again.
+        While a fetch is held, that is a secondary connection (see `secondary_connections`), unless
+        it fails or isn't ready when the fetch ends. The caller checks its cluster id before other
+        requests, and repeats a request on the first connection after an error. If the result is
+        None, wait for `changed`, or until `prompt_at`, and call again.
         """
         if not self._holds_fetch(address):
             return self.ready(address, now)
@@ -162,16 +163,16 @@ class NetworkClient(ClientConnections):
         return None if now < self._aside_until(aside) else self.ready(address, now)
 
     def prompt_at(self, address: Address, now: float) -> float:
-        """Return when the result of `prompt` may change although nothing happens."""
+        """Return when `prompt` may return something else even if no event occurs."""
         aside = self.connections.get((address, ASIDE))
         if aside is not None and not aside.ready and now < (until := self._aside_until(aside)):
             return until
         return self.next_dial_at(address, now)
 
     def pushing(self, address: Address, now: float) -> Connection | None:
-        """Return a connection for metrics, whose slow receiver delays no other request.
+        """Return a separate connection for metrics, so that a slow push delays no other request.
 
-        Wait for `changed` and call again; None if there is none and none may be opened now.
+        None while it isn't ready or may not be opened: wait for `changed` and call again.
         """
         if self.connections.get((address, PUSH)) is None:
             again_at = self.asides.allowed_at(address, PUSH)
@@ -180,9 +181,9 @@ class NetworkClient(ClientConnections):
         return self.ready(address, now, purpose=PUSH)
 
     def _aside_until(self, aside: Connection) -> float:
-        """Return until when a request waits for this secondary connection to be ready.
+        """Return until when a request may wait for this secondary connection to be ready.
 
-        Waiting delays nothing: on the first connection the response would come after the fetch's.
+        The wait costs no time: on the first connection, the response would follow the held fetch.
         """
         begun = aside.dialled_at
         data = self.connections.get((aside.address, DATA))
@@ -198,22 +199,22 @@ class NetworkClient(ClientConnections):
     def may_dial(
         self, address: Address, now: float, *, purpose: str = DATA, for_metadata: bool = False
     ) -> bool:
-        """Return whether no connection exists yet and `ConnectionPolicy` allows an attempt now."""
+        """Return whether there is no connection and `ConnectionPolicy` allows an attempt now."""
         return self.next_dial_at(address, now, purpose=purpose, for_metadata=for_metadata) <= now
 
     def next_dial_at(
         self, address: Address, now: float, *, purpose: str = DATA, for_metadata: bool = False
     ) -> float:
-        """Return when an attempt is allowed; infinite if another event has to come first."""
+        """Return when `ready` may succeed or try to connect; infinite if it waits for an event."""
         found = self.connections.get((address, purpose))
-        if found is not None:  # throttling is the only wait whose end is known
+        if found is not None:  # only the end of throttling is known
             return found.throttled_until if found.throttled_until > now else math.inf
         return self.dials.when(address, now, for_metadata=for_metadata).at
 
     def dial(
         self, address: Address, now: float, *, purpose: str = DATA, for_metadata: bool = False
     ) -> Connection:
-        """Open a connection; the caller has checked `may_dial`."""
+        """Open a connection; the caller must have checked `may_dial`."""
         self._next_id += 1
         record = self.states.state(address)
         if purpose in SECONDARY:
@@ -227,10 +228,10 @@ class NetworkClient(ClientConnections):
         return connection
 
     def dial_for_metadata(self, address: Address, now: float) -> Connection:
-        """Connect for a metadata request, if necessary beside an attempt that is still pending.
+        """Connect for a metadata request, even if another attempt to the address is pending.
 
-        An address then has at most two pending attempts. During an outage, attempts start after
-        about 0, 2, 4 and 8 seconds; the first of them has the whole setup timeout.
+        An address has at most two pending attempts. During an outage, attempts to it start after
+        about 0, 2, 4 and 8 seconds; the first one may last for the whole setup timeout.
         """
         data = self.connection(address)
         first = data or self.connection(address, METADATA)
@@ -241,7 +242,7 @@ class NetworkClient(ClientConnections):
         return made
 
     def make_room(self, now: float) -> None:
-        """End the oldest suspect attempts until `ConnectionPolicy` allows another (R-MD-3)."""
+        """End the oldest suspect attempts until `ConnectionPolicy` allows a new one (R-MD-3)."""
         hanging = [c for c in self._by_id.values() if c.suspect and not c.ready]
         while self.dials.full and hanging:
             oldest = hanging.pop(0)  # oldest attempt first
@@ -252,10 +253,10 @@ class NetworkClient(ClientConnections):
             )
             self.fail(oldest, ConnectionSetupTimeoutError(text), now)
 
-    # Component
+    # Methods that the engine calls
 
     def advance(self, now: float) -> bool:
-        """Fail overdue requests (R-CS-5), note proofs, close idle connections (R-CS-7)."""
+        """Fail overdue requests (R-CS-5), close idle connections (R-CS-7), note proofs by age."""
         moved = False
         for connection in list(self._by_id.values()):
             if connection.new_bytes and connection.ready and connection.progresses(now):
@@ -307,7 +308,7 @@ class NetworkClient(ClientConnections):
         self.fail(connection, ResponseTimeoutError(text, received), now)
 
     def _close_unheard(self, address: Address, since: float, now: float) -> None:
-        """Close idle connections to an address that is silent: they may be dead as well."""
+        """Close idle connections to a silent address, because they may be dead as well."""
         for other in self.of_address(address):
             if other.ready and not len(other.in_flight) and other.heard_at < since:
                 self.close(other, now, "another connection to that address got no response")
@@ -323,8 +324,8 @@ class NetworkClient(ClientConnections):
         self.engine.start(reauthenticate(self, connection, mechanism, session))
 
     def _suspect(self, connection: Connection, now: float) -> None:
-        """Mark a silent connection as suspect, until bytes arrive or it ends (R-RB-2)."""
-        if connection.secondary:  # the callers send its requests on the first connection
+        """Mark a silent connection as suspect until a response arrives or it ends (R-RB-2)."""
+        if connection.secondary:  # callers repeat its requests elsewhere
             waited = now - connection.last_used
             self.fail(connection, DisconnectedError(f"no response for {waited:.0f} s"), now)
             return
@@ -344,7 +345,7 @@ class NetworkClient(ClientConnections):
         self.changed.notify()
 
     def _heard(self, connection: Connection, now: float) -> bool:
-        """Note that a response, or enough of it, arrived; return whether it was suspect before."""
+        """Note that (enough of) a response arrived; return whether the connection was suspect."""
         self.heard_at = now
         if not connection.heard(now):  # the usual case
             return False
@@ -356,7 +357,7 @@ class NetworkClient(ClientConnections):
         self.changed.notify()
 
     def next_deadline(self, now: float) -> float | None:
-        """Return when the first connection must be checked (see `Connection.look_at`)."""
+        """Return the earliest time at which a connection must be checked (`Connection.look_at`)."""
         earliest = math.inf
         for connection in self._by_id.values():
             due = connection.look_at(SUSPECT_AFTER_S, self._idle, PROOF_BY_AGE)
@@ -413,7 +414,7 @@ class NetworkClient(ClientConnections):
             try:
                 message = decode_answer(type(request.body), request.version, frame)
             except MalformedMessageError as error:
-                # The broker may have processed the request, so treat the response as lost.
+                # The broker may have processed the request, so report the response as lost.
                 if not request.reply.done:
                     lost = DisconnectedError(f"{connection.address}: {in_words(error)}")
                     request.reply.fail(lost)
@@ -441,7 +442,7 @@ class NetworkClient(ClientConnections):
     ) -> None:
         throttle: int = getattr(answer, "throttle_time_ms", 0)
         _, newest = connection.versions.get(ApiVersionsRequest.API_KEY, (0, MUTES_FROM))
-        # KIP-219: the client pauses for this time. Older brokers have delayed the response instead.
+        # KIP-219: the client pauses for this time. Older brokers have delayed the response.
         if throttle > 0 and newest >= MUTES_FROM:
             connection.throttle(now + min(throttle / 1000.0, LONGEST_THROTTLE), now)
         if throttle > 0 and request.body.API_KEY in THROTTLED:
@@ -476,14 +477,14 @@ class NetworkClient(ClientConnections):
         self.events.emit(now, "proved", address=str(connection.address))
         self.changed.notify()
 
-    # Ends of connections, as the host reports them
+    # Ends of connections that the I/O host reports
 
     def _malformed(self, number: int, error: MalformedMessageError, now: float) -> None:
         if number in self._by_id:
             self.fail(self._by_id[number], error, now)
 
     def _after_the_answer(self, number: int, error: BaseException | str | None) -> Flow[None]:
-        """Close the connection after this step: flows first process the broker's refusal."""
+        """Close the connection in a later turn: flows first process the broker's refusal."""
         now = yield START
         self._disconnected(number, error, now, late=True)
 
@@ -502,7 +503,7 @@ class NetworkClient(ClientConnections):
         if error is None and connection.state is ConnectionState.AUTHENTICATING:
             error = silent_refusal()
         if self._in_handshake(connection) and ended_unexplained(error):
-            error = ended_in_handshake(connection.address)  # a port without TLS does this
+            error = ended_in_handshake(connection.address)  # as ports without TLS do
         aside = connection.secondary
         if setting_up and not aside and ended_unexplained(error) and self._steps_down(connection):
             why = "closed instead of answering ApiVersions: the next attempt uses another version"
@@ -512,12 +513,11 @@ class NetworkClient(ClientConnections):
             self._end(connection, excused, now, failure=False)
             return
         idle = connection.proved and not len(connection.in_flight)
-        # R-CS-4: the end of an idle connection that had proved itself isn't a failure without an
-        # error.
+        # R-CS-4: an idle connection that has answered may be closed without an error: no failure.
         failure = not (idle and error is None)
         if not failure and not aside and now < connection.last_used + IN_USE_S:
-            # Brokers close connections that were idle for minutes; a broker that closes one in use
-            # shuts down, and others may follow.
+            # Brokers close connections that were idle for minutes; a broker that closes a
+            # connection in use shuts down, and other brokers may follow.
             connection.leaves_in_use()
             self.dials.alarmed(now)
         self._end(connection, as_error(error, setting_up=setting_up), now, failure=failure)

@@ -1,15 +1,15 @@
-"""Find out why a connection ended without an error, with a request on the next attempt.
+"""Find out why a peer closed a connection without an error, using the next connection.
 
 A broker that receives TLS on a plaintext port, or no SASL on a port that requires it, just closes
-the connection; so does a proxy without a broker, which may work again in a minute. Only a request
-distinguishes these cases: the next attempt to an address that never proved itself sends it, once.
-It is sent in plaintext only if `security.protocol.probe.enable` allows that: an attacker who can
-interrupt TLS on the network path would receive the request too, and could forge the client's
-errors.
+the connection; so does a proxy without a broker, which may work again in a minute. A request
+distinguishes these cases: the next connection to an address that has never answered a real request
+sends it, once. It is sent in plaintext only if `security.protocol.probe.enable` allows that: an
+attacker who can interrupt TLS on the network path would receive the request too, and could forge
+the client's errors.
 
-In: ends and starts of connections, from the network client. Out: `PlaintextPortError`,
-`SaslExpectedError`, or None if the end was an ordinary failure. Must not: need an attempt of its
-own, or send a credential: in plaintext only ApiVersions is sent.
+In: ends and starts of connections, from the network client. Out: `PlaintextPortError` or
+`SaslExpectedError`, if a check confirms it. Must not: open additional connections, or send a
+credential: in plaintext only ApiVersions is sent.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from odradek.protocol.messages.sasl_handshake import SaslHandshakeResponse
 
 PATIENCE = 2.0
-"""Seconds for a port to answer in plaintext; a port that expects TLS may wait for more bytes."""
+"""Seconds for a port to answer a plaintext request; a TLS port may just wait for more bytes."""
 WITH_LIST = 1
-"""The version of SaslHandshake that is sent."""
+"""The version of SaslHandshake whose response lists the mechanisms."""
 
 
 class Suspicion(StrEnum):
@@ -50,15 +50,15 @@ class Suspicion(StrEnum):
     PLAINTEXT_PORT = "plaintext"
     SASL_PORT = "sasl"
     ASKED = "asked"
-    """The address was checked; it isn't checked again until it has proved itself."""
+    """The address was checked; it isn't checked again before it has answered a request."""
 
 
 def suspect(
     connection: Connection, error: BaseException | str | None, *, plaintext: bool, sasl: bool
 ) -> None:
-    """Note why the peer may have closed a connection; the next connection attempt checks it.
+    """Note why the peer may have closed a connection; the next connection checks this.
 
-    `plaintext`: the client uses TLS and may send a request without it. `sasl`: it authenticates.
+    `plaintext`: the client uses TLS and may try a request in plaintext. `sasl`: it uses SASL.
     """
     record = connection.record
     if record.suspicion or record.proved_at > -math.inf or not ended_unexplained(error):
@@ -71,7 +71,7 @@ def suspect(
 
 
 def begin(connection: Connection, now: float) -> bool:
-    """Start a pending check; return whether this connection must be opened in plaintext."""
+    """Start a pending check; return whether this connection must be opened without TLS."""
     suspicion = connection.record.suspicion
     if suspicion not in (Suspicion.PLAINTEXT_PORT, Suspicion.SASL_PORT):
         return False
@@ -89,7 +89,7 @@ def ask(
 ) -> Flow[float]:
     """Check the suspicion after ApiVersions; raise an error if it is confirmed."""
     if in_plaintext(connection):
-        # The next connection checks the same suspicion again.
+        # Let the next connection check again, as the port may change.
         connection.record.suspect_of(connection.asks)
         raise PlaintextPortError("the port answers in plaintext, but this client speaks TLS")
     if connection.asks is not Suspicion.SASL_PORT:
@@ -113,16 +113,16 @@ def ask(
 
 
 def in_plaintext(connection: Connection) -> bool:
-    """Return whether the connection uses plaintext only for this check: don't trust its peer."""
+    """Return whether the connection is in plaintext only for the check, so isn't trusted."""
     return connection.asks is Suspicion.PLAINTEXT_PORT
 
 
 def judged(connection: Connection, error: KafkaError) -> KafkaError:
-    """Return the error of a connection, corrected if it was opened in plaintext for this check.
+    """Return a connection's error, replaced if it only results from the check in plaintext.
 
     A response that isn't Kafka's, such as HTTP from a proxy, proves nothing about the port, which
-    may lead to a broker again soon if TLS is used. If TCP couldn't be established, the check is
-    dropped: another listener may use the port later, and is checked if necessary.
+    may soon lead to a broker again, with TLS. If TCP couldn't be established, the check is dropped:
+    another listener may use the port later, and is checked if necessary.
     """
     if in_plaintext(connection) and connection.state is ConnectionState.CONNECTING:
         connection.record.suspect_of(Suspicion.NONE)

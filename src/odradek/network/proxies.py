@@ -1,8 +1,8 @@
 """Ask a proxy for a connection to the broker: SOCKS5 (RFC 1928, 1929) and HTTP CONNECT.
 
-In: the proxy, the broker's host and port. Out: a conversation, which is a generator of `Exchange`s:
-it receives the bytes it asked for, and returns once the connection leads to the broker, or raises a
-`ProxyError`. Must not: do I/O, show a password, or repeat the proxy's text, which might contain it.
+In: the proxy, the broker's host and port. Out: a generator of `Exchange`s, the bytes to send and to
+read, which is sent the bytes read. It returns once the connection leads to the broker, or raises a
+`ProxyError`. Must not: do I/O, show a password, or repeat the proxy's text, which may contain it.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ REPLIES = {
 }
 END_OF_HEAD = b"\r\n\r\n"
 BROKER_AWAY = frozenset((404, 408, 429, 500, 502, 503, 504))
-"""HTTP status codes that may be temporary: the proxy is busy, or can't reach the broker."""
+"""HTTP status codes of temporary problems: the proxy is busy, or can't reach the broker."""
 NOT_FOR_TUNNELS = frozenset((400, 405, 426, 501))
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """Bytes to send, and the number of bytes to read; 0 reads up to an empty line."""
+    """Bytes to send, and the number of bytes to read then (0: up to an empty line)."""
 
     send: bytes = field(repr=False)
     count: int = 0
@@ -55,7 +55,7 @@ Conversation = Generator[Exchange, bytes, None]
 
 
 def conversation(proxy: Proxy, target: Address) -> Conversation:
-    """Return the conversation that lets the proxy connect to `target`."""
+    """Return the generator of the exchanges with which the proxy connects to `target`."""
     return _http(proxy, target) if proxy.scheme == HTTP else _socks5(proxy, target)
 
 
@@ -84,7 +84,7 @@ def _socks5(proxy: Proxy, target: Address) -> Conversation:
         (length,) = yield Exchange(b"", 1)
     elif not length:
         raise _not_socks(proxy)
-    yield Exchange(b"", length + 2)  # ignore the address that the proxy uses
+    yield Exchange(b"", length + 2)  # skip the proxy's own address
 
 
 def _login(proxy: Proxy) -> bytes:
@@ -93,7 +93,7 @@ def _login(proxy: Proxy) -> bytes:
 
 
 def _place(target: Address) -> bytes:
-    """Encode a target for SOCKS5: an IP address, else a name for the proxy to resolve."""
+    """Encode a target for SOCKS5: an IP address, or a name that the proxy resolves."""
     try:
         packed = ipaddress.ip_address(target.host.partition("%")[0]).packed
     except ValueError:
@@ -127,7 +127,7 @@ def _not_connected(proxy: Proxy, reply: int) -> ProxyError:
         return ProxyRefusedError(
             what, cure="Try socks5:// in proxy.url: this machine then resolves the names."
         )
-    if reply == NO_SUCH_KIND:  # the name's next IP may be of the other family (IPv4, IPv6)
+    if reply == NO_SUCH_KIND:  # the name may have an IP of another family
         return ProxyError(
             what, cure="Try socks5h:// in proxy.url: the proxy then resolves the names."
         )

@@ -1,4 +1,4 @@
-"""Bytes to messages and back, in every version that Kafka 4 brokers speak.
+"""Convert bytes to messages and back, in all API versions that Kafka 4 brokers support.
 
-In: frames, or dataclasses and a version. Out: dataclasses, or buffers. Must not: know connections.
+In: frames, or messages and a version. Out: messages, or buffers. Must not: know connections.
 """

@@ -5,8 +5,8 @@ buffers for the socket, or the header's fields and the message. Must not: know c
 `network.in_flight_requests` matches responses to requests.
 
 A request has header version 2 in flexible versions, else 1 (Kafka 4.0 removed version 0). A
-response has header version 1 in flexible versions, else 0. That of ApiVersions always has version
-0, because the client doesn't know the broker's versions yet (KIP-511).
+response has header version 1 in flexible versions, else 0. The response to ApiVersions always has
+header version 0, because the client doesn't know the broker's versions yet (KIP-511).
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _framed(out: Output) -> Buffers:
 
 
 def decode_request_header(buffer: Buffer) -> tuple[int, int, int, str | None, int]:
-    """Decode a request's header; return API key, version, correlation id, client id, body's offset.
+    """Decode a request's header: API key, version, correlation id, client id, start of the body.
 
     `buffer` is the frame without its length.
     """
@@ -99,7 +99,7 @@ def decode_request_header(buffer: Buffer) -> tuple[int, int, int, str | None, in
 
 
 def peek_correlation_id(buffer: Buffer) -> int:
-    """Return the correlation id of a response, by which its request is found."""
+    """Return a response's correlation id, with which the caller finds the request."""
     try:
         found: int = _INT32.unpack_from(buffer)[0]
     except StructError as error:
@@ -110,8 +110,8 @@ def peek_correlation_id(buffer: Buffer) -> int:
 def decode_answer(request: type[Request[R]], version: int, view: memoryview) -> R:
     """Decode the response to a request of this version (see `peek_correlation_id`).
 
-    `view` is the frame without its length, as single bytes. ApiVersions is decoded with
-    `decode_api_versions_response`.
+    `view` is the frame without its length, as single bytes. `decode_api_versions_response` decodes
+    ApiVersions.
     """
     if request.API_KEY == API_VERSIONS:
         return cast("R", decode_api_versions_response(view, version)[1])
@@ -141,5 +141,5 @@ def decode_api_versions_response(buffer: Buffer, version: int) -> tuple[int, Api
         try:
             return correlation_id, ApiVersionsResponse.decode(view, 0, 4)
         except MalformedMessageError:
-            pass  # the error has the layout of the requested version
+            pass  # error in the requested version's layout
     return correlation_id, ApiVersionsResponse.decode(view, version, 4)

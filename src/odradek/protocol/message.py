@@ -1,8 +1,8 @@
 """Define the base classes of requests and responses; generated modules add fields and layouts.
 
 In: a message and a version, or bytes and a version. Out: buffers ready for the socket, or the
-message. Must not: guess a version, raise anything but `MalformedMessageError` for bytes of a peer,
-or copy records.
+message. Must not: guess a version, raise anything but `MalformedMessageError` for invalid bytes, or
+copy records.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from odradek.protocol.primitives import (
 )
 
 NEW: Any = object()
-"""Marks a field whose default is a list or struct, which is created for each object."""
+"""Default of a field that gets a new list or struct for each object."""
 Reader = Callable[[memoryview, int], tuple[Any, int]]
 Writer = Callable[[Output, Any], None]
 
@@ -33,7 +33,7 @@ Writer = Callable[[Output, Any], None]
 class Api(NamedTuple):
     """An API's key and name, and its lowest and highest version that this client supports.
 
-    `flexible_from` is the first version with compact lengths and tagged fields (KIP-482), if any.
+    `flexible_from` is the first version, if any, with compact lengths and tagged fields (KIP-482).
     """
 
     key: int
@@ -44,10 +44,10 @@ class Api(NamedTuple):
 
 
 class Struct:
-    """A message or a part of one, with the fields named by its class's slots.
+    """A message or a part of a message; the slots of its class are its fields.
 
-    Decoded messages share structs that only have defaults: to change one, replace it by a new
-    struct, and leave the other unchanged.
+    Decoded messages share structs whose fields all have defaults: to change a field, replace the
+    struct by a new one.
     """
 
     __slots__: ClassVar[tuple[str, ...]] = ()
@@ -66,12 +66,12 @@ class Struct:
 
 
 def field_names(cls: type) -> tuple[str, ...]:
-    """Return the fields of a class, those of its base classes first."""
+    """Return the names of a class's fields, first those of its base classes."""
     return tuple(name for each in reversed(cls.__mro__) for name in vars(each).get("__slots__", ()))
 
 
 class Message(Struct):
-    """A request or a response of one API, in any of its versions."""
+    """A request or response of one API, in any of its versions."""
 
     __slots__ = ()
 
@@ -80,14 +80,14 @@ class Message(Struct):
     MIN_VERSION: ClassVar[int]
     MAX_VERSION: ClassVar[int]
     FLEXIBLE_FROM: ClassVar[int | None]
-    """The first version with compact lengths and tagged fields (KIP-482), if any."""
+    """The first version with compact lengths and tagged fields (KIP-482); None without one."""
     READERS: ClassVar[tuple[Reader, ...]]
-    """Readers by version, from `MIN_VERSION` on; versions with the same layout share one."""
+    """Functions that decode each version, from `MIN_VERSION` on; equal layouts share a function."""
     WRITERS: ClassVar[tuple[Writer, ...]]
 
     @classmethod
     def define(cls, api: Api, readers: Mapping[int, Reader], writers: Mapping[int, Writer]) -> None:
-        """Set the API, and the readers and writers by the first version that uses each."""
+        """Set the API, and its decoding and encoding functions, by the first version of each."""
         cls.API_KEY, cls.API_NAME, cls.MIN_VERSION, cls.MAX_VERSION, cls.FLEXIBLE_FROM = api
         versions = range(api.low, api.high + 1)
         cls.READERS = tuple(readers[max(v for v in readers if v <= at)] for at in versions)
@@ -133,7 +133,7 @@ class Message(Struct):
             ) from error
 
     def _cure(self, version: int) -> str:
-        """Return the advice to use a newer version that has all fields; empty if none has."""
+        """Return a text that advises a newer version with all fields; empty if there is none."""
         unfit = (AbsentFieldError, StructError, AttributeError, TypeError, ValueError)
         for newer in range(version + 1, self.MAX_VERSION + 1):
             with suppress(*unfit):
@@ -146,13 +146,13 @@ class Message(Struct):
         """Decode the message in `buffer` from `offset` to the end.
 
         With `whole=False`, bytes after the message are ignored, as Kafka's brokers do. Raises
-        MalformedMessageError if the bytes don't have the expected layout, or if some are left.
+        MalformedMessageError if the bytes don't have the expected layout, or if bytes are left.
         """
         return cls.read(as_bytes_view(buffer), version, offset, whole=whole)
 
     @classmethod
     def read(cls, view: memoryview, version: int, offset: int, *, whole: bool = True) -> Self:
-        """Decode a message from a view of single bytes."""
+        """Decode a message from a view whose items are single bytes."""
         at = version - cls.MIN_VERSION
         reader = cls.READERS[at if 0 <= at < len(cls.READERS) else cls._index(version)]
         message: Self
@@ -172,13 +172,13 @@ R = TypeVar("R", bound=Message)
 
 
 class Response(Message):
-    """A response of a broker."""
+    """Base class of responses."""
 
     __slots__ = ()
 
 
 class Request(Message, Generic[R]):
-    """A request of a client; `R` is the class of the response."""
+    """Base class of requests; `R` is the class of the response."""
 
     __slots__ = ()
 
@@ -197,7 +197,7 @@ def malformed(what: str, size: int, error: Exception, position: int = 0) -> Malf
 
 
 def _position(error: Exception, position: int) -> int:
-    """Return the variable `pos` of the innermost reader, so that readers needn't track errors."""
+    """Return the local variable `pos` of the innermost decoding function that has one."""
     # Skip the frame that caught the error: reading its locals would create a reference cycle with
     # the error, and keep the received buffer alive until the garbage collector runs.
     trace: TracebackType | None = error.__traceback__

@@ -1,13 +1,13 @@
-"""Decode Metadata responses with the partitions left in their bytes, for very large clusters.
+"""Decode Metadata responses without their partitions, which remain bytes, for large clusters.
 
-In: a response from version 9 on. Out: the same response as with `messages.metadata`, but a topic's
-partitions are its bytes, decoded one by one on access. Nearly always all partitions of a topic have
-rows of one width (equal numbers of replicas, all in sync, a leader each); then a few comparisons of
-every n-th byte check all rows at once. Others are checked row by row.
+In: a response of version 9 or newer. Out: a response as from `messages.metadata`, but each
+partition is only decoded when it is accessed. Nearly always, the encoded partitions (rows) of a
+topic have one width (equal numbers of replicas, all in sync, each with a leader); then a few
+comparisons of every n-th byte check all rows at once. Other rows are checked one by one.
 
-A response of more than `SLICE` bytes is read in pieces by its caller, so that no step of an engine
-takes long. Must not: accept bytes that the plain reader refuses, or raise another error; so what
-can't be read here is passed to the plain reader.
+The caller reads a response of more than `SLICE` bytes in parts, so that no step of an engine takes
+long. Must not: accept bytes that the plain decoder (`messages.metadata`) refuses, or raise another
+error; so whatever can't be read here is passed to the plain decoder.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ from odradek.protocol.primitives import (
 )
 
 SLICE = 1 << 19
-"""Number of bytes of a response that are read at once; this takes at most 10 to 20 ms."""
+"""Number of bytes of a response that are read at once, which takes at most 10 to 20 ms."""
 FIRST = 9
-"""The first version with compact lengths, and with leader epochs that aren't stale (KAFKA-9212)."""
+"""First version with compact lengths, and without stale leader epochs (KAFKA-9212)."""
 ROW = 18
-"""Minimum size of a partition in bytes."""
+"""Minimum size of an encoded partition (row) in bytes."""
 _HEAD = 14  # size of error code, partition, leader and leader epoch
 _CACHED = 1000
 _ONE = range(1)
@@ -59,15 +59,15 @@ _UNREADABLE = (WireError, StructError, IndexError, UnicodeDecodeError)
 
 @lru_cache(256)
 def _every(width: int, count: int) -> Struct:
-    """Return a struct that reads the epochs of `count` rows of one width."""
+    """Return a `Struct` that reads the leader epochs of `count` rows of one width."""
     return Struct(">" + f"10xi{width - _HEAD}x" * count)
 
 
 def _columns(replicas: int, isr: int, offline: int, count: int) -> tuple[tuple[int, bytes], ...]:
-    """Return positions in a row, each with the bytes that rows without an error have there.
+    """Return positions in a row, each with the bytes that usual rows have there.
 
-    Such rows have a number, a leader, an epoch, and these numbers of replicas (plus one, as they
-    are encoded).
+    A usual row has no error, but a number, a leader, an epoch, and these numbers of replicas (plus
+    one, as they are encoded).
     """
     indexes = b"".join(n.to_bytes(4, "big") for n in range(count))
     none = bytes(count)
@@ -80,7 +80,7 @@ def _columns(replicas: int, isr: int, offline: int, count: int) -> tuple[tuple[i
         (at_offline + 4 * offline - 3, none),  # no tagged fields
         *((n, none) for n in (0, 1)),
         *((n + 2, indexes[n::4]) for n in range(4)),
-        (6, none),  # first byte of the leader's id (here) and of the epoch: not negative
+        (6, none),  # first byte of leader id, of epoch: not negative
         (10, none),
     )
 
@@ -96,15 +96,15 @@ class PackedPartitions(Sequence[MetadataResponsePartition]):
     def __init__(
         self, rows: bytes, offsets: Sequence[int], epochs: array[int] | None, leaderless: int
     ) -> None:
-        """Set the bytes; `epochs` is None if all rows have the same width."""
+        """Set the bytes of the rows; `epochs` is None if all rows have one width."""
         self.rows = rows
-        """The bytes as they were received; equal bytes mean equal partitions."""
+        """The rows as they were received; equal bytes mean equal partitions."""
         self._offsets = offsets
         self._epochs = epochs
         self.leaderless = leaderless
         """Number of partitions without a leader."""
         self.numbered = True
-        """Whether the partitions' numbers are 0, 1, 2 and so on, and each has an epoch."""
+        """Whether the partition numbers are 0, 1, 2 and so on, and each partition has an epoch."""
         self._compared: tuple[PackedPartitions, bool, bool] | None = None
 
     def __len__(self) -> int:
@@ -144,7 +144,7 @@ class PackedPartitions(Sequence[MetadataResponsePartition]):
         return array("i", (_unpack_i(view, at + 10)[0] for at in self._offsets))
 
     def compare(self, old: PackedPartitions) -> tuple[bool, bool]:
-        """Compare epochs with an older response; return (none is missing or lower, any is newer).
+        """Compare with an older response; return (no epoch is missing or lower, anything is newer).
 
         The second value is True if a partition is new or has a higher epoch. The result is cached
         until `forget_compared`.
@@ -166,7 +166,7 @@ class PackedPartitions(Sequence[MetadataResponsePartition]):
 
 @lru_cache(64)
 def _row(replicas: int, isr: int, offline: int) -> Struct:
-    """Return the layout of a row whose lists have these lengths (plus one, as they are encoded)."""
+    """Return the layout of a row with lists of these lengths (plus one, as they are encoded)."""
     return Struct(f">hiiiB{replicas - 1}iB{isr - 1}iB{offline - 1}i")
 
 
@@ -177,7 +177,7 @@ def _partition(rows: bytes, pos: int) -> MetadataResponsePartition:
     offline = rows[at + 4 * isr - 3] if isr < 0x80 else 0x80
     if offline < 0x80:  # the usual case
         found = _row(replicas, isr, offline).unpack_from(rows, pos)
-        first, second = 4 + replicas, 4 + replicas + isr  # positions of the lists' lengths
+        first, second = 4 + replicas, 4 + replicas + isr  # positions of list lengths
         error_code, number, leader, epoch = found[:4]
         brokers, in_sync, gone = found[5:first], found[first + 1 : second], found[second + 1 :]
         return MetadataResponsePartition(
@@ -200,7 +200,7 @@ def _read_partitions(view: memoryview, pos: int) -> tuple[Sequence[MetadataRespo
         return [], pos
     replicas = view[pos + _HEAD]
     at = pos + _HEAD + 4 * replicas - 3
-    size = len(view)  # with 127 replicas or more, the positions below may exceed it
+    size = len(view)  # for the positions below, if there are 127 replicas
     isr = view[at] if at < size else 0
     at += 4 * isr - 3
     offline = view[at] if at < size else 0
@@ -208,7 +208,7 @@ def _read_partitions(view: memoryview, pos: int) -> tuple[Sequence[MetadataRespo
     end = pos + width * count
     if min(replicas, isr, offline) > 0 and max(replicas, isr, offline) < 0x80 and end <= size:
         rows = bytes(view[pos:end])
-        if count == 1:  # most topics of clusters with very many topics
+        if count == 1:  # usual in clusters with very many topics
             error_code, number, leader, epoch = _unpack_hiii(view, pos)
             if not (error_code or number or rows[-1]) and min(leader, epoch) >= 0:
                 return PackedPartitions(rows, _ONE, None, 0), end
@@ -252,7 +252,7 @@ def _walk(view: memoryview, start: int, count: int) -> tuple[PackedPartitions, i
 
 
 class _Topics:
-    """Reads a response's topics and the fields after them."""
+    """Reader of a response's topics and of the fields after them."""
 
     def __init__(self, view: memoryview, start: int, pos: int, version: int) -> None:
         self._view, self._start, self._version = view, start, version
@@ -300,7 +300,7 @@ class _Topics:
         return skip_tags(view, pos)
 
     def read_on(self, answer: PackedMetadataResponse, most: int) -> bool:
-        """Read the next bytes; return whether all is read. The plain reader raises errors."""
+        """Read the next bytes; return whether all is read. The plain decoder raises errors."""
         try:
             end = self.read(answer, most)
             if end not in (0, len(self._view)):
@@ -358,8 +358,8 @@ def _plain(reader: Reader) -> Reader:
 class PackedMetadataResponse(MetadataResponse):
     """A response to Metadata; from version 9 on its partitions are `PackedPartitions`.
 
-    In older versions leader epochs are ignored: brokers may report stale ones while partitions are
-    reassigned, and leaders refuse requests with a stale epoch.
+    In older versions leader epochs are ignored: brokers may report stale epochs while partitions
+    are reassigned, and leaders refuse requests with a stale epoch.
     """
 
     __slots__ = ("unread",)
@@ -369,13 +369,13 @@ class PackedMetadataResponse(MetadataResponse):
     )
 
     def __init__(self, *fields: Any) -> None:
-        """Set the fields of `MetadataResponse`, in its order."""
+        """Set the fields, in the order of `MetadataResponse`."""
         super().__init__(*fields)
         self.unread: _Topics | None = None
         """The unread part of a response of more than `SLICE` bytes: see `read_on`."""
 
     def ends(self, *, operations: int | None = None, error_code: int = 0) -> None:
-        """Set the fields after the topics."""
+        """Set the fields that follow the topics, because all topics are read."""
         self.error_code = error_code
         if operations is not None:
             self.cluster_authorized_operations = operations
@@ -383,7 +383,7 @@ class PackedMetadataResponse(MetadataResponse):
     def read_on(self) -> bool:
         """Read the next `SLICE` bytes; return whether the response is complete.
 
-        Raises MalformedMessageError if they can't be decoded.
+        Raises MalformedMessageError if the bytes can't be decoded.
         """
         if self.unread is not None and self.unread.read_on(self, SLICE):
             self.unread = None

@@ -1,12 +1,12 @@
 """Encode and decode the parts of Kafka's messages: varints, strings, counts, records, tags.
 
 In: a memoryview and a position (reading), or an `Output` (writing). Out: the value and the position
-after it. The generated modules call these for everything that isn't a run of fixed-width fields.
-Must not: allocate by a length or count before checking that as many bytes are left.
+after it. The generated modules call these functions for all fields without a fixed width. Must not:
+allocate memory for a length or count before checking that as many bytes are left.
 
 Readers raise `WireError`, `struct.error`, `IndexError` or `UnicodeDecodeError`; `Message.decode`
-turns each into `MalformedMessageError`. The local variable that holds the position is called `pos`
-everywhere, because the error's text takes the position from it.
+turns each into `MalformedMessageError`. In each reader, the local variable for the position is
+named `pos`, because the error's text contains its value.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ Records: TypeAlias = Buffer | Sequence[Buffer] | None
 
 T = TypeVar("T")
 One: TypeAlias = tuple[T, int]
-"""Result of a reader: a struct, and the position after it."""
+"""Result of a reader: an object, and the position after its bytes."""
 Many: TypeAlias = tuple[list[T], int]
-"""Result of a reader of an array's elements."""
+"""Result of a reader of an array: the elements, and the position after their bytes."""
 
 ZERO_UUID: Final = bytes(16)
 _MAX_VARINT: Final = 0x7FFFFFFF
@@ -44,7 +44,7 @@ class AbsentFieldError(Exception):
 
 
 class Output(bytearray):
-    """Encoded bytes, and record buffers to insert between them, which aren't copied."""
+    """Encoded bytes, and buffers with records to insert between them without a copy."""
 
     __slots__ = ("splices",)
 
@@ -53,7 +53,7 @@ class Output(bytearray):
         self.splices: list[tuple[int, bytes | memoryview]] = []
 
     def buffers(self) -> Buffers:
-        """Return the written bytes, split where record buffers belong, with those buffers."""
+        """Return a list of buffers, in order: written bytes, and the record buffers in between."""
         if not self.splices:
             return [bytes(self)]
         made: Buffers = []
@@ -123,7 +123,7 @@ def read_nullable_string(view: memoryview, pos: int) -> tuple[str | None, int]:
 
 
 def read_compact_string(view: memoryview, pos: int) -> tuple[str, int]:
-    """Read a string with a varint that is its length plus one."""
+    """Read a string after a varint with its length plus one."""
     length = view[pos]
     if length < 0x80:
         pos += 1
@@ -161,7 +161,7 @@ def read_compact_strings(view: memoryview, pos: int, count: int) -> tuple[list[s
 
 
 def read_view(view: memoryview, pos: int) -> tuple[memoryview, int]:
-    """Read bytes with a four-byte length, as a slice of the input."""
+    """Read bytes with a four-byte length; return a slice of the input, not a copy."""
     (length,) = _read_int32(view, pos)
     pos += 4
     end = _slice_end(view, pos, length)
@@ -169,22 +169,22 @@ def read_view(view: memoryview, pos: int) -> tuple[memoryview, int]:
 
 
 def read_nullable_view(view: memoryview, pos: int) -> tuple[memoryview | None, int]:
-    """Read bytes with a four-byte length, as a slice of the input; -1 means null."""
+    """Read bytes with a four-byte length (-1 means null); return a slice of the input."""
     if _read_int32(view, pos)[0] == -1:
         return None, pos + 4
     return read_view(view, pos)
 
 
 def read_compact_view(view: memoryview, pos: int) -> tuple[memoryview, int]:
-    """Read bytes with a varint that is their length plus one, as a slice of the input."""
+    """Read bytes after a varint with their length plus one; return a slice of the input."""
     length, pos = read_uvarint(view, pos)
     end = _slice_end(view, pos, length - 1)
     return view[pos:end], end
 
 
 def read_nullable_compact_view(view: memoryview, pos: int) -> tuple[memoryview | None, int]:
-    """Read compact bytes, as a slice of the input; length 0 means null."""
-    length = view[pos]  # like `read_compact_view`, inlined, because it is called for each partition
+    """Read compact bytes (length 0 means null); return a slice of the input."""
+    length = view[pos]  # `read_compact_view`, inlined for speed
     if length == 0:
         return None, pos + 1
     if length < 0x80:
@@ -198,26 +198,26 @@ def read_nullable_compact_view(view: memoryview, pos: int) -> tuple[memoryview |
 
 
 def read_bytes(view: memoryview, pos: int) -> tuple[bytes, int]:
-    """Read bytes with a four-byte length, copied."""
+    """Read bytes with a four-byte length; return a copy."""
     found, pos = read_view(view, pos)
     return bytes(found), pos
 
 
 def read_nullable_bytes(view: memoryview, pos: int) -> tuple[bytes | None, int]:
-    """Read bytes with a four-byte length, copied; -1 means null."""
+    """Read bytes with a four-byte length (-1 means null); return a copy."""
     found, pos = read_nullable_view(view, pos)
     return None if found is None else bytes(found), pos
 
 
 def read_compact_bytes(view: memoryview, pos: int) -> tuple[bytes, int]:
-    """Read compact bytes, copied."""
+    """Read compact bytes; return a copy."""
     found, pos = read_compact_view(view, pos)
     return bytes(found), pos
 
 
 def _check_count(view: memoryview, pos: int, count: int, smallest: int) -> None:
-    # An element takes at least `smallest` bytes: a count that can't fit is refused before the list
-    # is allocated, so that a hostile count allocates nothing.
+    # An element takes at least `smallest` bytes: a count for which too few bytes are left is
+    # refused before the list is allocated, so that a hostile count allocates nothing.
     if count * smallest > len(view) - pos:
         raise WireError(f"the count {count} doesn't fit in the {len(view) - pos} bytes left")
 
@@ -248,35 +248,35 @@ def read_compact_count(view: memoryview, pos: int, smallest: int) -> tuple[int, 
 
 
 def read_int32s(view: memoryview, pos: int, count: int) -> list[int]:
-    """Read `count` int32, the most frequent kind of array (replicas)."""
+    """Read `count` int32 numbers, the most frequent kind of array (replicas)."""
     return list(unpack_from(f">{count}i", view, pos))
 
 
 def read_numbers(view: memoryview, pos: int, count: int, code: str) -> list[int]:
-    """Read `count` numbers of one width."""
+    """Read `count` numbers of one type."""
     return list(unpack_from(f">{count}{code}", view, pos))
 
 
 def read_uuids(view: memoryview, pos: int, count: int) -> list[bytes]:
-    """Read `count` uuids; the caller has checked the length."""
+    """Read `count` UUIDs; the caller must have checked that as many bytes are left."""
     return [bytes(view[at : at + 16]) for at in range(pos, pos + 16 * count, 16)]
 
 
 def read_tag(view: memoryview, pos: int) -> tuple[int, int, int]:
-    """Read the start of a tagged field: its tag, and the positions where its value is."""
+    """Read the start of a tagged field: its tag, and the start and end of its value."""
     tag, pos = read_uvarint(view, pos)
     size, pos = read_uvarint(view, pos)
     return tag, pos, _slice_end(view, pos, size)
 
 
 def check_tag(tag: int, pos: int, end: int) -> None:
-    """Raise if a known tagged field doesn't have the length that it claims."""
+    """Raise if the value of a known tagged field doesn't end at the given end."""
     if pos != end:
         raise WireError(f"the size of tagged field {tag} is wrong by {abs(end - pos)} bytes")
 
 
 def skip_tags(view: memoryview, pos: int) -> int:
-    """Skip a section of unknown tagged fields, which a newer broker may send."""
+    """Skip a section of unknown tagged fields, which newer brokers may send."""
     if view[pos] == 0:  # the usual case
         return pos + 1
     tags, pos = read_uvarint(view, pos)
@@ -304,7 +304,7 @@ def write_string(out: bytearray, value: str) -> None:
 
 
 def write_nullable_string(out: bytearray, value: str | None) -> None:
-    """Write a string with a two-byte length, -1 for null."""
+    """Write a string with a two-byte length; -1 means null."""
     if value is None:
         out += b"\xff\xff"
     else:
@@ -314,7 +314,7 @@ def write_nullable_string(out: bytearray, value: str | None) -> None:
 
 
 def write_compact_string(out: bytearray, value: str) -> None:
-    """Write a string with a varint that is its length plus one."""
+    """Write a string after a varint with its length plus one."""
     encoded = value.encode()
     length = len(encoded) + 1
     if length < 0x80:
@@ -325,7 +325,7 @@ def write_compact_string(out: bytearray, value: str) -> None:
 
 
 def write_nullable_compact_string(out: bytearray, value: str | None) -> None:
-    """Write a compact string, 0 for null."""
+    """Write a compact string; length 0 means null."""
     if value is None:
         out.append(0)
     else:
@@ -339,7 +339,7 @@ def write_bytes(out: bytearray, value: bytes) -> None:
 
 
 def write_nullable_bytes(out: bytearray, value: bytes | None) -> None:
-    """Write bytes with a four-byte length, -1 for null."""
+    """Write bytes with a four-byte length; -1 means null."""
     if value is None:
         out += b"\xff\xff\xff\xff"
     else:
@@ -347,13 +347,13 @@ def write_nullable_bytes(out: bytearray, value: bytes | None) -> None:
 
 
 def write_compact_bytes(out: bytearray, value: bytes) -> None:
-    """Write bytes with a varint that is their length plus one."""
+    """Write bytes after a varint with their length plus one."""
     write_uvarint(out, len(value) + 1)
     out += value
 
 
 def as_bytes_view(buffer: Buffer) -> memoryview:
-    """Return a view of single bytes of a buffer with any item format."""
+    """Return a view of a buffer as single bytes, whatever its item format."""
     view = buffer if type(buffer) is memoryview else memoryview(buffer)
     return view if view.format == "B" and view.ndim == 1 and view.contiguous else view.cast("B")
 
@@ -367,7 +367,7 @@ def _record_buffers(records: Buffer | Sequence[Buffer]) -> list[bytes | memoryvi
 
 
 def records_view(records: Records) -> memoryview | None:
-    """Return a records field as one memoryview; only a list of several buffers is copied."""
+    """Return a field of records as one memoryview; only a list of several buffers is copied."""
     if records is None:
         return None
     if isinstance(records, memoryview):  # the usual case
@@ -385,7 +385,7 @@ def _splice(out: Output, buffers: list[bytes | memoryview]) -> None:
 
 
 def write_nullable_records(out: Output, records: Records) -> None:
-    """Write the four-byte length of records, and insert their buffers without a copy."""
+    """Write the four-byte length of records; insert their buffers without a copy."""
     if records is None:
         out += b"\xff\xff\xff\xff"
         return
@@ -395,7 +395,7 @@ def write_nullable_records(out: Output, records: Records) -> None:
 
 
 def write_nullable_compact_records(out: Output, records: Records) -> None:
-    """Write the length of records plus one as a varint; insert their buffers without a copy."""
+    """Write a varint with the length of records plus one; insert the buffers without a copy."""
     if records is None:
         out.append(0)
         return
@@ -405,7 +405,7 @@ def write_nullable_compact_records(out: Output, records: Records) -> None:
 
 
 def write_numbers(out: bytearray, values: Sequence[int], code: str) -> None:
-    """Write numbers of one width."""
+    """Write numbers of one type."""
     out += pack(f">{len(values)}{code}", *values)
 
 
@@ -428,7 +428,7 @@ def write_uuids(out: bytearray, values: Sequence[bytes]) -> None:
 
 
 def checked_uuid(value: bytes) -> bytes:
-    """Return a UUID; raise unless it has 16 bytes, since `struct` would pad or cut it."""
+    """Return a UUID; raise unless it has 16 bytes, because `struct` would pad or cut it."""
     if len(value) != 16:
         raise ValueError(f"a UUID must have 16 bytes, not {len(value)}")
     return value

@@ -1,7 +1,7 @@
-"""Find the message classes of an API key; import their module on first use.
+"""Find the message classes of an API, and import their module on first use.
 
-In: an API key. Out: the request class (its `RESPONSE` is the answer's class) or Kafka's name of the
-API. Must not: import any message module by itself; that is what keeps `import odradek` quick.
+In: an API key. Out: the request class (its `RESPONSE` is the response class), or Kafka's name of
+the API. Must not: import a message module early, as `import odradek` must be quick.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _classes: dict[int, type[Request[Any]]] = {}
 
 
 def api_name(api_key: int) -> str:
-    """Return Kafka's name of an API, for texts; unknown keys get a number."""
+    """Return Kafka's name of an API, for texts; for an unknown API, a text with its key."""
     return API_NAMES.get(api_key, f"API {api_key}")
 
 

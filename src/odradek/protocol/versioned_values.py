@@ -1,10 +1,10 @@
-"""Say from which version of an API on brokers understand a value that earlier ones can carry, too.
+"""List values that brokers only understand from some version of an API on.
 
-Also which versions a feature needs. In: a request and its version. Out: the row that it needs, if
-any. A field that a version lacks can't be written; but a value is written in any version, and an
-older broker reads another meaning into it: to Kafka before 3.0, the timestamp for MAX_TIMESTAMP is
-any early time.
-Must not: import messages, as most clients use few of them.
+The module also lists which API versions a feature needs. In: a request and its version. Out: the
+list's entry that the request needs, if any. A field that a version lacks can't be written; but a
+value can be written in any version, and an older broker misreads it: to Kafka before 3.0, the
+timestamp that stands for MAX_TIMESTAMP is any early time. Must not: import messages, of which most
+clients use few.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-USER = 7  # a resource type
+USER = 7  # number of a resource type
 ZSTD = 4
 _ATTRIBUTES_AT = 22  # position of the low byte of a batch's attributes
-_CODEC = 7  # the bits with the codec's number
+_CODEC = 7  # bits with the codec's number
 
 
 class VersionedValue:
@@ -98,12 +98,12 @@ VALUES: dict[int, tuple[VersionedValue, ...]] = {
         ),
     ),
 }
-"""By API key: all such values that Kafka's message definitions name."""
+"""By API key: all values of this kind that Kafka's message definitions name."""
 NEEDED = {key: max(value.version for value in values) for key, values in VALUES.items()}
 """By API key: the first version in which brokers understand all of these values."""
 FEATURES = {"transaction.version": (2, {0: 12, 26: 5, 28: 5})}
 """By feature: the first level that needs newer API versions, and these versions by API key.
 
-A finalized feature says that all brokers support it, but a proxy may hide versions of Produce,
-EndTxn or TxnOffsetCommit: with older ones, leaders don't add partitions to a transaction (KIP-890).
+If a feature is finalized, all brokers support it, but a proxy may hide versions of Produce, EndTxn
+or TxnOffsetCommit: with older versions, leaders don't add partitions to a transaction (KIP-890).
 """

@@ -1,9 +1,9 @@
-"""Choose the decoder and the encoder of record batches: native kernels or plain Python.
+"""Choose the decoder and encoder of record batches: compiled kernels or plain Python.
 
 In: `ODRADEK_KERNEL`: `native`, `python`, or unset, which means native if it is built. Out:
-`decode`, `BatchBuilder` and the name of the implementation that runs. All other packages import
-these names from here, so a faster kernel changes nothing for them. Must not import pyarrow:
-`record/arrow.py` does so, on its first call.
+`decode`, `BatchBuilder` and others, and the name of the implementation in use. Other packages
+import these names from here, and work with each implementation. Must not: import pyarrow, as
+`record/arrow.py` does when needed.
 """
 
 from __future__ import annotations
@@ -123,11 +123,11 @@ else:
     from odradek.record.survey import survey_batches
 
     def apart(view: memoryview) -> memoryview:
-        """Return a view of the same bytes that another thread may use.
+        """Return a view with the bytes of a view, for use in another thread.
 
         Views that were sliced from one another share a reference count, which CPython changes
         without a lock (python/cpython#127716): if two threads have such views, both may lose their
-        memory. The kernel's function returns a view of the same memory, this one a view of a copy.
+        memory. The kernel's function returns a view of that memory, this one a view of a copy.
         """
         return memoryview(bytes(view))
 
@@ -137,21 +137,21 @@ else:
         return reference.decode(buffer, **options)
 
     def arrow_batch(columns: RecordColumns, wanted: bytes, topic: str, partition: int) -> None:
-        """Return None: without the kernel, pyarrow builds the batch."""
+        """Return None, because without the kernel, pyarrow builds the batch."""
 
     def microseconds(milliseconds: IntBuffer, start: int, count: int) -> None:
-        """Return None: without the kernel, pyarrow converts the timestamps."""
+        """Return None, because without the kernel, pyarrow converts the timestamps."""
 
     def wide_types(types: ByteBuffer, start: int, count: int) -> None:
-        """Return None: without the kernel, pyarrow converts the types."""
+        """Return None, because without the kernel, pyarrow converts the types."""
 
     def pool_state() -> PoolState:
-        """Return an empty state: without the kernel, columns use Python's memory and no pool."""
+        """Return an empty state, because without the kernel, there is no memory pool."""
         return PoolState()
 
 
 text_hashes: Callable[[Any, Any, Any], None] | None = None
-"""Function of the kernel; without one, `odradek.spark.sink.row_digest` uses numpy instead."""
+"""Kernel function that hashes texts; if None, `odradek.spark.sink.row_digest` uses numpy."""
 if DECODER == "native":
     from odradek.record import batch, kernel
 
@@ -168,7 +168,7 @@ def column_reader(columns: bytes) -> ColumnReader | None:
 @cache
 def _columns_kernel() -> type[ColumnReader] | None:
     if sys.byteorder != "little":
-        return None  # the kernel copies Avro's numbers without conversion
+        return None  # the kernel doesn't convert byte order
     if choose_kernel(_asked, kernel_sources.COLUMNS) == "python":
         kernel_sources.warn_once(_asked)
         return None
@@ -178,7 +178,7 @@ def _columns_kernel() -> type[ColumnReader] | None:
 
 
 def __getattr__(name: str) -> Any:
-    """Import the encoders on their first use: consumers start without them."""
+    """Import the encoders on their first use, because consumers don't need them."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from odradek.record import sending

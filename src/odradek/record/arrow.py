@@ -1,8 +1,8 @@
 """Convert columns to Arrow record batches, for `poll_arrow` and the Spark source.
 
-In: `RecordColumns`. Out: a `pyarrow.RecordBatch` with the columns of Spark's Kafka source. Buffers
-are wrapped, not copied. `record/arrow_send` converts in the other direction. pyarrow is imported on
-the first call of a function here and never at import.
+In: `RecordColumns`. Out: a `pyarrow.RecordBatch` with the columns of Spark's Kafka source, whose
+buffers are wrapped, not copied. `record/arrow_send` converts in the other direction. pyarrow is
+imported when a function is first called, not with this module.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ COLUMN_NAMES = (
     "timestampType",
     "headers",
 )
-"""All columns in the order of Spark's Kafka source; `headers` is only included on request."""
+"""All columns, in the order of Spark's Kafka source; `headers` is only included on request."""
 
 
 _LETTERS = dict(zip(COLUMN_NAMES, ("k", "v", "t", "p", "o", "m", "y"), strict=False))
-"""The kernel's letters for the columns that it can build."""
+"""The letters by which the kernel knows the columns that it can build."""
 
 NULL_TIMES = {b"odradek.null": b"out of range"}
-"""The metadata of the column of timestamps: the meaning of a null in it."""
+"""Metadata of the column of timestamps, which says what a null means."""
 
 
 class ArrowSchemaError(KafkaError, ValueError):
-    """Arrow data or a projection doesn't have the columns or types that are needed."""
+    """Arrow data, or requested column names, don't have the required columns or types."""
 
 
 @cache
@@ -84,16 +84,16 @@ def _projection(include_headers: bool, names: Sequence[str] | None) -> tuple[str
 
 
 class ArrowColumns(NamedTuple):
-    """Columns to build, in this order."""
+    """Columns to build, and what `to_record_batch` needs for them."""
 
     schema: pa.Schema
     types: dict[str, pa.DataType]
     """Types by column name, in order."""
     layout: Layout
     letters: bytes | None
-    """The columns' letters for the kernel; None if only pyarrow can build these columns."""
+    """The letters of the columns for the kernel; None if only pyarrow can build these columns."""
     take_over: Any
-    """pyarrow's function that imports a batch from the structures that the kernel filled."""
+    """Function of pyarrow that imports a batch from C structures, which the kernel fills."""
 
 
 def arrow_schema(
@@ -102,7 +102,7 @@ def arrow_schema(
     """Return the schema of `to_record_batch`; `names` chooses columns and their order.
 
     Spark compares this schema with its own exactly: names, order, types, and that every field is
-    nullable. With the layout `binary_view` only the types of `key` and `value` differ.
+    nullable. The layout `binary_view` changes only the types of `key` and `value`.
     """
     return arrow_columns(include_headers, names, layout).schema
 
@@ -110,7 +110,7 @@ def arrow_schema(
 def arrow_columns(
     include_headers: bool = False, names: Sequence[str] | None = None, layout: Layout = "binary"
 ) -> ArrowColumns:
-    """Return the schema with all data that `to_record_batch` needs."""
+    """Return the schema and all other data that `to_record_batch` needs."""
     if layout not in LAYOUTS:
         raise ArrowSchemaError(f"unknown layout {layout!r}; use {', '.join(LAYOUTS)}")
     return _columns(_projection(include_headers, names), layout)
@@ -122,7 +122,7 @@ def _columns(names: tuple[str, ...], layout: Layout) -> ArrowColumns:
 
     types = {name: _fields(layout)[name] for name in names}
     letters = None
-    # Arrow's documentation of the C data interface uses this name; pyarrow doesn't guarantee it.
+    # Arrow's documentation of the C data interface uses this method; pyarrow doesn't guarantee it.
     take_over = getattr(pa.RecordBatch, "_import_from_c", None)
     if take_over and names and layout == "binary" and "headers" not in names:
         letters = "".join(_LETTERS[name] for name in names).encode()
@@ -145,16 +145,16 @@ def to_record_batch(
 ) -> pa.RecordBatch:
     """Wrap columns as a record batch that keeps their buffers alive.
 
-    `wanted` is the result of `arrow_columns` for these columns, if the caller has it already.
+    `wanted` is the result of `arrow_columns` for these arguments, if the caller has one already.
 
     A timestamp that microseconds in 64 bits can't hold (beyond the year 294246) becomes null, so
     that one producer's wrong clock doesn't stop a reader. The field's metadata says so, and
-    `send_arrow` refuses such a null: it would write the present time.
+    `send_arrow` refuses such a null, which would mean the current time.
     """
     if wanted is None:
         wanted = arrow_columns(include_headers, names, layout)
     n = columns.count
-    if n < FEW and wanted.letters is not None:  # pyarrow's calls would take most of the time
+    if n < FEW and wanted.letters is not None:  # calls of pyarrow would take too long
         made = arrow_batch(columns, wanted.letters, topic, partition)
         if made is not None:
             taken: pa.RecordBatch = wanted.take_over(made.address, wanted.schema)
@@ -183,8 +183,8 @@ def to_record_batch(
 def _repeated(value: str | int, kind: Any, count: int) -> Any:
     """Create a column that repeats one text or int32.
 
-    It is built from buffers, because `pa.scalar` and `pa.array` import pandas if it is installed,
-    which takes a third of a second at the first batch of a process.
+    The column is built from buffers, because `pa.scalar` and `pa.array` import pandas if it is
+    installed, which takes a third of a second at the first batch of a process.
     """
     import pyarrow as pa
 
@@ -201,25 +201,24 @@ def _repeated(value: str | int, kind: Any, count: int) -> Any:
 
 
 FEW = 1024
-"""Batches with fewer rows and few bytes are built by the kernel as one allocation. Larger ones have
-an allocation for each column, so that no column keeps another column's memory alive."""
+"""Number of rows below which the kernel builds small batches with a single allocation."""
 
 
 class _Constants:
-    """Columns that hold one value in every row, cached for the next batch of the same partition.
+    """Cache of columns that have one value in every row, such as the topic of a partition.
 
-    Each is written once and sliced: writing such a column costs as much as decoding a numeric one.
+    // A column is written once and then sliced; writing it takes as long as decoding numbers.
     """
 
     LARGEST = 8 << 20
-    """Maximum number of bytes in the cache."""
+    """Maximum size of the cache in bytes."""
 
     def __init__(self) -> None:
         self._kept: dict[str | int, Any] = {}
         self._bytes = 0
 
     def array(self, value: str | int, kind: Any, count: int) -> Any:
-        """Return a column of `count` rows; its buffers are shared and must not be written."""
+        """Return a column that repeats a value `count` times; its buffers mustn't be changed."""
         kept = self._kept.get(value)
         if kept is not None and len(kept) >= count:
             return kept.slice(0, count)
@@ -228,10 +227,10 @@ class _Constants:
         return made.slice(0, count)
 
     def _keep(self, value: str | int, made: Any) -> None:
-        """Cache a column and evict the oldest ones.
+        """Cache a column, and evict the oldest columns while the cache is too large.
 
-        Clients in other threads share this cache without a lock: at worst a column is evicted too
-        early.
+        Clients in several threads share this cache without a lock; in the worst case, a column is
+        evicted too early.
         """
         smaller = self._kept.pop(value, None)
         self._kept[value] = made
@@ -260,7 +259,7 @@ def _payload(columns: RecordColumns, name: str, kind: Any) -> Any:
         )
         return views if views.type == kind else views.cast(kind)
     wrapped = _wrap(column, pa.binary(), columns.start, columns.count)
-    return wrapped if wrapped.type == kind else wrapped.cast(kind)  # the bytes aren't copied
+    return wrapped if wrapped.type == kind else wrapped.cast(kind)  # no copy of the bytes
 
 
 def _numbers(buffer: Any, kind: pa.DataType, columns: RecordColumns) -> Any:

@@ -1,10 +1,10 @@
-"""Convert Arrow data into columns for the encoder: check what `send_arrow` takes and normalize it.
+"""Check and normalize the Arrow data passed to `send_arrow`, for the encoder.
 
-In: any object with an Arrow interface, read piece by piece. Out: `SentColumns` that refer to
-Arrow's own buffers; only types that the encoder can't read (views, dictionaries, other units of
-time) are converted. Must not let Arrow convert unvalidated data: Arrow's kernels trust each index
-and offset, so a wrong one would read foreign memory. The encoder checks each index and offset
-itself. pyarrow is imported on the first call of a function here and never at import.
+In: any object with an Arrow interface, read batch by batch. Out: `SentColumns` that refer to
+Arrow's buffers; only types that the encoder can't read (views, dictionaries, other units of time)
+are converted. Must not: let Arrow convert unvalidated data, because Arrow's kernels trust each
+index and offset, and with a wrong one they would read other memory. The encoder checks each index
+and offset itself. pyarrow is imported when a function is first called, not with this module.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _HEADERS = "list<struct<key: string, value: binary>> or map<string, binary>"
 
 
 class ColumnNames(NamedTuple):
-    """Names of the columns with the parts of a record; None if no column has this part."""
+    """Name of the column for each part of a record; None if there is no such column."""
 
     value: str | None = "value"
     key: str | None = "key"
@@ -40,10 +40,10 @@ class ColumnNames(NamedTuple):
     timestamp: str | None = "timestamp"
 
     def chosen(self, names: list[str]) -> dict[str, str]:
-        """Return the part of a record that each of `names` contains; raise if the names are wrong.
+        """Return which part of a record each column contains; raise if the names are wrong.
 
         With the default names, every column must be a part of a record. If a caller passes other
-        names, the columns that it doesn't name are left out, but the named ones must exist.
+        names, these columns must exist, and all other columns are left out.
         """
         usual = ColumnNames()
         found: dict[str, str] = {}
@@ -75,7 +75,7 @@ USUAL = ColumnNames()
 
 
 def columns_from_arrow(data: Any, names: ColumnNames = USUAL) -> Iterator[SentColumns]:
-    """Check the schema of Arrow data at once, then yield its rows piece by piece.
+    """Check the schema of Arrow data at once, then yield its rows batch by batch.
 
     Takes a pyarrow RecordBatch, Table or RecordBatchReader, or any object with the Arrow PyCapsule
     interface (Polars, DuckDB, pandas 3). A stream is read as it is iterated.
@@ -112,7 +112,7 @@ def _batches(data: Any) -> tuple[Any, Iterator[Any]]:
 def _pieces(
     batches: Iterator[Any], chosen: dict[str, str], read_time: str | None
 ) -> Iterator[SentColumns]:
-    """Yield the columns of each batch; `read_time` names timestamps that a consumer has read."""
+    """Yield the columns of each batch; `read_time` is the name of timestamps from a consumer."""
     first = 0
     for batch in batches:
         if batch.num_rows:
@@ -151,7 +151,7 @@ def _columns(arrays: dict[str, Any], names: dict[str, str], count: int, first: i
 
 
 def _check(what: str, name: str, kind: Any) -> None:
-    """Raise an error if a column has a type that can't be sent."""
+    """Raise an error if a column's type doesn't fit its part of a record."""
     import pyarrow as pa
 
     t = pa.types
@@ -197,7 +197,7 @@ def _is_headers(kind: Any) -> bool:
 
 
 def _told(convert: Callable[[Any], Any], array: Any, name: str, first: int) -> Any:
-    """Convert a column; if Arrow refuses, raise an error that names the column and the row."""
+    """Convert a column; if Arrow raises an error, raise one that names the column and the row."""
     import pyarrow as pa
 
     wrong = (pa.ArrowInvalid, pa.ArrowIndexError)
@@ -215,7 +215,7 @@ def _told(convert: Callable[[Any], Any], array: Any, name: str, first: int) -> A
         raise ArrowSchemaError(f"column {name!r}: {error}") from None
     except wrong as error:
         said = str(error)
-    # The fault is in data that all rows share: a dictionary, or the text of a header.
+    # The invalid data is shared by all rows: a dictionary, or the texts of headers.
     if words(0, 0) is not None:
         raise InvalidRowError(f"column {name!r}: {said}")
     low, high = 0, len(array)
@@ -226,10 +226,10 @@ def _told(convert: Callable[[Any], Any], array: Any, name: str, first: int) -> A
 
 
 def _normal(what: str, array: Any) -> Any:
-    """Convert one column to a type that the encoder reads; most columns have one already."""
+    """Convert one column to a type that the encoder reads, which most columns already have."""
     import pyarrow as pa
 
-    array.validate()  # cheap: checks whether the buffers are as long as the array claims
+    array.validate()  # quick: checks the buffers' lengths
     t = pa.types
     if t.is_dictionary(array.type):
         array = _decoded(array)
@@ -243,7 +243,7 @@ def _normal(what: str, array: Any) -> Any:
     if t.is_timestamp(kind):
         if kind.unit != "ms":
             # Finer units are truncated to milliseconds on purpose. Seconds may be too large for
-            # milliseconds, and would silently overflow to another time without the check.
+            # milliseconds: without the check, they would overflow silently.
             array = array.cast(pa.timestamp("ms", kind.tz), safe=kind.unit == "s")
         return array.view(pa.int64())
     return array if kind == pa.int64() else array.cast(pa.int64())
@@ -264,13 +264,13 @@ def _decoded(array: Any) -> Any:
 
 
 def _plain_text(array: Any) -> Any:
-    """Convert views and fixed-size values, which the encoder doesn't read, to offsets and data."""
+    """Convert views and fixed-size values, which the encoder can't read, to offsets and data."""
     import pyarrow as pa
 
     kind, t = array.type, pa.types
     if kind in (pa.binary_view(), pa.string_view()):
         array = _as_bytes(array)
-        array.validate(full=True)  # 20 ms for 1 M rows; the cast takes 30 ms
+        array.validate(full=True)  # takes 20 ms for 1 M rows, the cast 30 ms
         return array.cast(pa.large_binary())
     if t.is_fixed_size_binary(kind):
         return array.cast(pa.large_binary())
@@ -280,7 +280,7 @@ def _plain_text(array: Any) -> Any:
 def _as_bytes(array: Any) -> Any:
     """Reinterpret text as bytes, without a copy.
 
-    A value needn't be valid UTF-8, and checking that would take three times as long.
+    The values needn't be valid UTF-8, and a check would take three times as long.
     """
     import pyarrow as pa
 
@@ -315,9 +315,9 @@ def _numbers(array: Any) -> SentNumbers:
 
 
 def _headers(array: Any) -> SentHeaders:
-    """Split lists into their offsets, keys and values.
+    """Split lists of headers into offsets, keys and values.
 
-    The offsets count from the start of the children, which aren't sliced.
+    The offsets count from the start of the children (keys, values), which aren't sliced.
     """
     import pyarrow as pa
 
@@ -325,7 +325,7 @@ def _headers(array: Any) -> SentHeaders:
     if t.is_map(kind):
         keys, values = array.keys, array.items
     else:
-        # `flatten` makes the fields of a null struct null: a null header has no key.
+        # With `flatten`, the fields of a null struct are null: a null header has no key.
         pairs = dict(zip([f.name for f in kind.value_type], array.values.flatten(), strict=True))
         keys, values = pairs["key"], pairs["value"]
     validity, offsets = array.buffers()[:2]
@@ -341,7 +341,7 @@ def _headers(array: Any) -> SentHeaders:
 
 
 def error_column(numbers: array[int], texts: Sequence[str]) -> pa.Array[Any]:
-    """Return the rows' errors as a column; a number below 0, for a written row, becomes null."""
+    """Return a column of the rows' errors; a number below 0 (the row was written) becomes null."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -1,9 +1,9 @@
-"""Read and write the header of a record batch: its layout, checks and checksum.
+"""Read, check and write the header of a record batch, with its checksum.
 
 In: bytes of a Fetch response, or a buffer with 61 free bytes before the records. Out: a
 `BatchHeader`, or a complete batch. Headers of messages of the formats 0 and 1 are read, too: topics
-may have such messages from before Kafka 0.11. Every decoder and encoder of this package uses this
-module. Must not look at records.
+may have such messages from before Kafka 0.11. All decoders and encoders of this package use this
+module. Must not: read records.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from typing import NamedTuple
 from odradek.common.errors import CorruptRecordError
 
 HEADER_SIZE = 61
-"""Size of the header: bytes before the first record."""
+"""Size of the header, after which the first record begins."""
 LENGTH_END = 12
-"""Size of base offset and length, which the length field doesn't count."""
+"""Size of the fields base offset and length, which the value of the length doesn't include."""
 CRC_START = 21
-"""The checksum covers all bytes from the attributes on, so brokers may change the fields before."""
+"""Position from which the checksum covers the batch, so that brokers may change earlier fields."""
 MAGIC = 2
 MAGIC_AT = 16
-"""Position of the format's number, which is the same in all formats."""
+"""Position of the byte with the number of the format; it is the same in all formats."""
 MESSAGE_CRC_START = 16
-"""The checksum of a message of format 0 or 1, a CRC-32, covers all bytes from the magic on."""
+"""Position from which the checksum (CRC-32) of a message of format 0 or 1 covers the message."""
 SMALLEST_MESSAGES = (26, 34)
-"""Size of a message without key and value in format 0 and in format 1."""
+"""Sizes of a message without key and value, in format 0 and in format 1."""
 CODEC_MASK, LOG_APPEND_TIME, TRANSACTIONAL, CONTROL = 0x07, 0x08, 0x10, 0x20
 NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_LEADER_EPOCH = -1, -1, -1, -1
 INT64_MAX = (1 << 63) - 1
@@ -42,11 +42,11 @@ _compiled_crc32c: Callable[[bytes | bytearray | memoryview], int] | None = None
 
 
 class BatchHeader(NamedTuple):
-    """The fields of one batch header, as they are on the wire.
+    """The fields of one batch header, with the values that they have in the log.
 
-    A message of format 0 or 1 is like a batch with its offset, and with its timestamp as base and
-    maximum. If it is compressed, its value contains messages, and it has the offset of the last of
-    them.
+    A message of format 0 or 1 is represented as a batch with the message's offset, and its
+    timestamp as base and maximum. A compressed message contains messages, and its offset is that of
+    the last one.
     """
 
     base_offset: int
@@ -65,12 +65,12 @@ class BatchHeader(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Size of the whole batch in bytes, header included."""
+        """Size of the whole batch in bytes, with the header."""
         return self.length + LENGTH_END
 
     @property
     def last_offset(self) -> int:
-        """The last offset that the batch covers, even if compaction removed that record."""
+        """The last offset that the batch covers, even if compaction has removed its record."""
         return self.base_offset + self.last_offset_delta
 
     @property
@@ -80,7 +80,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def log_append_time(self) -> bool:
-        """Whether records have the time of the append (`max_timestamp`), not the producer's."""
+        """Whether the records' timestamp is the time of the append (`max_timestamp`)."""
         return bool(self.attributes & LOG_APPEND_TIME)
 
     @property
@@ -90,24 +90,24 @@ class BatchHeader(NamedTuple):
 
     @property
     def control(self) -> bool:
-        """Whether the batch holds a marker that a broker wrote, and no user's record."""
+        """Whether the batch contains a marker that a broker wrote, and no records of users."""
         return bool(self.attributes & CONTROL)
 
 
 class BadBatchError(ValueError):
-    """Raised for an error inside a batch, without the batch's offset.
+    """Internal error for an invalid batch, without the batch's offset.
 
-    The decoder adds the offset and raises `CorruptRecordError`.
+    The decoder adds the offset, and raises `CorruptRecordError`.
     """
 
 
 def corrupt(base_offset: int, reason: str) -> CorruptRecordError:
-    """Return the error that names the batch and the reason."""
+    """Return an error with the batch's position and the reason."""
     return CorruptRecordError(f"record batch at offset {base_offset}: {reason}")
 
 
 def batch_size(buffer: memoryview, at: int) -> int | None:
-    """Return the size that the batch at `at` claims; None if the size itself is incomplete.
+    """Return the size that the batch at `at` claims; None if the size field is incomplete.
 
     The size may exceed the remaining bytes: brokers cut the last batch of a response.
     """
@@ -175,10 +175,10 @@ def _read_message_header(buffer: memoryview, at: int) -> BatchHeader:
 def behind(buffer: memoryview, at: int = 0) -> int | None:
     """Return the offset at which reading can continue after an unreadable batch; None if unknown.
 
-    If the checksum is wrong, the batch's last offset may be wrong too, and reading would skip
-    millions of good records. So the offset is taken from the beginning of the next batch. If there
-    is no next batch, the number of records must agree with the offsets. A message of format 0 or 1
-    is known to end at its own offset, whatever is wrong inside.
+    If the checksum is wrong, the batch's last offset may be wrong, too, and reading would skip
+    millions of good records. So the offset is taken from the header of the next batch. If there is
+    no next batch, the number of records must agree with the offsets. A message of format 0 or 1
+    ends at its own offset, whatever else is wrong with it.
     """
     if len(buffer) - at >= HEADER_SIZE:
         base, length, _, magic, crc, *_ = fields = _LAYOUT.unpack_from(buffer, at)
@@ -186,7 +186,7 @@ def behind(buffer: memoryview, at: int = 0) -> int | None:
         stop = base + delta + 1
         whole = base >= 0 and HEADER_SIZE <= size <= len(buffer) - at
         sound = whole and delta >= 0 and stop <= INT64_MAX
-        # The checksum doesn't cover the magic byte, which may be what is wrong.
+        # The checksum doesn't cover the magic byte, which may be wrong.
         if sound and crc32c(buffer[at + CRC_START : at + size]) == crc:
             return int(stop)
         if whole and magic == MAGIC:
@@ -208,9 +208,9 @@ def message_crc(message: bytes) -> int:
 def crc32c(data: bytes | bytearray | memoryview) -> int:
     """Compute the checksum of any buffer with the kernel, or with `google_crc32c` without one.
 
-    The library has no wheels for musl and 3.14t. There, without a C compiler, pip installs its
-    plain Python version, which takes a second for a megabyte and warns when it is imported. The
-    library only takes `bytes`; other buffers are copied in pieces that stay in the CPU's cache.
+    The library has no wheels for musl and 3.14t. There, without a C compiler, pip installs the
+    library's plain Python version, which takes a second for a megabyte and warns when it is
+    imported. The library only takes `bytes`; other buffers are copied in parts.
     """
     if _compiled_crc32c is not None:
         return _compiled_crc32c(data)
@@ -226,7 +226,7 @@ def crc32c(data: bytes | bytearray | memoryview) -> int:
 
 
 def check_by(compiled: Callable[[bytes | bytearray | memoryview], int]) -> None:
-    """Compute checksums with the kernel, which imports this module and not the other way round."""
+    """Let `crc32c` use this function of the kernel, which this module can't import itself."""
     global _compiled_crc32c
     _compiled_crc32c = compiled
 

@@ -1,8 +1,8 @@
-"""Build a record batch, which the producer fills record by record.
+"""Build a record batch, to which the producer appends single records.
 
 In: keys, values, headers and times from `send()`. Out: a complete batch for a Produce request. A
-builder holds one batch of one partition; the accumulator owns it and protects it with its lock.
-Must not know partitions, requests or time.
+builder contains one batch of one partition; the accumulator protects it with a lock. Must not: know
+partitions or requests, or read a clock.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from odradek.record.varint import write_varint
 HeaderInput = Sequence[tuple[str, bytes | None]]
 
 _RECORD_OVERHEAD = 21
-"""Length 5, attributes 1, timestamp delta 10, offset delta 5."""
+"""Maximum size of a record's length (5), attributes (1), timestamp delta (10), offset delta (5)."""
 _LONGEST_LENGTH = 5
 
 
-# The numbers 0 to 2047 cover nearly all lengths and deltas: a look-up replaces a loop.
+# Encoded numbers from 0 to 2047, which cover nearly all lengths and deltas, to avoid a loop.
 _SHORT = [bytes((n << 1,)) for n in range(64)]
 _SHORT += [bytes((n << 1 & 0x7F | 0x80, n >> 6)) for n in range(64, 2048)]
 _SHORT_END = len(_SHORT)
@@ -38,7 +38,7 @@ def estimate_record_size(key: bytes | None, value: bytes | None, headers: Header
     if value is not None:
         size += len(value) if type(value) is bytes else _size(value)
     for name, content in headers:
-        # A character is at most 3 bytes for each UTF-16 unit, 4 in all.
+        # A character of a header's name takes at most 4 bytes in UTF-8.
         size += 2 * _LONGEST_LENGTH + (len(name) if name.isascii() else 4 * len(name))
         size += _size(content)
     return size
@@ -47,16 +47,16 @@ def estimate_record_size(key: bytes | None, value: bytes | None, headers: Header
 def _size(data: bytes | None) -> int:
     if type(data) is bytes:
         return len(data)
-    return 0 if data is None else memoryview(data).nbytes  # its items may be wide
+    return 0 if data is None else memoryview(data).nbytes  # items may have several bytes
 
 
 def no_bytes(data: object) -> TypeError:
-    """Return the error for a value that isn't bytes, such as a number of numpy with a buffer."""
+    """Return the error for a value that isn't bytes, such as a numpy number, which has a buffer."""
     return TypeError(f"a bytes-like object is required, not {type(data).__name__!r}")
 
 
 def plain_bytes(data: bytes) -> bytes:
-    """Copy a bytes-like object into bytes; its `len` may count items larger than one byte."""
+    """Copy a bytes-like object into bytes, as its `len` may count items of several bytes."""
     view = memoryview(data)
     if not view.ndim:
         raise no_bytes(data)
@@ -64,14 +64,14 @@ def plain_bytes(data: bytes) -> bytes:
 
 
 def whole_time(given: object) -> int:
-    """Convert another kind of whole number into an int; raise for a fraction."""
+    """Convert a timestamp to an int; raise if it isn't a whole number."""
     if isinstance(given, bool) or not isinstance(given, SupportsIndex):
         raise TypeError(f"timestamp_ms must be a whole number, not {type(given).__name__!r}")
     return index(given)
 
 
 def header_name(given: object) -> str:
-    """Convert an instance of a subclass of str to str; the encoder takes no other type."""
+    """Convert an instance of a subclass of str to str, the only type that the encoder accepts."""
     if not isinstance(given, str):
         kind = "None" if given is None else f"of type {type(given).__name__!r}"
         raise TypeError(f"the name of a header is {kind}, not a string")
@@ -91,7 +91,7 @@ def _encode_headers(headers: HeaderInput) -> bytes:
 
 
 class BatchBuilder:
-    """Collects records up to `limit_bytes` (before compression, header included)."""
+    """Builder of one batch of at most `limit_bytes` (before compression, with the header)."""
 
     ATOMIC = False
     """Whether threads may call `append` and `close` at the same time without a lock."""
@@ -120,23 +120,23 @@ class BatchBuilder:
         self._closed = False
         self._built: bytearray | None = None
         self._ids: tuple[int, int, int, bool] | None = None
-        self._size = 0  # the size after `release`
+        self._size = 0  # estimated size, kept for after `release`
 
     @property
     def count(self) -> int:
-        """Number of records so far."""
+        """Number of records that were appended."""
         return self._count
 
     @property
     def estimated_size(self) -> int:
-        """Bytes of the batch before compression, header included."""
+        """Size of the batch in bytes, before compression, with the header."""
         return len(self._buffer) or self._size
 
     @property
     def limit_bytes(self) -> int:
-        """Limit of `estimated_size`; only a batch with a single record may exceed it.
+        """Maximum `estimated_size`; only a batch with a single record may exceed it.
 
-        The accumulator raises it step by step, as it reserves memory.
+        The accumulator raises the limit step by step, as it reserves memory.
         """
         return self._limit
 
@@ -151,7 +151,7 @@ class BatchBuilder:
 
     @property
     def max_timestamp_ms(self) -> int:
-        """The latest timestamp so far, -1 without records."""
+        """The latest timestamp of the records; -1 without records."""
         return self._latest
 
     def append(
@@ -159,7 +159,7 @@ class BatchBuilder:
     ) -> int | None:
         """Add a record and return its index in the batch, or None if it doesn't fit.
 
-        The first record always fits: one above the limit gets its own batch.
+        The first record always fits, so that a record above the limit has its own batch.
         """
         if self._closed:
             return None
@@ -170,7 +170,7 @@ class BatchBuilder:
         index = self._count
         delta = timestamp_ms - self._base_time if index else 0
         if delta > b.INT64_MAX:
-            # from -1 (no time) to the largest time: the only distance that 64 bits can't hold
+            # Only the difference between -1 (no time) and the largest time exceeds 64 bits.
             return None
         if key is not None and type(key) is not bytes:
             key = plain_bytes(key)
@@ -209,9 +209,9 @@ class BatchBuilder:
         self._closed = True
 
     def release(self) -> None:
-        """Free the records of a batch with an outcome; its count and sizes can still be read.
+        """Free the records, because the batch has an outcome; count and sizes remain available.
 
-        A view that `build` returned stays valid: the last attempt may still be in a send queue.
+        A view that `build` returned remains valid, because it may still be in a send queue.
         """
         self._closed = True
         self._size = len(self._buffer)
@@ -226,10 +226,10 @@ class BatchBuilder:
         base_sequence: int = b.NO_SEQUENCE,
         transactional: bool = False,
     ) -> memoryview:
-        """Compress once and write the header; the same ids return the same bytes.
+        """Return the finished batch; it is compressed once, and has the given ids in its header.
 
-        With other ids (a bumped epoch), header and checksum are written to a copy, because the
-        earlier view may still be in a connection's send queue.
+        If it is called again with other ids (a bumped epoch), header and checksum are written to a
+        copy, because the earlier view may still be in a connection's send queue.
         """
         if not self._count or self._size:
             raise IllegalStateError("a batch without records can't be built")

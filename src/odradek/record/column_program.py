@@ -1,13 +1,13 @@
-"""Define the kernel's input for columns: columns to fill, and programs that describe the bytes.
+"""Define programs with which a kernel decodes Avro or Protobuf bytes into columns.
 
-In: nothing. Out: numbers that `kernel_columns` shares with its compilers, `serialization.avro.plan`
-and `serialization.protobuf.plan`. Must not know a schema. A program comes from the compiler and is
-trusted; the bytes that it reads are not.
+In: nothing. Out: the numbers of which programs consist; `kernel_columns` runs programs,
+`serialization.avro.plan` and `serialization.protobuf.plan` compile schemas to programs. Must not:
+know a schema. A program is trusted; the bytes that it reads aren't.
 
-A column consists of four numbers: its kind, the bytes of an entry, its first child and its next
-sibling (-1: none). A step of a program consists of six numbers: the value that it reads, the column
-to fill (-1: none), the step at which it continues or ends (`stop`), and three numbers that the
-docstrings of `Op` call low, high and more.
+A column consists of four numbers: its kind, the size of an entry in bytes, its first child column
+and its next sibling (-1: none). A step of a program consists of six numbers: the kind of value that
+it reads (`Op`), the column to fill (-1: none), the step at which it continues or ends (`stop`), and
+three numbers that the docstrings of `Op` call low, high and more.
 """
 
 from __future__ import annotations
@@ -17,91 +17,90 @@ from enum import IntEnum
 COLUMN_NUMBERS, STEP_NUMBERS = 4, 6
 NONE = -1
 UUID_TEXT = 2
-"""The number `more` of a `BINARY` step that reads the text of a UUID."""
+"""Value of `more` in a `BINARY` step that reads the text of a UUID."""
 
 
 class Keeping(IntEnum):
-    """Storage of a column's entries."""
+    """How a column's entries are stored."""
 
     NOTHING = 0
     BITS = 1
     FIXED = 2
     BINARY = 3
     LIST = 4
-    """A list or a map, with one child."""
+    """Lists or maps, with one child column."""
     STRUCT = 5
 
 
 class Op(IntEnum):
-    """Kind of value that a step reads."""
+    """Kind of value that a step of a program reads."""
 
     NULL = 0
-    """Reads no byte; adds a null entry."""
+    """Reads no byte, and adds a null entry."""
     NUMBER = 1
-    """A zigzag number between low and high, stored as `Number` says."""
+    """A zigzag number from low to high; `more` says how it is stored (`Number`)."""
     BINARY = 2
-    """A size, or low if low isn't 0, and this number of bytes. More: 1 if they must be valid UTF-8;
-    `UUID_TEXT` for the text of a UUID as it is usually written."""
+    """A size (or low, if that isn't 0), and this number of bytes. More: 1 if they must be valid
+    UTF-8; `UUID_TEXT` for the text of a UUID in its usual form."""
     UNION = 3
     """A nullable value. Branch low is null, and continues at `stop`; branch high continues at the
-    next step; more: a null is refused."""
+    next step. More: 1 if a null is refused."""
     STRUCT = 4
-    """Reads no byte; adds an entry whose children the next steps fill."""
+    """Reads no byte, and adds an entry whose children the next steps fill."""
     FLOAT = 5
-    """Four bytes; more: stored as eight bytes."""
+    """Four bytes. More: 1 if the number is stored in eight bytes."""
     DOUBLE = 6
     LIST = 7
-    """Blocks of items, each read by the steps until `stop`; more: a map, whose keys go to column
-    low."""
+    """Blocks of items, each read by the steps until `stop`. More: 1 for a map, whose keys are
+    stored in column low."""
     BOOLEAN = 8
     ENUM = 9
-    """One of `high` symbols, in a table of the constants at `low`."""
+    """One of `high` symbols, from a table that begins at `low` in the constants."""
     FIXED = 10
     """`low` bytes."""
     DECIMAL = 11
-    """A big-endian number in low bytes (-1: after a size); high and more are the halves of its
-    bound."""
+    """A big-endian number of low bytes (-1: after a size); high and more are halves of its
+    limit."""
     CONSTANT = 12
-    """Runs the steps until `stop` on `high` bytes of the constants at `low`."""
+    """Runs the steps until `stop` on `high` bytes that begin at `low` in the constants."""
     SWITCH = 13
-    """A union of `high` branches; that many steps follow, and the `stop` of each is where it
-    begins."""
+    """A union of `high` branches; as many steps follow, whose `stop` is the start of a branch."""
     JUMP = 14
     """Continues at `stop`."""
     SAME = 15
-    """Requires the `high` bytes of the constants at `low`: Protobuf's message indexes."""
+    """Requires the `high` bytes at `low` in the constants, which are Protobuf's message indexes."""
     MESSAGE = 16
-    """Protobuf's fields until the end, into a struct.
+    """A Protobuf message, whose fields are stored in a struct.
 
-    `low` steps follow, one for each field in the order of the field numbers, then the steps of
-    their contents; the program continues at `stop`. High: an unknown field is refused, because
-    Protobuf may leave out the whole entry of a map that contains one, or have an extension of that
-    number.
+    `low` steps follow, one for each field in the order of the field numbers, then the steps of the
+    fields' contents; the program continues at `stop`. High: 1 if an unknown field is refused,
+    because Protobuf may leave out a whole map entry with an unknown field, or have an extension of
+    this number.
     """
 
 
 class FieldKind(IntEnum):
-    """The type of a Protobuf field; the first number of its step.
+    """The type of a Protobuf field, which is the first number of the field's step.
 
-    The other numbers of its step: the column (for a repeated field the list's); for a message its
-    step, for an enum its table in the constants; the field's number; its `Label`; and the step of
-    the next field of the same oneof (-1: none). The types are ordered by Protobuf's wire types:
-    varints, four bytes, eight bytes, sizes.
+    The other five numbers: the column (for a repeated field, that of the list); the step of a
+    message, or the position of an enum's table in the constants; the field's number; its `Label`;
+    and the step of the next field of the same oneof (-1: none). The types are ordered by Protobuf's
+    wire types: varints, four bytes, eight bytes, sizes.
     """
 
     INT32 = 0
     INT64 = 1
     UINT32 = 2
     UINT64 = 3
-    """Stored in 16 bytes; so is `FIXED64`."""
+    """Stored as decimal128 (16 bytes), as is `FIXED64`."""
     SINT32 = 4
     SINT64 = 5
     BOOL = 6
     ENUM = 7
-    """Stored as its name, from a table: the number of symbols, then for each symbol, ordered by its
-    number, the position and size of its name; all are four-byte numbers."""
+    """Stored as the symbol's name, from a table: the number of symbols, then for each symbol,
+    ordered by number, position and size of its name; all are four-byte numbers."""
     FIXED32 = 8
-    """Stored in eight bytes."""
+    """Stored in eight bytes, as an unsigned number doesn't fit into four."""
     SFIXED32 = 9
     FLOAT = 10
     FIXED64 = 11
@@ -115,23 +114,23 @@ class FieldKind(IntEnum):
 
 
 class Label(IntEnum):
-    """Value of a missing field."""
+    """What is stored for a field that the message doesn't contain."""
 
     ZERO = 0
     NULL = 1
     LEFT = 2
-    """The row is left to the Protobuf library, which decides."""
+    """Nothing: the row is left to the Protobuf library."""
     LIST = 3
     MAP = 4
 
 
 LARGEST_SECONDS = 9_223_372_036_800
-"""Limit of a timestamp's seconds, positive or negative, so that its microseconds fit into 64 bits;
-rows beyond it are left to the Protobuf library."""
+"""Maximum absolute value of a timestamp's seconds, so that its microseconds fit into 64 bits; rows
+beyond that are left to the Protobuf library."""
 
 
 class Number(IntEnum):
-    """Storage of a number."""
+    """How a number is stored."""
 
     INT = 0
     LONG = 1

@@ -1,7 +1,7 @@
-"""Hold records as plain column buffers, in a layout that Arrow can wrap without copying.
+"""Store records as column buffers, in a layout that Arrow can wrap without copying.
 
 In: buffers that a decoder filled. Out: row tuples for `poll()`, or buffers for `record/arrow.py`.
-Knows nothing of batches, and must not import pyarrow: clients without Arrow work without it.
+Must not: know batches, or import pyarrow, which clients without Arrow needn't have.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ IntBuffer: TypeAlias = "array[int] | memoryview"
 ByteBuffer = bytes | bytearray | memoryview
 Headers = tuple[tuple[str, bytes | None], ...]
 Row = tuple[int, int, int, bytes | None, bytes | None, Headers]
-"""offset, timestamp_ms, timestamp_type, key, value, headers"""
+"""Type of a row: offset, timestamp_ms, timestamp_type, key, value, headers."""
 
 Layout = Literal["binary", "binary_view"]
-"""Layout of keys and values: each column in its own contiguous buffer, or as views into the fetched
-bytes."""
+"""Layout of keys and values: each column in its own contiguous buffer, or as views into the bytes
+of the response."""
 LAYOUTS: tuple[Layout, ...] = get_args(Layout)
 
 NO_TIMESTAMP_TYPE, CREATE_TIME, LOG_APPEND_TIME = -1, 0, 1
-"""Values of `timestamp_type`, with Kafka's numbers; messages of format 0 have no timestamp."""
+"""Values of `timestamp_type`, as in Kafka; -1 is for messages of format 0, without a timestamp."""
 
 _ROWS_AT_ONCE = 1024
 _VIEW = Struct("<i4sii")
-"""Length, first four bytes, number of the buffer, position in it."""
+"""Layout of a view: length, first four bytes, number of the buffer, position in the buffer."""
 _SHORT = Struct("<i12s")
 _INLINE = 12
 
@@ -39,13 +39,13 @@ class BinaryColumn(NamedTuple):
     """Byte strings in Arrow's layout `binary`: entry i is `data[offsets[i]:offsets[i + 1]]`."""
 
     offsets: IntBuffer
-    """int32; one more than there are entries."""
+    """Positions as int32; one more than there are entries."""
     data: ByteBuffer
     validity: ByteBuffer | None = None
-    """One bit for each entry, lowest first, 0 for null; None if no entry is null."""
+    """One bit per entry, lowest bit first, 0 for null; None if no entry is null."""
 
     def values(self, start: int, stop: int) -> list[bytes | None]:
-        """Copy the entries from `start` to `stop` into `bytes` objects."""
+        """Return the entries from `start` to `stop`, copied into `bytes` objects."""
         data = self.data if isinstance(self.data, bytes) else memoryview(self.data)
         spans = pairwise(self.offsets[start : stop + 1])
         if isinstance(data, bytes):
@@ -61,10 +61,11 @@ class BinaryColumn(NamedTuple):
 
 
 class ViewColumn(NamedTuple):
-    """Byte strings in Arrow's layout `binary_view`: 16 bytes for each.
+    """Byte strings in Arrow's layout `binary_view`: 16 bytes for each entry.
 
-    These hold up to 12 bytes themselves, or the position of longer ones in `buffers`. The buffers
-    are usually a Fetch response: all of them are kept alive as long as one of their rows is used.
+    The 16 bytes contain an entry of up to 12 bytes, or the position of a longer entry in `buffers`.
+    The buffers are usually a Fetch response, which is kept in memory as long as one of its rows is
+    used.
     """
 
     views: ByteBuffer
@@ -73,7 +74,7 @@ class ViewColumn(NamedTuple):
 
     @classmethod
     def of(cls, column: BinaryColumn) -> ViewColumn:
-        """Create views of a column that has one contiguous buffer."""
+        """Create a view column from a column with one contiguous buffer."""
         data = bytes(column.data)
         views = bytearray()
         for a, b in pairwise(column.offsets):
@@ -84,7 +85,7 @@ class ViewColumn(NamedTuple):
         return cls(views, (column.data,), column.validity)
 
     def values(self, start: int, stop: int) -> list[bytes | None]:
-        """Copy the entries from `start` to `stop` out as `bytes`."""
+        """Return the entries from `start` to `stop`, copied into `bytes` objects."""
         views, bits = memoryview(self.views).cast("B"), self.validity
         buffers = [memoryview(buffer).cast("B") for buffer in self.buffers]
         found: list[bytes | None] = []
@@ -100,18 +101,18 @@ class ViewColumn(NamedTuple):
 
 
 class HeaderColumn(NamedTuple):
-    """Headers in Arrow's layout `list<struct<key, value>>`; the list is null without headers."""
+    """Headers in Arrow's layout `list<struct<key, value>>`; null for a row without headers."""
 
     offsets: IntBuffer
-    """int32, one more than there are rows: where each row's headers begin in `keys` and
-    `values`."""
+    """Position of each row's first header in `keys` and `values`, as int32; the last is the
+    total."""
     keys: BinaryColumn
-    """UTF-8, made valid by the decoder."""
+    """Names of headers; the decoder has replaced invalid UTF-8."""
     values: BinaryColumn
     validity: ByteBuffer | None = None
 
     def lists(self, start: int, stop: int) -> list[Headers]:
-        """Return each row's headers as a tuple, empty if the row has none."""
+        """Return each row's headers as a tuple, which is empty if the row has none."""
         offsets = self.offsets[start : stop + 1]
         first, last = offsets[0], offsets[-1]
         keys = (str(key, "utf-8") for key in self.keys.values(first, last) if key is not None)
@@ -120,14 +121,14 @@ class HeaderColumn(NamedTuple):
 
 
 MOST_READ = 16
-"""Up to this number of headers, creating objects for them costs no more than the rest of the
-record."""
+"""Maximum number of headers per record for which objects are created at once, as they cost no more
+than the rest of the record."""
 
 
 def read_headers(raw: bytes, most: int) -> Headers | None:
     """Return one record's headers; None if there are more than `most`.
 
-    The decoder of the record has checked the lengths.
+    The decoder has already checked the lengths.
     """
     at, end = 0, len(raw)
     found: list[tuple[str, bytes | None]] = []
@@ -137,7 +138,7 @@ def read_headers(raw: bytes, most: int) -> Headers | None:
         size, at = read_varint(raw, at)
         name, at = raw[at : at + size].decode("utf-8", "replace"), at + size
         size, at = read_varint(raw, at)
-        if size == -1:  # encoded in one byte, or in more bytes than necessary
+        if size == -1:  # null, even if -1 takes more bytes than needed
             found.append((name, None))
         else:
             found.append((name, raw[at : at + size]))
@@ -146,10 +147,10 @@ def read_headers(raw: bytes, most: int) -> Headers | None:
 
 
 class RawHeaders(Sequence[tuple[str, bytes | None]]):
-    """One record's headers as bytes of the log, decoded at each access.
+    """One record's headers as encoded bytes, which are decoded at each access.
 
-    It is equal to the tuple of the headers. A record with a hundred thousand headers costs the
-    memory of their bytes, and fifty times as much only while the program holds them as objects.
+    The object is equal to the tuple of the headers. A hundred thousand headers take the memory of
+    their bytes, and fifty times as much only while the program refers to them as objects.
     """
 
     __slots__ = ("_raw",)
@@ -159,11 +160,11 @@ class RawHeaders(Sequence[tuple[str, bytes | None]]):
 
     @property
     def size(self) -> int:
-        """Size of the encoded headers in bytes."""
+        """Size of the encoded headers, in bytes."""
         return len(self._raw)
 
     def read(self) -> Headers:
-        """Return all headers."""
+        """Decode and return all headers."""
         return read_headers(self._raw, len(self._raw)) or ()
 
     @overload
@@ -195,13 +196,13 @@ class RawHeaders(Sequence[tuple[str, bytes | None]]):
 
 
 class RawHeaderColumn(NamedTuple):
-    """Headers in the log's encoding: those of row i are `data[offsets[i]:offsets[i + 1]]`.
+    """Encoded headers as in the log: those of row i are `data[offsets[i]:offsets[i + 1]]`.
 
-    It takes the memory of these bytes, while `HeaderColumn` takes eight more bytes for each header.
+    This takes the memory of these bytes; a `HeaderColumn` takes eight more bytes per header.
     """
 
     offsets: IntBuffer
-    """int32; one more than there are rows."""
+    """Positions as int32; one more than there are rows."""
     data: ByteBuffer
 
     def lists(self, start: int, stop: int) -> list[Headers | RawHeaders]:
@@ -216,10 +217,10 @@ class RawHeaderColumn(NamedTuple):
 
 
 class RecordColumns:
-    """`count` records from row `start` of the buffers; a slice shares its parent's buffers.
+    """`count` records from row `start` of the buffers on; a slice shares the buffers.
 
-    The buffers are never changed afterwards. A column that wasn't requested is None; `headers` is
-    None also if no record has headers.
+    The buffers are never changed. A column that wasn't requested is None; `headers` is also None if
+    no record has headers.
     """
 
     __slots__ = (
@@ -240,11 +241,11 @@ class RecordColumns:
     ) -> None:
         self.count = count
         self.offsets = offsets
-        """int64."""
+        """The records' offsets, as int64."""
         self.timestamps_ms = timestamps_ms
-        """int64."""
+        """The records' timestamps in milliseconds, as int64."""
         self.timestamp_types = timestamp_types
-        """int8: 0 create time, 1 log append time, -1 none; read as a byte, -1 is 255."""
+        """int8: 0 for create time, 1 for log append time, -1 for none (255 if read as a byte)."""
         self.keys = keys
         self.values = values
         self.headers = headers
@@ -254,7 +255,7 @@ class RecordColumns:
         return self.count
 
     def __repr__(self) -> str:
-        return f"<RecordColumns: {self.count} records>"  # the buffers may hold megabytes
+        return f"<RecordColumns: {self.count} records>"  # without buffers, which may be large
 
     def offset_at(self, row: int) -> int:
         """Return one row's Kafka offset."""
@@ -263,9 +264,9 @@ class RecordColumns:
         return int(self.offsets[self.start + row])
 
     def slice(self, start: int = 0, stop: int | None = None) -> RecordColumns:
-        """Return rows `start` to `stop` without copying; bounds are cut as in Python's slices."""
+        """Return rows `start` to `stop` without a copy; bounds work as in Python's slices."""
         start, stop, _ = slice(start, stop).indices(self.count)
-        # the usual case for a small response: no row is cut off
+        # usual for a small response: all rows are wanted
         if start == 0 and stop == self.count:
             return self
         return RecordColumns(
@@ -280,7 +281,7 @@ class RecordColumns:
         )
 
     def rows(self, start: int = 0, stop: int | None = None) -> Iterator[Row]:
-        """Iterate over rows as plain tuples, built a thousand at a time."""
+        """Iterate over rows as plain tuples, which are created in groups of a thousand."""
         part = self.slice(start, stop)
         last = part.start + part.count
         for a in range(part.start, last, _ROWS_AT_ONCE):
@@ -290,7 +291,7 @@ class RecordColumns:
         return self.rows()
 
     def types_between(self, a: int, b: int) -> memoryview:
-        """Return the timestamp types of these rows of the buffers, as signed numbers."""
+        """Return the timestamp types of rows of the buffers, as signed numbers."""
         return memoryview(self.timestamp_types).cast("b")[a:b]
 
     def _rows_between(self, a: int, b: int) -> Iterable[Row]:
@@ -307,11 +308,11 @@ class RecordColumns:
 
 
 EMPTY = RecordColumns(0, array("q"), array("q"), b"", None, None, None)
-"""No records and no columns."""
+"""A result without records and columns."""
 
 
 class DecodedRecords(NamedTuple):
-    """Decoded records of the beginning of a Fetch response, and how to continue after them.
+    """Records decoded from the beginning of a Fetch response, and how to decode the rest.
 
     While `finished` is False, `decode(buffer[bytes_consumed:], start_offset=next_offset,
     aborted=aborted_left, …)` returns more.
@@ -319,41 +320,39 @@ class DecodedRecords(NamedTuple):
 
     columns: RecordColumns
     next_offset: int
-    """The offset to fetch or decode next; it is after control, aborted and compacted records
-    too."""
+    """The offset to fetch or decode next, after any control, aborted and compacted records."""
     finished: bool
-    """Whether the rest of the buffer is empty, a cut batch, or offsets from `until_offset` on."""
+    """Whether the rest of the buffer has nothing to decode: only a cut batch, or later offsets."""
     batches: int = 0
-    """Number of whole batches that were passed, of any kind."""
+    """Number of batches, of any kind, that were consumed completely."""
     control_batches: int = 0
     aborted_batches: int = 0
     bytes_consumed: int = 0
-    """Position of the first batch that isn't consumed completely."""
+    """Position in the buffer of the first batch that isn't consumed completely."""
     last_leader_epoch: int = -1
-    """The leader epoch of the last batch that was looked at, -1 if there was none."""
+    """The leader epoch of the last batch that was read; -1 if there was none."""
     needed_bytes: int | None = None
-    """The size of the first batch if it is larger than the whole buffer: the size to fetch."""
+    """The size of the first batch if the buffer is too small for it, and so the size to fetch."""
     aborted_left: tuple[tuple[int, int], ...] = ()
-    """Aborted transactions without an end marker so far, for the next call."""
+    """Aborted transactions whose end marker wasn't reached yet, for the next call."""
 
     def next_offset_after(self, rows: int) -> int:
-        """Return the position after the first `rows` rows."""
+        """Return the offset that follows the first `rows` rows."""
         if rows >= self.columns.count:
             return self.next_offset
         return self.columns.offset_at(rows)
 
 
 class PoolState(NamedTuple):
-    """State of the memory pool that columns of all clients of this process use. Sizes in bytes."""
+    """State of the memory pool for the columns of all clients in this process; sizes in bytes."""
 
     idle: int = 0
-    """Free memory, kept for the next columns."""
+    """Size of the free memory that is kept for the next columns."""
     limit: int = 0
     """Maximum of `idle`."""
     lent: int = 0
-    """Memory of columns, or of Arrow arrays made from them, that are still referenced."""
+    """Size of the memory of columns, and of Arrow arrays from them, that are still referenced."""
     reused: int = 0
     """Number of buffers that were reused."""
     made: int = 0
-    """Number of buffers that were allocated: writing to their fresh pages takes ten times as
-    long."""
+    """Number of buffers that were newly allocated; writing to new pages takes ten times as long."""

@@ -1,8 +1,8 @@
 """Compress and decompress record batches, with a limit on the decompressed size.
 
 In: the compressed part of a batch, or the records to compress. Out: bytes, or a view of memory that
-is reused for the next batch. A library does the work of each codec, without the GIL, and is
-imported on first use. Must not trust a size that the data claims.
+is reused for the next batch. Each codec is implemented by a library, which runs without the GIL and
+is imported on first use. Must not: trust a size that the data claims.
 """
 
 from __future__ import annotations
@@ -19,33 +19,33 @@ if TYPE_CHECKING:
     import zstandard
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-"""Kafka's names; the index of each is its number in the attributes of a batch."""
+"""Kafka's names of the codecs; the index is the codec's number in the attributes of a batch."""
 _GZIP, _SNAPPY, _LZ4, _ZSTD = 1, 2, 3, 4
 _LOADED = {0}
 """Numbers of the codecs whose libraries are imported."""
 LEVELS = {"gzip": (1, 9), "lz4": (1, 17), "zstd": (-(1 << 17), 22)}
-"""The levels of Kafka's `compression.<codec>.level`; gzip also takes -1 for its default."""
+"""Minimum and maximum of Kafka's `compression.<codec>.level`; gzip also takes -1, its default."""
 
 _GZIP_DEFAULT = -1
 _FREE_ALLOWANCE = 1 << 20
 _FREE_RATIO = 64
-_SCRATCH_KEPT = 8 << 20  # larger batches are rare: their memory is freed
+_SCRATCH_KEPT = 8 << 20  # memory for larger, rare batches is freed
 _SMALLEST_ROOM = 1 << 16
 _GROWTH = 4
 _CHUNK = 1 << 18
-_INPUT_CHUNK = 1 << 13  # small, because the end of each gzip member copies the rest of its piece
+_INPUT_CHUNK = 1 << 13  # small: at a gzip member's end, the rest is copied
 _GZIP_WINDOW = 31  # 15 bits and a gzip header
 _FAST_GZIP_DEFAULT, _FAST_GZIP_HIGHEST = 2, 3
 _ZSTD_DEFAULT = 3
-_ZSTD_LARGEST_WINDOW = 1 << 27  # what level 22 uses; zstd's own limit for streams
+_ZSTD_LARGEST_WINDOW = 1 << 27  # as for level 22; zstd's limit for streams
 _ZSTD_PACKERS_KEPT = 4
 
 
 def codec_number(name: str | None, level: int | None = None) -> int:
     """Return the number of the codec that `compression.type` names, and check the level.
 
-    Called when a batch is opened, so that a wrong setting raises before any record is accepted, and
-    a library that can't be read: later that would end the producer (R-TI-2).
+    Called when a batch is opened, so that a wrong setting, or a library that can't be imported,
+    raises before a record is accepted; later, the error would end the producer (R-TI-2).
     """
     name = name or "none"
     if name not in CODECS:
@@ -65,7 +65,7 @@ def codec_number(name: str | None, level: int | None = None) -> int:
 
 
 def _load(codec: int) -> None:
-    """Import a codec's library; raises `SystemLimitError` without a free descriptor."""
+    """Import a codec's library; raise `SystemLimitError` if no file descriptor is free."""
     with first_use():
         if codec == _GZIP:
             _fast_zlib()
@@ -79,7 +79,7 @@ def _load(codec: int) -> None:
 
 
 def compress(codec: int, level: int | None, data: memoryview) -> bytes | bytearray:
-    """Compress the records of a batch with a codec number that `codec_number` returned."""
+    """Compress the records of a batch with a codec, whose number `codec_number` has returned."""
     if codec == _GZIP:
         return _gzip(level, data)
     if codec == _LZ4:
@@ -94,31 +94,31 @@ def compress(codec: int, level: int | None, data: memoryview) -> bytes | bytearr
 
 
 class Scratch:
-    """Memory for decompressed batches, reused for one batch after the other.
+    """Memory for a decompressed batch, reused for the next batch.
 
-    Writing to fresh memory pages costs more than most codecs do, so a decoder reuses one `Scratch`
-    for all batches of a thread. Not safe for two threads at once.
+    Writing to new memory pages takes longer than most codecs do, so a decoder reuses one `Scratch`
+    for all batches of a thread. Two threads must not use it at the same time.
     """
 
     __slots__ = ("_unzstd", "kept")
 
     def __init__(self) -> None:
         self.kept = memoryview(bytearray())
-        """Allocated memory, writable."""
+        """The allocated memory, as a writable view."""
         self._unzstd: zstandard.ZstdDecompressor | None = None
 
     def room(self, size: int) -> memoryview:
-        """Return exactly `size` writable bytes; an earlier result is no longer valid."""
+        """Return `size` writable bytes; the previous result becomes invalid."""
         if size > _SCRATCH_KEPT:
             return memoryview(bytearray(size))
         if size > len(self.kept):
-            # Allocated and not resized: views of the old one may be alive, and its bytes aren't
-            # needed.
+            # Newly allocated, not resized, as views of the old memory may exist, and its bytes
+            # aren't needed.
             self.kept = memoryview(bytearray(size))
         return self.kept[:size]
 
     def unzstd(self) -> zstandard.ZstdDecompressor:
-        """Return the decompressor of zstd, whose tables are reused."""
+        """Return zstd's decompressor, which is reused to save creating its tables."""
         if self._unzstd is None:
             import zstandard
 
@@ -129,14 +129,14 @@ class Scratch:
 def decompress(
     codec: int, data: bytes | bytearray | memoryview, limit: int = DECOMPRESSED_LIMIT
 ) -> bytes:
-    """Decompress to at most `limit` bytes; raise `BadBatchError` for more and for corrupt data."""
+    """Decompress to at most `limit` bytes; raise `BadBatchError` for more, or for corrupt data."""
     return decompress_into(codec, data, Scratch(), limit).tobytes()
 
 
 def unpack(codec: int, data: memoryview, scratch: Scratch, limits: Limits) -> memoryview:
-    """Decompress a batch like `decompress_into`; `BeyondLimitError` names the exceeded option.
+    """Decompress a batch as `decompress_into` does; `BeyondLimitError` names the exceeded option.
 
-    Bytes beyond the limit are only counted, in pieces that are dropped.
+    Bytes beyond the limit are only counted, and dropped in parts.
     """
     most, option = limits.room(len(data))
     try:
@@ -153,13 +153,13 @@ def decompress_into(
     scratch: Scratch,
     limit: int = DECOMPRESSED_LIMIT,
 ) -> memoryview:
-    """Decompress like `decompress`, into reused memory.
+    """Decompress as `decompress` does, into reused memory.
 
-    The view is valid until the next call with the same `scratch`: copy what you need before.
+    The result is a view that is valid until the next call with `scratch`.
 
-    Memory grows with the result. Data that expands far beyond its compressed size is measured
-    first, so that a decompression bomb costs time up to `limit` but never memory. Honest data that
-    was compressed more than 64 times is decompressed twice.
+    Memory grows with the result. Data that expands to more than 64 times its size is measured
+    first, so that a decompression bomb takes time up to `limit`, but no memory; valid data of this
+    kind is decompressed twice.
     """
     view = memoryview(data)
     if codec not in _LOADED and 0 < codec < len(CODECS):
@@ -174,14 +174,14 @@ def decompress_into(
         room = scratch.room(min(limit, max(_SMALLEST_ROOM, _GROWTH * len(view))))
     while (found := read(view, room, scratch)) == NO_ROOM:
         size, free = len(room), min(limit, max(_FREE_ALLOWANCE, _FREE_RATIO * len(view)))
-        del room  # free it before more is allocated
+        del room  # free memory before allocating more
         size = min(free, _GROWTH * size) if size < free else _measure(codec, view, scratch, limit)
         room = scratch.room(size)
     return room[:found]
 
 
 def _measure(codec: int, data: memoryview, scratch: Scratch, limit: int) -> int:
-    """Decompress only to count the bytes."""
+    """Decompress only to count the bytes; return their number."""
     if codec == _LZ4:
         from odradek.record import lz4_frame
 
@@ -199,7 +199,7 @@ def _measure(codec: int, data: memoryview, scratch: Scratch, limit: int) -> int:
 
 
 class _TooLargeError(BadBatchError):
-    """The decompressed size exceeds the limit."""
+    """Internal error: the decompressed size exceeds the limit."""
 
 
 def _too_large(limit: int) -> BadBatchError:
@@ -207,7 +207,7 @@ def _too_large(limit: int) -> BadBatchError:
 
 
 def _unsnappy(data: memoryview, scratch: Scratch, limit: int) -> memoryview:
-    """Decompress snappy; the sizes that its blocks claim are checked first."""
+    """Decompress snappy, after checking the sizes that its blocks claim."""
     from odradek.record import snappy_frame
 
     blocks = snappy_frame.blocks(data)
@@ -220,9 +220,9 @@ def _unsnappy(data: memoryview, scratch: Scratch, limit: int) -> memoryview:
 
 
 def _fast_zlib() -> Any:
-    """Return Intel's zlib, which reads twice and writes ten times as fast, or else Python's zlib.
+    """Return Intel's zlib, which is 2 times (reading) or 10 times (writing) as fast as Python's.
 
-    Intel's zlib has no wheels for rare processors, where it isn't a dependency.
+    Return Python's zlib on rare processors, for which Intel's has no wheels.
     """
     try:
         from isal import isal_zlib
@@ -232,7 +232,7 @@ def _fast_zlib() -> Any:
 
 
 def _gzip(level: int | None, data: memoryview) -> bytes:
-    """Compress with gzip: Intel's zlib for levels up to 3, which is its highest, else Python's."""
+    """Compress with gzip: with Intel's zlib up to level 3, its maximum, else with Python's."""
     library: Any = zlib
     if level in (None, _GZIP_DEFAULT):
         library = _fast_zlib()
@@ -245,7 +245,7 @@ def _gzip(level: int | None, data: memoryview) -> bytes:
 
 
 def _gunzip_into(data: memoryview, room: memoryview, _: Scratch) -> int:
-    """Decompress gzip at once if it is one member of the usual size, else in pieces."""
+    """Decompress gzip in one call if it is a single member of usual size, else in parts."""
     library = _fast_zlib()
     unpacker = library.decompressobj(_GZIP_WINDOW)
     try:
@@ -271,7 +271,7 @@ def _fill(pieces: Iterator[bytes], room: memoryview) -> int:
 
 
 def _gunzip(data: memoryview) -> Iterator[bytes]:
-    """Decompress gzip in pieces; several members may follow each other, as Java's reader allows."""
+    """Decompress gzip in parts; several members may follow each other, as Java's reader allows."""
     library = _fast_zlib()
     unpacker = library.decompressobj(_GZIP_WINDOW)
     try:
@@ -295,7 +295,7 @@ _zstd_packers: dict[int, list[zstandard.ZstdCompressor]] = {}
 
 
 def _zstd(level: int, data: memoryview) -> bytes:
-    """Compress with zstd; compressors are reused, but never by two threads at once."""
+    """Compress with zstd; compressors are reused, but not by two threads at the same time."""
     kept = _zstd_packers.setdefault(level, [])
     try:
         packer = kept.pop()
@@ -310,7 +310,7 @@ def _zstd(level: int, data: memoryview) -> bytes:
 
 
 def _unzstd_into(data: memoryview, room: memoryview, scratch: Scratch) -> int:
-    """Decompress zstd. A frame that ends early isn't noticed here but when its records are read."""
+    """Decompress zstd; that a frame ends too early is only noticed when its records are read."""
     import zstandard
 
     total = 0
@@ -324,7 +324,7 @@ def _unzstd_into(data: memoryview, room: memoryview, scratch: Scratch) -> int:
 
 
 def _unzstd(data: memoryview, scratch: Scratch) -> Iterator[bytes]:
-    """Decompress zstd in pieces."""
+    """Decompress zstd in parts."""
     import zstandard
 
     try:
@@ -346,4 +346,4 @@ _READERS: dict[int, Callable[[memoryview, memoryview, Scratch], int]] = {
     _LZ4: _unlz4_into,
     _ZSTD: _unzstd_into,
 }
-"""Functions that decompress into the memory they are given and return the size, or `NO_ROOM`."""
+"""Functions, by codec, that decompress into given memory and return the size, or `NO_ROOM`."""

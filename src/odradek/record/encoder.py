@@ -1,9 +1,9 @@
-"""Encode columns into open batches, in short and simple Python.
+"""Encode columns into open batches, in short and simple Python code.
 
-In: `SentColumns` and one open `BatchBuilder` per partition. Out: the rows in those batches, in
-order. Tests compare the fast encoder with this one, and it runs if no kernel is built. The owner of
-the batches holds their lock during `use` and `encode`. Must not open, close or complete batches,
-wait, or know topics.
+In: `SentColumns` and one open `BatchBuilder` per partition. Out: the rows in these batches, in
+order. Tests compare the kernel's fast encoder with this encoder, which is used if no kernel is
+built. The caller must hold the lock of the batches during `use` and `encode`. Must not: open, close
+or complete batches, wait, or know topics.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ RECORD_OVERHEAD = 36
 (`estimate_record_size`)."""
 HEADER_OVERHEAD = 10
 RECORD_LIMIT = (1 << 31) - 1 - b.HEADER_SIZE
-"""The batch's length is a 32-bit number."""
+"""Maximum size of a batch's records in bytes, because its length is a 32-bit number."""
 
 
 class _Slot:
-    """The batch of a partition, and the range of its records that this encoder wrote."""
+    """The batch of a partition, and which of its records this encoder has written."""
 
     __slots__ = ("builder", "count", "first")
 
@@ -46,7 +46,7 @@ class _Slot:
 
 
 class _Integers:
-    """Integers of a buffer that may be too short or not aligned."""
+    """Integers in a buffer, which may be too short or not aligned."""
 
     def __init__(self, name: str, buffer: ByteBuffer, wide: bool, start: int, need: int) -> None:
         width = 8 if wide else 4
@@ -63,7 +63,7 @@ class _Integers:
 
 
 class _Validity:
-    """Arrow's validity bitmap."""
+    """Arrow's validity bitmap of a column."""
 
     def __init__(self, name: str, buffer: ByteBuffer | None, start: int, count: int) -> None:
         self._bits = None if buffer is None else memoryview(buffer).cast("B")
@@ -77,7 +77,7 @@ class _Validity:
 
 
 class _Binary:
-    """Byte strings; raises an error for a range outside of the data."""
+    """A column of byte strings; raises an error for offsets outside of the data."""
 
     def __init__(self, name: str, column: SentBinary, count: int) -> None:
         self._name = name
@@ -87,7 +87,7 @@ class _Binary:
         self._data = memoryview(column.data).cast("B")
 
     def get(self, i: int, row: int) -> bytes | None:
-        """Return entry `i`, which errors call `row`."""
+        """Return entry `i`; an error names the row `row`."""
         if not self._valid[i]:
             return None
         first, last = self._offsets[i], self._offsets[i + 1]
@@ -101,19 +101,19 @@ class _Binary:
 
 
 class _Numbers:
-    """Nullable integers."""
+    """A column of nullable integers."""
 
     def __init__(self, name: str, column: SentNumbers, wide: bool, count: int) -> None:
         self._numbers = _Integers(name, column.data, wide, column.start, count)
         self._valid = _Validity(name, column.validity, column.start, count)
 
     def get(self, i: int) -> int | None:
-        """Return row `i`."""
+        """Return the integer of row `i`; None for a null."""
         return self._numbers[i] if self._valid[i] else None
 
 
 class _Headers:
-    """Lists of headers."""
+    """A column of header lists."""
 
     def __init__(self, column: SentHeaders, count: int) -> None:
         if column.entries < 0:
@@ -126,7 +126,7 @@ class _Headers:
         self._values = _Binary("headers.value", column.values, column.entries)
 
     def get(self, i: int, row: int) -> tuple[Headers, int]:
-        """Return row `i`'s headers and the maximum number of bytes that they take."""
+        """Return the headers of row `i`, and the maximum number of bytes that they take."""
         if not self._valid[i]:
             return (), 0
         first, last = self._offsets[i], self._offsets[i + 1]
@@ -151,7 +151,7 @@ class _Headers:
 
 
 class Rows:
-    """Reads and checks rows one by one; it also raises the errors for the fast encoder."""
+    """Reader of rows, which checks each row; it also raises the errors for the fast encoder."""
 
     def __init__(self, columns: SentColumns, partition_count: int, max_record_bytes: int) -> None:
         if partition_count < 1:
@@ -174,7 +174,7 @@ class Rows:
     def get(
         self, i: int
     ) -> tuple[bytes | None, bytes | None, Headers, int | None, int | None, int]:
-        """Return row `i`: key, value, headers, partition, timestamp, maximum size."""
+        """Return the parts of row `i`: key, value, headers, partition, timestamp, maximum size."""
         name = self._first_row + i
         key = None if self._keys is None else self._keys.get(i, name)
         value = None if self._values is None else self._values.get(i, name)
@@ -199,11 +199,11 @@ class Rows:
 
 
 class ColumnEncoder:
-    """Appends the rows of `columns` to batches, in order, one open batch per partition.
+    """Encoder of `columns`, which appends the rows to batches in order, one batch per partition.
 
-    The constructor checks all rows, so nothing is sent if one row is invalid: offsets outside of
+    The constructor checks all rows, so that no row is sent if one is invalid: offsets outside of
     the data, partitions that the topic doesn't have, times before -1 ms, headers without a key
-    (`InvalidRowError`), records above `max_record_bytes` (`RecordTooLargeError`).
+    (`InvalidRowError`), or records above `max_record_bytes` (`RecordTooLargeError`).
     """
 
     def __init__(
@@ -223,7 +223,7 @@ class ColumnEncoder:
             self._rows.get(i)
 
     def use(self, partition: int, builder: BatchBuilder) -> Piece | None:
-        """Write rows of `partition` to `builder`; return the rows in its previous batch."""
+        """Write rows of `partition` to `builder` from now on; return those in the batch before."""
         if not 0 <= partition < self._partition_count:
             raise IndexError(f"partition {partition} of {self._partition_count}")
         piece = self._piece(partition)
@@ -231,7 +231,7 @@ class ColumnEncoder:
         return piece
 
     def pieces(self) -> list[Piece]:
-        """Return the rows in the current batches that weren't returned yet, by partition."""
+        """Return which rows are in the current batches, by partition, if not returned before."""
         found = [self._piece(partition) for partition in sorted(self._slots)]
         for slot in self._slots.values():
             slot.count = 0
@@ -248,12 +248,12 @@ class ColumnEncoder:
         sticky_room: int = 0,
         places: memoryview | array[int] | None = None,
     ) -> Encoded:
-        """Append rows `start` to `stop`, up to the first one that doesn't fit; see `StopReason`.
+        """Append rows `start` to `stop`, up to the first row that doesn't fit; see `StopReason`.
 
-        `timestamp_ms` is for rows without one, `room` the number of bytes that may be added,
-        `sticky` the partition of rows without key and partition, until `sticky_room` bytes went
-        there. `places` are writable integers (format `i`), one for each row: the partition of each
-        appended row is written there.
+        `timestamp_ms` is for rows without timestamp, `room` the number of bytes that may be added,
+        `sticky` the partition of rows without key and partition, for at most `sticky_room` bytes.
+        `places` is a writable buffer with an integer (format `i`) per row, in which the partition
+        of each appended row is stored.
         """
         if not 0 <= start <= stop <= self.count:
             raise IndexError(f"rows {start} to {stop} of {self.count}")
@@ -298,7 +298,7 @@ class ColumnEncoder:
     def _append(
         self, slot: _Slot, key: bytes | None, value: bytes | None, headers: Headers, time: int
     ) -> bool:
-        """Append a record; return False if the batch is full or ends with records of others."""
+        """Append a record; return False if the batch is full or other code has appended records."""
         if slot.count and slot.builder.count != slot.first + slot.count:
             return False
         index = slot.builder.append(key, value, headers, time)

@@ -1,7 +1,7 @@
-"""Hash keys to partitions like Java's producer.
+"""Compute the partition of a key as Java's producer does.
 
-In: key bytes. Out: a number. All clients that send a key's records to the same partition must
-compute the same number, so this function can't be changed or tuned.
+In: a key as bytes. Out: a partition number. Clients of all languages must choose one partition for
+a key, so this function can't be changed or tuned.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _MASK = 0xFFFFFFFF
 def murmur2(data: bytes) -> int:
     """Return the 32-bit hash of `data`, signed like Java's `int`."""
     if type(data) is not bytes:
-        data = plain_bytes(data)  # an array has larger items
+        data = plain_bytes(data)  # items may have several bytes
     length = len(data)
     h = (_SEED ^ length) & _MASK
     words = length >> 2
@@ -33,7 +33,7 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_for_key(key: bytes, partitions: int) -> int:
-    """Return the partition that Java chooses: the sign bit of the hash is dropped, not negated."""
+    """Return the partition that Java chooses: the hash without its sign bit, modulo `count`."""
     if partitions < 1:
         raise ValueError(f"a topic can't have {partitions} partitions")
     return (murmur2(key) & 0x7FFFFFFF) % partitions

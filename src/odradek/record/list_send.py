@@ -1,9 +1,9 @@
-"""Convert lists into columns for the encoder: the arguments of `send_many`, piece by piece.
+"""Convert lists, which are the arguments of `send_many`, to columns for the encoder.
 
-In: lists of keys, values, headers, partitions and timestamps, with an item for each record. Out:
-`SentColumns`, each of a piece of the records, so that long lists need little additional memory. The
-caller can check all lists first, so that nothing is sent if an item is invalid. Must not need
-pyarrow, or read a list twice, because another thread may change it.
+In: lists of keys, values, headers, partitions and timestamps, with an item for each record. Out: a
+sequence of `SentColumns`, each with a group of records, so that long lists need little additional
+memory. The caller can check all lists first, so that no record is sent if an item is invalid. Must
+not: need pyarrow, or read a user's list twice, because another thread may change it.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from odradek.record.sent_columns import SentBinary, SentColumns, SentHeaders, Se
 
 PIECE_RECORDS = 1 << 13
 PIECE_BYTES = 1 << 20
-"""Maximum number of records and bytes in a piece; a larger record is a piece alone."""
+"""Maximum number of records and bytes in a group; a larger record is a group of its own."""
 NO_TIME = -1
 _OR_NONE = {bytes, type(None)}
 
 
 class RecordLists(NamedTuple):
-    """A producer's lists, read once and of equal length; None if every item would be None."""
+    """The lists of a call, copied, and of equal length; None for a list with None only."""
 
     values: list[Any]
     keys: list[Any] | None = None
@@ -48,7 +48,7 @@ class RecordLists(NamedTuple):
 
     @classmethod
     def given(cls, **lists: Any) -> RecordLists:
-        """Read a program's arguments.
+        """Copy the lists that the user passed.
 
         Raises `ArgumentError` for an argument that isn't a list, or has another length than
         `values`.
@@ -74,7 +74,7 @@ class RecordLists(NamedTuple):
         return zip(keys, self.values, headers, strict=True)
 
     def written(self, records: Sequence[tuple[Any, Any, Any]]) -> dict[str, list[Any] | None]:
-        """Return the lists by name, with the given keys, values and headers."""
+        """Return all lists by name, with the given keys, values and headers."""
         return {
             "values": [value for _, value, _ in records],
             "keys": [key for key, _, _ in records],
@@ -84,9 +84,9 @@ class RecordLists(NamedTuple):
         }
 
     def check(self) -> Iterator[None]:
-        """Check all items, a piece at each step. Headers are only read here.
+        """Check all items, one group of records per iteration.
 
-        Raises `ArgumentError` or `ConfigurationError` for the first invalid item.
+        Only this reads headers. Raises `ArgumentError` or `ConfigurationError` for an invalid item.
         """
         for first in range(0, len(self.values), PIECE_RECORDS):
             last = min(first + PIECE_RECORDS, len(self.values))
@@ -99,7 +99,7 @@ class RecordLists(NamedTuple):
             yield
 
     def columns(self) -> Iterator[SentColumns]:
-        """Yield the columns of all records, piece by piece; `check` must have run before."""
+        """Yield the columns of each group of records; `check` must have been run before."""
         first, count = 0, len(self.values)
         while first < count:
             piece = self._piece(first, min(first + PIECE_RECORDS, count))
@@ -107,7 +107,7 @@ class RecordLists(NamedTuple):
             first += piece.count
 
     def _piece(self, first: int, last: int) -> SentColumns:
-        """Return the records from `first` on, up to `last` at most."""
+        """Return the columns of a group: records from `first` on, at most up to `last`."""
         headers = None
         if self.headers is not None:
             headers = _Lists(self.headers[first:last])
@@ -133,7 +133,7 @@ class RecordLists(NamedTuple):
 
 def _listed(name: str, given: Any) -> list[Any]:
     wanted = "a list with one item for each record"
-    if isinstance(given, Mapping | AbstractSet):  # their order has no meaning
+    if isinstance(given, Mapping | AbstractSet):  # they have no order
         raise refusal(name, wanted, given)
     return iterable(name, given, wanted)
 
@@ -141,7 +141,7 @@ def _listed(name: str, given: Any) -> list[Any]:
 def _each(
     name: str, given: list[Any] | None, first: int, last: int, read: Callable[[str, Any], Any]
 ) -> None:
-    """Read each item of a piece under its own name, and replace it by the result."""
+    """Replace each item of a range by the result of a function, which gets the item's name."""
     if given is not None:
         for position, item in enumerate(given[first:last], first):
             if item is not None:
@@ -165,7 +165,7 @@ def _time(name: str, given: Any) -> int:
 
 
 def _column(items: list[Any], first: int, last: int) -> tuple[int, SentBinary | None]:
-    """Return a column of the items from `first` on, up to `last` or the size of a piece.
+    """Return a column of items from `first` on, up to `last` or the size of a group.
 
     The first part of the result is the number of items.
     """
@@ -179,7 +179,7 @@ def _column(items: list[Any], first: int, last: int) -> tuple[int, SentBinary | 
 
 
 class _Lists:
-    """Headers of records, converted into three buffers."""
+    """Headers of records, converted to three buffers."""
 
     def __init__(self, items: list[Headers | None]) -> None:
         self._items: list[Headers] = [one or () for one in items]
@@ -187,14 +187,14 @@ class _Lists:
         self._ends = array("q", accumulate(sizes, initial=0))
 
     def fitting(self) -> int:
-        """Return how many of the first records have headers that fit into a piece; at least 1."""
+        """Return the number of first records whose headers fit into a group; at least 1."""
         ends = self._ends
         if ends[-1] <= PIECE_BYTES:
             return len(ends) - 1
         return max(1, bisect_right(ends, PIECE_BYTES) - 1)
 
     def column(self, count: int) -> SentHeaders:
-        """Return the headers of the first `count` records."""
+        """Return a column with the headers of the first `count` records."""
         items = self._items[:count]
         pairs = list(chain.from_iterable(items))
         names = _whole([name.encode() for name, _ in pairs])
@@ -204,11 +204,11 @@ class _Lists:
 
 
 def _size(content: Any) -> int:
-    return 0 if content is None else memoryview(content).nbytes  # its items may be wide
+    return 0 if content is None else memoryview(content).nbytes  # items may have several bytes
 
 
 def _whole(items: list[Any]) -> SentBinary:
-    """Return all items as a column, which is empty if all are None."""
+    """Return all items as one column, without data if all items are None."""
     given = [one if type(one) in _OR_NONE else plain_bytes(one) for one in items]
     found = gather(given, 0, len(given), INT64_MAX)
     column = None if found is None else found[1]
@@ -218,12 +218,12 @@ def _whole(items: list[Any]) -> SentBinary:
 
 
 def _numbers(code: str, items: list[Any]) -> SentNumbers:
-    """Return a column of integers, of which some may be None."""
+    """Return a column of integers, some of which may be None."""
     bits = _bits(items) if None in items else None
     return SentNumbers(memoryview(array(code, [one or 0 for one in items])), bits)
 
 
 def _bits(items: list[Any]) -> bytes:
-    """Return Arrow's validity bitmap: a bit for each item, lowest first, 0 for None."""
+    """Return Arrow's validity bitmap: a bit per item, lowest bit first, 0 for None."""
     text = "".join("0" if one is None else "1" for one in reversed(items))
     return int(text, 2).to_bytes((len(items) + 7) // 8, "little")

@@ -1,12 +1,12 @@
-"""Write and read LZ4 frames, in Kafka's form and other forms, around a library's block codec.
+"""Write and read LZ4 frames, of Kafka's and other kinds, with a library's codec for blocks.
 
 In: records, or the compressed part of a batch. Out: a frame of independent blocks, or the records
-in memory that the caller passes. `record/compression.py` sets the limits. Must not trust a size
-that a frame claims, nor write linked blocks: brokers refuse those.
+in memory that the caller passes. `record/compression.py` sets the limits. Must not: trust a size
+that a frame claims, or write linked blocks, which brokers refuse.
 
-Checksums inside of a frame (header, blocks, content) are skipped: the batch's own checksum, which
-is always verified, covers the same bytes. Frames of message format 0 have a wrong one in their
-header, computed with the magic number (KAFKA-3160).
+Checksums inside a frame (header, blocks, content) are skipped, because the batch's checksum, which
+is always verified, covers the frame. Frames of message format 0 have a wrong header checksum,
+computed with the magic number (KAFKA-3160).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FRAME = Struct("<IBB")
 _BLOCK = Struct("<I")
 _CONTENT = Struct("<Q")
 _END = bytes(4)
-_STORED = 1 << 31  # bit of a block's size: the block isn't compressed
+_STORED = 1 << 31  # bit in a block's size: not compressed
 _SIZES = {4: 1 << 16, 5: 1 << 18, 6: 1 << 20, 7: 1 << 22}
 _LARGEST_SIZE = _SIZES[7]
 _CHECKSUMS = {4: 0x82, 5: 0xFB, 6: 0x51, 7: 0x73}  # of the headers written here
@@ -38,9 +38,9 @@ _HEADERS = {
 _HEADER_SIZE = 7
 _VERSION = 1
 _INDEPENDENT, _BLOCK_CHECKSUM, _CONTENT_SIZE, _CONTENT_CHECKSUM = 0x20, 0x10, 0x08, 0x04
-_UNKNOWN_FLAGS = 0x03  # one bit is reserved, one means a dictionary
+_UNKNOWN_FLAGS = 0x03  # a reserved bit, and the bit for a dictionary
 _LARGEST_RATIO = 255
-"""Maximum number of bytes per compressed byte: a length is stored in bytes of up to 255."""
+"""Maximum number of bytes per compressed byte, as a length is stored in bytes of up to 255."""
 _KAFKAS_DEFAULT_LEVEL = 9
 _LOWEST_HIGH_LEVEL = 3
 _PRIMES = (2654435761, 2246822519, 3266489917, 668265263, 374761393)
@@ -51,19 +51,19 @@ _decompress_into = into_views(lz4.decompress_into)
 
 
 class _Layout(NamedTuple):
-    """Flags in the first two bytes of a frame."""
+    """The layout of a frame, from flags in its first two bytes."""
 
     block_size: int
     linked: bool
     block_checksum: int
-    """Size of the checksum after each block."""
+    """Size of the checksum after each block; 0 without one."""
     content_checksum: int
-    """Size of the checksum after the last block."""
+    """Size of the checksum after the last block; 0 without one."""
     has_content_size: bool
 
 
 def write(data: memoryview, level: int | None) -> bytearray:
-    """Compress into one frame. As in Java, level 9 is the fast compressor and all others are HC."""
+    """Compress into one frame. As in Java, level 9 is the fast compressor, other levels are HC."""
     if level not in (None, _KAFKAS_DEFAULT_LEVEL):
         return _write_high(data, level or 0)
     size = next((size for size in _HEADERS if len(data) <= size), _LARGEST_SIZE)
@@ -91,7 +91,7 @@ def write(data: memoryview, level: int | None) -> bytearray:
 def _write_high(data: memoryview, level: int) -> bytearray:
     """Compress with LZ4 HC; the block checksums of the library's frame are removed.
 
-    Levels below the lowest level of HC mean that one, as in the reference implementation.
+    As in the reference implementation, levels below the lowest HC level mean the lowest HC level.
     """
     level = max(level, _LOWEST_HIGH_LEVEL)
     packer = lz4.Compressor(level=level, content_checksum=False, block_linked=False)
@@ -110,7 +110,7 @@ def _write_high(data: memoryview, level: int) -> bytearray:
 def read_into(data: memoryview, room: memoryview) -> int:
     """Decompress into `room` and return the size; `NO_ROOM` if `room` is too small.
 
-    Several frames may follow each other, although Kafka's clients write only one.
+    Several frames may follow each other, although Kafka's clients only write a single frame.
     """
     at = total = 0
     while at < len(data) or not at:
@@ -144,9 +144,9 @@ def read_into(data: memoryview, room: memoryview) -> int:
 
 
 def measure(data: memoryview) -> Iterator[int]:
-    """Yield the decompressed sizes piece by piece, in memory for one block (linked: one frame).
+    """Yield the decompressed size of each block (if linked: of each frame), using memory for one.
 
-    Checks no more than necessary, because `read_into` follows.
+    This checks no more than necessary, because `read_into` follows.
     """
     room = memoryview(bytearray(_LARGEST_SIZE))
     at = 0
@@ -175,12 +175,12 @@ def _read(block: memoryview, stored: bool, room: memoryview, block_size: int) ->
         return _decompress_block_into(block, room, output_len=len(room))
     except DecompressionError as error:
         if len(room) < min(block_size, _LARGEST_RATIO * len(block)):
-            return NO_ROOM  # or corrupt: with enough memory, the library reports it
+            return NO_ROOM  # or corrupt, which a next call reports
         raise BadBatchError(f"its lz4 data is corrupt ({error})") from error
 
 
 def _read_linked(frame: memoryview, room: memoryview, most: int) -> int:
-    """Decompress a frame of linked blocks at once: only the library can read these."""
+    """Decompress a frame of linked blocks in one call, because only the library can read these."""
     end = _HEADER_SIZE - 1 + (_CONTENT.size if frame[4] & _CONTENT_SIZE else 0)
     if (checksum := _header_checksum(frame[4:end])) != frame[end]:
         frame = memoryview(b"".join((frame[:end], bytes((checksum,)), frame[end + 1 :])))
@@ -193,7 +193,7 @@ def _read_linked(frame: memoryview, room: memoryview, most: int) -> int:
 
 
 def _header_checksum(fields: memoryview) -> int:
-    """Compute the checksum of a frame's header: one byte of XXH32, which Python doesn't have."""
+    """Return the checksum of a frame's header, one byte of XXH32, which Python doesn't have."""
     words, rest = divmod(len(fields), 4)
     found = _PRIMES[4] + len(fields)
     for word in Struct(f"<{words}I").unpack(fields[: 4 * words]):
@@ -225,7 +225,7 @@ def _extent(data: memoryview, at: int, layout: _Layout) -> tuple[int, int]:
 
 
 def _header(data: memoryview, start: int) -> tuple[_Layout, int, int | None]:
-    """Read the header of the frame at `start`: layout, where blocks begin, the size it claims."""
+    """Read the header of the frame at `start`: layout, position of the blocks, claimed size."""
     if len(data) - start < _HEADER_SIZE:
         raise BadBatchError("its lz4 data is truncated")
     magic, flags, sizes = _FRAME.unpack_from(data, start)
@@ -259,7 +259,7 @@ def _layout(flags: int, sizes: int) -> _Layout:
 def _block(data: memoryview, at: int, layout: _Layout) -> tuple[int, int, bool] | None:
     """Return start and end of the block at `at`, and whether it is uncompressed.
 
-    Returns None at the mark after the last block.
+    Returns None at the end mark, which follows the last block.
     """
     start = at + _BLOCK.size
     left = len(data) - start

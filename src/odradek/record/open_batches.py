@@ -1,10 +1,10 @@
-"""Append records to open batches, and store the data of their delivery reports.
+"""Append records to open batches, and store data for delivery reports.
 
-In: a record, and a producer's data of its topic (`TopicLane`). Out: the record's future, or a note
-for its report; without an open batch, its partition if that is certain. The kernel has a faster
-implementation without a Python call per record, which tests compare with this one. Here
-`BatchBuilder` needs the accumulator's lock, so every record is left to the call that takes the
-lock. Must not wait, open or close a batch, or change its arguments.
+In: a record, and the producer's data of its topic (`TopicLane`). Out: the record's future, or data
+for its delivery report; without an open batch, the partition, if it is known for certain. The
+kernel has a faster implementation without a Python call per record, which tests compare with this
+one. In plain Python, `BatchBuilder` needs the accumulator's lock, so every record is left to the
+code that takes the lock. Must not: wait, open or close a batch, or change its arguments.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ from typing import Any, Protocol, TypeVar
 
 M = TypeVar("M")
 Note = tuple[int, float, int, bytes | None, bytes | None, Any]
-"""A message's index in its batch, monotonic sending time, timestamp, key, value and callback."""
+"""A message's data: index in the batch, monotonic sending time, timestamp, key, value, callback."""
 _new = object.__new__
 _PARTS = ("_record", "_error", "_more")
-"""Attributes of a report."""
+"""Attributes of a delivery report."""
 
 
 class Known(Protocol):
-    """The newest snapshot of the metadata."""
+    """Holder of the newest snapshot of the metadata."""
 
     snapshot: Any
 
 
 class Here(Protocol):
-    """Whether a record may go directly into an open batch."""
+    """Holder of a flag: whether records may be appended to open batches without the lock."""
 
     here: bool
 
 
 class Room:
-    """Number of messages and bytes that may be accepted before they have to be counted."""
+    """Number of messages and bytes that may be accepted until they have to be counted again."""
 
     __slots__ = ("messages", "size")
 
@@ -42,22 +42,22 @@ class Room:
         self.size = size
 
     def take(self, size: int) -> bool:
-        """Count a message of this size; return whether it still fits."""
+        """Subtract a message of this size; return whether it fitted."""
         self.messages -= 1
         self.size -= size
         return self.messages >= 0 and self.size >= 0
 
     def counted(self, messages: int, left: int, size: int) -> bool:
-        """Set the number of messages and bytes that are left, and count one message."""
+        """Set the number of messages and bytes that are left, and subtract one message."""
         self.messages, self.size = messages, left
         return self.take(size)
 
 
 class Notes:
-    """Data for the reports of one batch's messages, in order.
+    """Data for the delivery reports of one batch's messages, in order.
 
-    In the kernel's implementation, the garbage collector only sees the callbacks: otherwise it
-    would traverse a hundred thousand messages again and again.
+    In the kernel's implementation, the garbage collector only traverses the callbacks, and not a
+    hundred thousand messages again and again.
     """
 
     __slots__ = ("_notes", "_sizes", "can_be_made")
@@ -65,50 +65,50 @@ class Notes:
     def __init__(self, *_: object) -> None:
         self._notes: list[Note] = []
         self._sizes: list[int] = []
-        """A list and not a sum, because without a GIL concurrent additions could be lost."""
+        """Sizes of messages; not their sum, as without a GIL concurrent additions could be lost."""
         self.can_be_made = False
 
     @property
     def count(self) -> int:
-        """Number of messages."""
+        """Number of messages whose data is stored."""
         return len(self._notes)
 
     @property
     def size(self) -> int:
-        """Bytes of keys and values of all messages that were ever added."""
+        """Size of keys and values of all messages that were ever added, in bytes."""
         return sum(self._sizes)
 
     def add(self, message: Note, size: int) -> None:
-        """Add a message: index, times, key, value and callback; and the bytes of key and value."""
+        """Add the data of a message, and the size of its key and value."""
         self._notes.append(message)
         self._sizes.append(size)
 
     def take(self, most: int) -> Notes:
-        """Remove and return the first messages, at most `most`."""
+        """Remove and return the data of the first messages, at most of `most`."""
         made = Notes()
         made._notes = self._notes[: max(0, most)]
         del self._notes[: len(made._notes)]
         return made
 
     def put_back(self, taken: Notes, told: int) -> None:
-        """Put the messages of the last `take` back to the front, without the first `told` ones."""
+        """Put the result of the last `take` back to the front, except its first `told` messages."""
         if not 0 <= told <= taken.count:
             raise ValueError("can't put back other records than were taken from this queue")
         self._notes[:0] = taken._notes[told:]
         del taken._notes[told:]
 
     def items(self) -> list[Note]:
-        """Return all messages as they were added."""
+        """Return the data of all messages, as it was added."""
         return [*self._notes]
 
     @property
     def calls(self) -> list[Any]:
-        """Callbacks of the reports."""
+        """The callbacks of all messages."""
         return [note[-1] for note in self._notes]
 
 
 class OpenBatches:
-    """Appends records to open batches."""
+    """Appends records directly to open batches, if possible."""
 
     def __init__(
         self,
@@ -120,11 +120,11 @@ class OpenBatches:
     ) -> None:
         """Set the topics, the clock and the class of futures.
 
-        `lanes` contains the known data of topics, each of which never changes; `clock` returns
-        seconds since the epoch. `make(producer, batch, index, timestamp_ms)` creates a future. A
-        class with an attribute `_blank`, which lists names and values, isn't called: its objects
-        get these attributes, and `_producer`, `_batch`, `_index` and `_timestamp_ms`. Raises
-        `TypeError` for a class with a `__new__`.
+        `lanes` contains the producer's data of each topic, which never changes; `clock` returns
+        seconds since the epoch. `make(producer, batch, index, timestamp_ms)` creates a future. If
+        it is a class with an attribute `_blank`, a list of names and values, it isn't called:
+        objects get these attributes, and `_producer`, `_batch`, `_index` and `_timestamp_ms`.
+        Raises `TypeError` for a class with a `__new__`.
         """
         self._lanes = lanes
         self._metadata = metadata
@@ -135,7 +135,7 @@ class OpenBatches:
             check_plain(make)
 
     def _found(self, topic: Any, key: Any, value: Any, partition: Any) -> tuple[Any, Any]:
-        """Return the partition, if it is certain, and its open batch, or None."""
+        """Return a record's partition (None if uncertain) and its open batch (None without one)."""
         lane = self._lanes.get(topic)
         if lane is None or lane.snapshot is not self._metadata.snapshot:
             return partition, None
@@ -153,10 +153,10 @@ class OpenBatches:
         timestamp_ms: Any,
         partition: Any,
     ) -> Any:
-        """Append a record to its open batch and return its future, or else its partition.
+        """Append a record to its open batch and return its future; if impossible, its partition.
 
-        The partition is an int if it is certain, or None. A partition is returned if the batch is
-        full or missing, or the topic isn't known.
+        If the batch is full or missing, or the topic isn't known, the partition is returned: an int
+        if it is known for certain, or None.
         """
         partition, batch = self._found(topic, key, value, partition)
         if batch is None:
@@ -177,11 +177,11 @@ class OpenBatches:
         timestamp_ms: Any,
         call: Any,
     ) -> Any:
-        """Append a message to its open batch and note the data of its report; return True.
+        """Append a message to its open batch, and store data for its delivery report; return True.
 
-        If the batch is full or missing, or the message is unusual, its partition is returned as in
-        `send`. `by_batch` contains the notes of batches. Their method `late()` is called for a
-        message that arrives when the reports of its batch can be built already.
+        If the batch is full or missing, or the message is unusual, the partition is returned as by
+        `send`. `by_batch` contains the `Notes` of each batch, whose method `late()` is called if
+        the batch was completed before the message's data was stored.
         """
         usual = type(topic) is str and type(timestamp_ms) is int and timestamp_ms < 1 << 63
         if not usual or not all(part is None or type(part) is bytes for part in (key, value)):
@@ -197,7 +197,7 @@ class OpenBatches:
             return partition
         room.take(size)
         notes.add((index, begun, at, key, value, call), size)
-        if notes.can_be_made:  # the batch was completed in the meantime
+        if notes.can_be_made:  # the batch was completed meanwhile
             notes.late()
         return True
 
@@ -218,12 +218,12 @@ def build_reports(
     now: float,
     notes: Notes,
 ) -> list[M]:
-    """Build a `cls` for each message that was noted, for the program's callbacks.
+    """Create a delivery report, a `cls`, for each message in `notes`, for the user's callbacks.
 
-    The garbage collector doesn't track these objects until `collectable` is called for one.
-    `outcome` is the offset of the batch and its log append time, each -1 if there is none. An
-    object has `_record`, with the items of our clients' records, `_error`, and `_more`: the seconds
-    since it was sent.
+    The garbage collector doesn't track a report until `collectable` is called for it. `outcome` is
+    the offset of the batch and its log append time, each -1 if there is none. A report has
+    `_record` (the fields of a `ConsumerRecord`), `_error`, and `_more`: the seconds since the
+    message was sent.
     """
     check_plain(cls)
     base, appended = outcome

@@ -1,9 +1,9 @@
-"""Convert record batches to columns and back, in short and simple Python.
+"""Convert record batches to columns and back, in short and simple Python code.
 
 In: the records of one partition from a Fetch response. Out: `DecodedRecords`. Tests compare the
-fast kernel with this decoder, and it runs if no kernel is built. Every length is compared with the
-remaining bytes, and each record and batch must end exactly where it says. Must not keep a view of
-the buffer: the result owns its bytes.
+fast kernel with this decoder, which is used if no kernel is built. Every length is compared with
+the remaining bytes, and each record and batch must end exactly where its length says. Must not:
+keep a view of the buffer; the result owns its bytes.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from odradek.record.limits import (
 from odradek.record.varint import read_varint, write_varint
 
 COLUMNS_LIMIT = DECOMPRESSED_LIMIT
-"""Decoding stops between batches after this many bytes, so that int32 offsets always suffice."""
+"""Number of bytes after which decoding stops between two batches, so that int32 offsets suffice."""
 
 _INT64_MIN = -(1 << 63)
 _ABORT, _COMMIT = 0, 1
@@ -50,14 +50,14 @@ _PREFIX, _INT32, _INT64 = struct.Struct(">qi"), struct.Struct(">i"), struct.Stru
 
 
 class _Binary:
-    """A binary column that grows."""
+    """A column of byte strings to which entries are appended."""
 
     __slots__ = ("data", "offsets", "valid")
 
     def __init__(self) -> None:
         self.offsets = array("i", (0,))
         self.data = bytearray()
-        # an ASCII digit for each entry, which can be packed into bits without a loop
+        # an ASCII digit per entry, as digits can be packed into bits without a loop
         self.valid = bytearray()
 
     def add(self, value: bytes | None) -> None:
@@ -69,7 +69,7 @@ class _Binary:
         self.offsets.append(len(self.data))
 
     def cut(self, entries: int) -> None:
-        """Remove this entry and all after it."""
+        """Remove all entries after the first `entries`."""
         del self.offsets[entries + 1 :], self.data[self.offsets[entries] :], self.valid[entries:]
 
     def finish(self) -> BinaryColumn:
@@ -77,14 +77,14 @@ class _Binary:
 
 
 def _bitmap(digits: bytearray) -> bytes | None:
-    """Pack digits into Arrow's bits, lowest first; return None if no entry is null."""
+    """Pack digits into Arrow's bits, lowest bit first; return None if no entry is null."""
     if _NULL not in digits:
         return None
     return int(digits[::-1], 2).to_bytes((len(digits) + 7) // 8, "little")
 
 
 class _Columns:
-    """All columns while they grow; the rows of a corrupt batch are removed again."""
+    """All columns of a result, while rows are added; a corrupt batch's rows are removed again."""
 
     def __init__(
         self,
@@ -102,15 +102,15 @@ class _Columns:
         self.headers = want_headers
         self.limits = limits
         self.raw = bytearray() if raw_headers else None
-        """Headers in the log's encoding, instead of separate columns."""
+        """Headers encoded as in the log, if requested instead of separate columns."""
         self.header_ends = array("i", (0,))
         self.header_keys = _Binary()
         self.header_values = _Binary()
         self.first_header = self.header_room = 0
-        """Number of headers before the current batch, and the maximum number after it."""
+        """Number of headers before the current batch; the maximum number with this batch."""
 
     def expect_headers(self, unpacked: int) -> int:
-        """Begin a batch of `unpacked` decompressed bytes; return the number of headers so far."""
+        """Begin a batch of `unpacked` decompressed bytes; return how many headers precede it."""
         self.first_header = len(self.header_keys.valid)
         self.header_room = self.first_header + self.limits.room_for_headers(unpacked)
         return self.first_header
@@ -125,7 +125,7 @@ class _Columns:
         self.header_ends.append(len(self.header_keys.valid if self.raw is None else self.raw))
 
     def cut(self, count: int) -> None:
-        """Remove this row and all after it."""
+        """Remove all rows after the first `count`."""
         del self.offsets[count:], self.timestamps[count:], self.types[count:]
         for column in (self.keys, self.values):
             if column is not None:
@@ -164,10 +164,10 @@ class _Columns:
 def _walk(
     header: b.BatchHeader, data: bytes, at: int, out: _Columns, low: int, high: int, room: int
 ) -> bool:
-    """Check all records in `data[at:]`; add those in [low, high), at most `room` of them.
+    """Check all records in `data[at:]`; add those with offsets in [low, high), at most `room`.
 
-    The other records are checked too, so that no row of a corrupt batch is ever returned. Returns
-    whether `room` left out a record.
+    Other records are checked, too, so that no row of a corrupt batch is ever returned. Returns
+    whether a record wasn't added because of `room`.
     """
     size, added, expected, left_out = len(data), 0, 0, False
     base, last_delta = header.base_offset, header.last_offset_delta
@@ -179,9 +179,9 @@ def _walk(
                 f"the length of a record is {length}, but {size - at} bytes are left"
             )
         end = at + length
-        # Numbers may be read beyond the record, but not beyond the batch: the check of the end
-        # finds it.
-        time_delta, at = _number(data, at + 1, 64)  # one byte of attributes, unused so far
+        # A number may be read beyond its record, but not beyond the batch; the check of the end
+        # detects it.
+        time_delta, at = _number(data, at + 1, 64)  # skip a byte of attributes, not used yet
         delta, at = _number(data, at)
         if not expected <= delta <= last_delta:
             raise b.BadBatchError(f"offset delta {delta} isn't in {expected} to {last_delta}")
@@ -211,7 +211,7 @@ def _walk(
 
 
 def _number(data: bytes, at: int, bits: int = 32) -> tuple[int, int]:
-    """Read a number, without a loop if it is one byte long, as most are."""
+    """Read a zigzag number, without a loop if it has one byte, as most numbers have."""
     byte = data[at]
     if byte < 0x80:
         return (byte >> 1) ^ -(byte & 1), at + 1
@@ -219,7 +219,7 @@ def _number(data: bytes, at: int, bits: int = 32) -> tuple[int, int]:
 
 
 def _bytes(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
-    """Read a length (-1 is null) and this number of bytes, which must end before `end`."""
+    """Read a length (-1 means null) and as many bytes, which must end before `end`."""
     byte = data[at]
     if byte < 0x80:
         length, at = (byte >> 1) ^ -(byte & 1), at + 1
@@ -235,10 +235,10 @@ def _bytes(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
 
 
 def _headers(data: bytes, at: int, count: int, end: int, out: _Columns | None, offset: int) -> int:
-    """Read the headers of one record; their names become valid UTF-8, as in Java.
+    """Read one record's headers; replace invalid UTF-8 in their names, as Java does.
 
-    They are written directly to the columns: a record of 200 MB may claim 100 million headers. If
-    headers aren't requested, their number isn't limited, because nothing is stored of them.
+    Headers are written directly to the columns, as a record of 200 MB may claim to have 100 million
+    headers. If headers aren't requested, their number isn't limited, because they aren't stored.
     """
     if not 0 <= count <= (end - at) // 2:
         raise b.BadBatchError(
@@ -267,9 +267,9 @@ def _headers(data: bytes, at: int, count: int, end: int, out: _Columns | None, o
 
 
 def _open(header: b.BatchHeader, data: bytes, limits: Limits) -> tuple[bytes, int]:
-    """Return the records of a batch, decompressed if needed, and where they begin.
+    """Return a buffer with the records of a batch, decompressed if necessary, and their position.
 
-    `data` is the part that the checksum covers.
+    `data` is the part of the batch that the checksum covers.
     """
     at = b.HEADER_SIZE - b.CRC_START
     if header.codec == 0 or (header.count == 0 and len(data) == at):
@@ -278,7 +278,7 @@ def _open(header: b.BatchHeader, data: bytes, limits: Limits) -> tuple[bytes, in
 
 
 def _is_abort_marker(header: b.BatchHeader, data: bytes) -> bool:
-    """Return whether a control batch aborts a transaction: its key's second number says so."""
+    """Return whether a control batch aborts a transaction, which its key's second number says."""
     data, at = _open(header, data, NO_LIMITS)
     marker = _Columns(want_key=True, want_value=False, want_headers=False)
     _walk(header, data, at, marker, 0, b.INT64_MAX, 1)
@@ -289,9 +289,9 @@ def _is_abort_marker(header: b.BatchHeader, data: bytes) -> bool:
 
 
 class OldMessage:
-    """One message of format 0 or 1: a record, or a wrapper whose value is a compressed set."""
+    """One message of format 0 or 1: a record, or a wrapper with compressed messages as value."""
 
-    # No named tuple: its fields would be compiled at the start of every client.
+    # Not a named tuple, whose creation would delay the start of every client.
     __slots__ = ("codec", "key", "magic", "offset", "timestamp", "value")
 
     def __init__(
@@ -306,11 +306,11 @@ class OldMessage:
         self.offset, self.magic, self.timestamp = offset, magic, timestamp
         self.key, self.value = key, value
         self.codec = attributes & b.CODEC_MASK
-        """The number of the codec of a wrapper; 0 for a record."""
+        """The number of a wrapper's codec; 0 for a record."""
 
 
 def _message_end(data: bytes, at: int, smallest: int = b.SMALLEST_MESSAGES[0]) -> int:
-    """Return where the message at `at` ends, by its length."""
+    """Return the end of the message at `at`, according to its length."""
     left = len(data) - at
     if left < b.SMALLEST_MESSAGES[0]:
         raise b.BadBatchError("a record runs past its end")
@@ -323,7 +323,7 @@ def _message_end(data: bytes, at: int, smallest: int = b.SMALLEST_MESSAGES[0]) -
 
 
 def read_message(data: bytes, at: int) -> tuple[OldMessage, int]:
-    """Read and check the message at `at`, which fits; return it and where it ends."""
+    """Read and check the complete message at `at`; return it, and its end."""
     magic = data[at + b.MAGIC_AT]
     if magic >= b.MAGIC:
         raise b.BadBatchError(f"it contains a message of format {magic}")
@@ -342,7 +342,7 @@ def read_message(data: bytes, at: int) -> tuple[OldMessage, int]:
 
 
 def _sized(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
-    """Read a length of four bytes (-1 is null) and this number of bytes, which end before `end`."""
+    """Read a four-byte length (-1 means null) and as many bytes, which must end before `end`."""
     (length,), at = _INT32.unpack_from(data, at), at + 4
     if not -1 <= length <= end - at:
         raise b.BadBatchError(
@@ -352,10 +352,10 @@ def _sized(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
 
 
 def _unwrap(wrapper: OldMessage, limits: Limits) -> tuple[bytes, int, int]:
-    """Decompress a wrapper: return its messages, the offset they are relative to, and the last one.
+    """Decompress a wrapper; return its messages, their base offset and the last offset.
 
-    Messages in a wrapper of format 1 are numbered from 0 or, after compaction, with gaps; the
-    wrapper has the offset of the last one. In format 0 they have their own offsets.
+    Messages in a wrapper of format 1 have numbers from 0 on, after compaction with gaps; the
+    wrapper has the offset of its last message. In format 0, messages have their own offsets.
     """
     if wrapper.codec > _LARGEST_OLD_CODEC:
         raise b.BadBatchError(f"it has the unknown codec number {wrapper.codec}")
@@ -377,7 +377,7 @@ def _unwrap(wrapper: OldMessage, limits: Limits) -> tuple[bytes, int, int]:
 
 
 class _Decoding:
-    """The state of one call of `decode`: the wanted range, the position and the result."""
+    """The state of one call of `decode`: the requested offsets, the position and the result."""
 
     def __init__(
         self, start: int, until: int | None, aborted: Sequence[tuple[int, int]], out: _Columns
@@ -393,13 +393,13 @@ class _Decoding:
         self.needed: int | None = None
 
     def next_batch(self, buffer: memoryview) -> b.BatchHeader | None:
-        """Return the header of the next batch that is complete and not after `until`."""
+        """Return the header of the next batch if it is complete and begins before `until`."""
         size = b.batch_size(buffer, self.at)
         if size is None or size > len(buffer) - self.at:
             self.needed = size if self.at == 0 else None
             return None
         header = b.read_header(buffer, self.at)
-        # The first offset in a wrapper is only known once it is decompressed.
+        # The first offset in a wrapper is only known after decompression.
         first = 0 if header.magic < b.MAGIC and header.codec else header.base_offset
         if first >= self.until:
             self.position = max(self.position, self.until)
@@ -407,7 +407,7 @@ class _Decoding:
         return header
 
     def take(self, buffer: memoryview, header: b.BatchHeader, room: int) -> bool:
-        """Consume one batch; return False if `room` or `until` cut it, so that some is left."""
+        """Consume one batch; return False if part of it is left, because of `room` or `until`."""
         take = self._take_message if header.magic < b.MAGIC else self._take_batch
         left_out = take(buffer, header, room)
         self.epoch = header.leader_epoch
@@ -422,7 +422,7 @@ class _Decoding:
         return True
 
     def _take_message(self, buffer: memoryview, header: b.BatchHeader, room: int) -> bool:
-        """Add the records of a message of format 0 or 1; return whether `room` left out one."""
+        """Add a message's records (format 0 or 1); return whether `room` was too small for all."""
         data = buffer[self.at : self.at + header.size].tobytes()
         outer, _ = read_message(data, 0)
         if header.last_offset < self.position:
@@ -459,7 +459,7 @@ class _Decoding:
         return left_out
 
     def _take_batch(self, buffer: memoryview, header: b.BatchHeader, room: int) -> bool:
-        """Add the records of a batch, unless it is hidden; return whether `room` left out one."""
+        """Add a batch's records, unless they are invisible; return whether `room` was too small."""
         data = buffer[self.at + b.CRC_START : self.at + header.size].tobytes()
         if b.crc32c(data) != header.crc:
             raise b.BadBatchError("its checksum is wrong")
@@ -482,14 +482,14 @@ class _Decoding:
         return left_out
 
     def full(self, header: b.BatchHeader, enough: int) -> bool:
-        """Return whether the next batch must wait for another call."""
+        """Return whether no further batch may be decoded in this call."""
         rows = len(self.out.offsets)
         return rows >= enough or (rows > 0 and self.decompressed + header.size > COLUMNS_LIMIT)
 
     def run(self, buffer: memoryview, most: int, enough: int) -> bool:
         """Decode the available batches; return True if nothing is left for another call.
 
-        An error after good batches isn't raised: the next call finds it first.
+        An error after good batches is raised by the next call, which begins with the bad batch.
         """
         while True:
             rows = len(self.out.offsets)
@@ -537,17 +537,17 @@ def decode(
 ) -> DecodedRecords:
     """Decode one partition's records from `start_offset` up to, not including, `until_offset`.
 
-    `aborted` lists (producer id, first offset) of aborted transactions, for read_committed.
-    `max_records` cuts exactly, even within a batch, and the next call decodes the cut batch again.
-    `stop_after` stops after the batch that reaches this number of rows: nothing is decoded twice,
-    and the caller slices the columns. With the layout `binary_view` keys and values are
-    `ViewColumn`s, which may keep the whole buffer alive.
+    `aborted` contains (producer id, first offset) of aborted transactions, for read_committed.
+    `max_records` is an exact limit, even within a batch, which the next call then decodes again.
+    With `stop_after`, decoding stops after the batch that reaches this number of rows: no batch is
+    decoded twice, and the caller slices the columns. With the layout `binary_view`, keys and values
+    are `ViewColumn`s, which may keep the whole buffer in memory.
 
-    With `raw_headers`, headers remain bytes, in a `RawHeaderColumn`. A batch beyond `limits` raises
-    `RecordLimitError`.
+    With `raw_headers`, headers remain encoded, in a `RawHeaderColumn`. A batch beyond `limits`
+    raises `RecordLimitError`.
 
-    A corrupt batch raises `CorruptRecordError` if it is the first. After good ones it ends the call
-    with `finished=False`, so that the next call raises.
+    A corrupt batch raises `CorruptRecordError` if it is the first one. After good batches, it ends
+    the call with `finished=False`, so that the next call raises the error.
     """
     if layout not in LAYOUTS:
         raise ValueError(f"unknown layout {layout!r}; use {', '.join(LAYOUTS)}")
@@ -590,10 +590,10 @@ def encode(
     transactional: bool = False,
     control: bool = False,
 ) -> bytes:
-    """Encode rows as one batch, as a broker's log may contain it: with gaps, markers, append time.
+    """Encode rows as one batch, as logs of brokers may contain it (with gaps, append time …).
 
     Base and last offset are those of the rows unless given (compaction keeps a batch's range).
-    Without rows the batch is empty, and `base_offset` must be given.
+    Without rows, the batch is empty, and `base_offset` must be given.
     """
     rows = list(rows)
     first = rows[0][0] if base_offset is None else base_offset

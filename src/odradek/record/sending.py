@@ -1,4 +1,4 @@
-"""Choose the encoder, and define what producers send.
+"""Choose the encoder: the compiled kernel, or plain Python.
 
 In: `ODRADEK_KERNEL`. Out: `BatchBuilder`, `ColumnEncoder`, `OpenBatches`. `odradek.record` exports
 these names to all other packages, and imports this module on the first use of one of them.
@@ -49,7 +49,7 @@ __all__ = [
 _asked = os.environ.get("ODRADEK_KERNEL")
 _encoder = choose_kernel(_asked, kernel_sources.ENCODER)
 KERNEL = choose_kernel(_asked, kernel_sources.DECODER) if _encoder == "native" else "python"
-"""The decoder and encoder in this process; `odradek version` prints it."""
+"""Name of the decoder and encoder in use in this process; `odradek version` prints it."""
 
 if TYPE_CHECKING:
     from odradek.record.builder import BatchBuilder
@@ -78,7 +78,7 @@ else:
     from odradek.record.sent_columns import gather, only_bytes
 
     class BatchBuilder(builder.BatchBuilder):
-        """The builder in Python; warns once that it is slow unless `ODRADEK_KERNEL` requests it."""
+        """The builder in Python, which warns once if `ODRADEK_KERNEL` doesn't request it."""
 
         __slots__ = ()
 

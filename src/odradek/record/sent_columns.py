@@ -1,8 +1,8 @@
-"""Define columns to send: Arrow's buffers as `ColumnEncoder` takes them, and its results.
+"""Define columns to send, as buffers in Arrow's layout, and results of `ColumnEncoder`.
 
-In: unchanged buffers of any library with an Arrow interface: with slices, nulls and 32 or 64-bit
-offsets. Out: the same buffers, with names. Nothing is checked here, and nothing may be trusted: the
-encoder compares each number with the size of the buffer that it refers to.
+In: buffers of any library with an Arrow interface, which may have slices, nulls and 32-bit or
+64-bit offsets. Out: these buffers, with names. The buffers aren't checked here, and may be invalid:
+the encoder compares each number with the size of the buffer to which it refers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from odradek.record.columns import ByteBuffer
 
 
 class InvalidRowError(KafkaError, ValueError):
-    """Columns can't become records; `row` is the first invalid row, None if all are invalid."""
+    """Columns can't be converted to records; `row` is the first invalid row, None if all are."""
 
     def __init__(self, message: str, row: int | None = None) -> None:
         super().__init__(message if row is None else f"row {row}: {message}")
@@ -27,17 +27,17 @@ class SentBinary(NamedTuple):
     """Byte strings: row i is `data[offsets[start + i]:offsets[start + i + 1]]`."""
 
     offsets: ByteBuffer
-    """int32, or int64 if `wide` is set, in the machine's byte order."""
+    """Positions as int32, or int64 if `wide` is set, in the machine's byte order."""
     data: ByteBuffer
     validity: ByteBuffer | None = None
-    """Bit `start + i`, lowest first, is 0 if row i is null; None if no row is null."""
+    """Bitmap, lowest bit first: bit `start + i` is 0 if row i is null; None if no row is null."""
     start: int = 0
-    """Arrow's offset of the array in its buffers."""
+    """Position of row 0 in the buffers (Arrow's `offset` of the array)."""
     wide: bool = False
 
 
 class SentNumbers(NamedTuple):
-    """Integers: row i is `data[start + i]`."""
+    """Nullable integers: row i is `data[start + i]`."""
 
     data: ByteBuffer
     """int32 for partitions, int64 for timestamps, in the machine's byte order."""
@@ -46,38 +46,38 @@ class SentNumbers(NamedTuple):
 
 
 class SentHeaders(NamedTuple):
-    """Header lists: row i has entries `offsets[start + i]` to `offsets[start + i + 1]`."""
+    """Lists of headers: row i has headers `offsets[start + i]` to `offsets[start + i + 1]`."""
 
     offsets: ByteBuffer
-    """int32, or int64 if `wide` is set."""
+    """Positions as int32, or int64 if `wide` is set."""
     keys: SentBinary
-    """UTF-8 names, none null; entry 0 is at `keys.start`."""
+    """Names of headers in UTF-8, none of them null; header 0 is at `keys.start`."""
     values: SentBinary
     entries: int
-    """Number of entries in `keys` and `values`."""
+    """Number of headers, in `keys` and in `values`."""
     validity: ByteBuffer | None = None
-    """A null list means an empty one."""
+    """As in `SentBinary`; a null list means an empty list."""
     start: int = 0
     wide: bool = False
 
 
 class SentColumns(NamedTuple):
-    """`count` rows. The buffers must not change while an encoder reads them."""
+    """`count` rows of columns; the buffers must not change while an encoder reads them."""
 
     count: int  # type: ignore[assignment]  # tuples have a method of this name
     values: SentBinary | None
-    """None: every value is null."""
+    """The records' values; None if every value is null."""
     keys: SentBinary | None = None
     headers: SentHeaders | None = None
     partitions: SentNumbers | None = None
-    """int32; for a null, the partitioner chooses."""
+    """int32; the partitioner chooses the partition of a row with a null."""
     timestamps_ms: SentNumbers | None = None
-    """int64; a null means the time that is passed to `encode`."""
+    """int64; a null stands for the time that is passed to `encode`."""
     first_row: int = 0
-    """Number of row 0 in error messages, because a table is passed in pieces."""
+    """Number of row 0 in error messages, because a table is passed in several parts."""
 
     def __repr__(self) -> str:
-        return f"<SentColumns: {self.count} rows>"  # the buffers may hold megabytes
+        return f"<SentColumns: {self.count} rows>"  # without buffers, which may be large
 
 
 def only_bytes(items: list[Any], first: int, last: int) -> bool:
@@ -88,10 +88,10 @@ def only_bytes(items: list[Any], first: int, last: int) -> bool:
 def gather(
     items: list[Any], first: int, last: int, most: int
 ) -> tuple[int, SentBinary | None] | None:
-    """Return a column of the items from `first` on, up to `last` or a total of `most` bytes.
+    """Return a column of items from `first` on, up to `last` or a total size of `most` bytes.
 
-    Returns their number, at least one, and the column, which is None if all are None. Returns None
-    for a list with items other than bytes and None.
+    Returns the number of items, at least one, and the column, which is None if all items are None.
+    Returns None if some item is neither bytes nor None.
     """
     ends, total = array("q", [0]), 0
     for item in items[first:last]:
@@ -115,45 +115,44 @@ def gather(
 
 
 class StopReason(IntEnum):
-    """Why `ColumnEncoder.encode` returned."""
+    """Reason why `ColumnEncoder.encode` has returned."""
 
     DONE = 0
-    """All rows up to `stop` are in batches."""
+    """All rows up to `stop` were written to batches."""
     BATCH = 1
-    """The row isn't written: its partition needs a batch.
+    """The row isn't written, because its partition has no batch, or one that can't be continued.
 
-    It has none, or its batch is closed, full, or has got records of others in the meantime. Set a
-    batch with `use` (in the last case the same one again).
+    A batch can't be continued if it is closed or full, or if other code has appended records
+    meanwhile. The caller must set a batch with `use` (in the last case, that batch again).
     """
     FULL = 2
-    """The row before was written, and with it the batch of `partition` has reached its limit."""
+    """The previous row was written, and the batch of `partition` has reached its limit with it."""
     ROOM = 3
-    """The row isn't written: its `size` bytes are more than the rest of `room`."""
+    """The row isn't written, because it has more bytes (`size`) than are left of `room`."""
     STICKY = 4
-    """The row isn't written: it has no key, and the sticky partition has got `sticky_room`
-    bytes."""
+    """The row, without a key, isn't written, as `sticky_room` bytes were written without a key."""
 
 
 class Encoded(NamedTuple):
     """Result of one call of `encode`."""
 
     row: int
-    """The row to continue with."""
+    """The row with which to continue."""
     reason: StopReason
     partition: int
-    """The partition that BATCH and FULL refer to, else -1."""
+    """The partition to which BATCH and FULL refer; -1 for other reasons."""
     size: int
-    """For BATCH and ROOM: an upper bound of the size of the row that isn't written, else 0."""
+    """For BATCH and ROOM: maximum size of the row that isn't written; 0 for other reasons."""
     added_bytes: int
-    """Bytes that this call added to batches, without their headers."""
+    """Number of bytes that this call added to batches, without batch headers."""
     sticky_bytes: int
-    """Bytes that went to the sticky partition because their rows have no key."""
+    """Number of bytes added to the sticky partition, because their rows have no key."""
 
 
 class Piece(NamedTuple):
-    """A run of an encoder's rows within one batch."""
+    """Consecutive records of one batch that an encoder has written."""
 
     partition: int
     first: int
-    """Index in the batch of the first one."""
+    """Index of the first of these records in the batch."""
     count: int  # type: ignore[assignment]  # tuples have a method of this name

@@ -1,8 +1,8 @@
-"""Write and read Snappy in Java's framing (xerial's chunks), and read bare blocks of others.
+"""Write and read Snappy with Java's framing (xerial's chunks); read blocks without framing.
 
 In: records, or the compressed part of a batch. Out: chunks, or the records in memory that the
-caller passes. `record/compression.py` sets the limits. Must not trust a size: a block that claims
-more than snappy can compress into its bytes is corrupt.
+caller passes. `record/compression.py` sets the limits. Must not: trust a size; a block is corrupt
+if it claims more bytes than snappy can compress into it.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from odradek.record.batch import BadBatchError
 from odradek.record.window import into_views
 
 _MAGIC = b"\x82SNAPPY\x00"
-# its version, and the oldest version that can read it
+# version of the framing, and oldest version that can read it
 _HEADER = _MAGIC + (1).to_bytes(4, "big") * 2
 _MAGIC_HEAD = int.from_bytes(_MAGIC[:4], "big")
 _LENGTH = Struct(">I")
 _CHUNK = 1 << 16  # snappy's window: larger chunks wouldn't compress better
 _LARGEST_RATIO = 22
-"""A copy element takes three bytes for at most 64, or two for eleven."""
+"""Maximum compression ratio: three bytes can stand for 64, two for eleven."""
 _LONGEST_SIZE = 5
 _compress_raw_into = into_views(snappy.compress_raw_into)
 _decompress_raw_into = into_views(snappy.decompress_raw_into)
 
 Block = tuple[int, int, int]
-"""Start and end of a block, and the decompressed size that it claims."""
+"""Type of a block: start, end, and the decompressed size that it claims."""
 
 
 def write(data: memoryview) -> bytearray:
-    """Compress into chunks, each a separate block after its length."""
+    """Compress into chunks, each a length and a separate block."""
     parts = [data[at : at + _CHUNK] for at in range(0, len(data), _CHUNK)]
     packed = bytearray(
         len(_HEADER) + sum(_LENGTH.size + snappy.compress_raw_max_len(part) for part in parts)
@@ -48,7 +48,7 @@ def write(data: memoryview) -> bytearray:
 
 
 def blocks(data: memoryview) -> list[Block]:
-    """Find the blocks, and check whether the sizes that they claim are possible."""
+    """Return the blocks; raise if a size that a block claims is impossible."""
     if bytes(data[: len(_MAGIC)]) != _MAGIC:
         return [_block(data, 0, len(data))]
     found: list[Block] = []
@@ -59,7 +59,7 @@ def blocks(data: memoryview) -> list[Block]:
             raise BadBatchError("its snappy data is truncated")
         (length,) = length_at(data, at)
         if length == _MAGIC_HEAD and bytes(data[at : at + len(_MAGIC)]) == _MAGIC:
-            at += len(_HEADER)  # may also come later: streams may be concatenated
+            at += len(_HEADER)  # again later if streams are concatenated
             if at > total:
                 raise BadBatchError("its snappy data is truncated")
             continue
@@ -69,16 +69,16 @@ def blocks(data: memoryview) -> list[Block]:
                 f"the length of a snappy chunk is {length}, but {total - start} bytes are left"
             )
         if length == 1 and not data[start]:
-            continue  # an empty block, of which a writer may put 200,000 into a megabyte
+            continue  # skip empty blocks: a MB may have 200,000
         found.append(_block(data, start, at))
     return found
 
 
 def _block(data: memoryview, start: int, end: int) -> Block:
-    """Read the size before a block, a number in groups of seven bits."""
+    """Return a block, with the claimed size, which is encoded in groups of seven bits before it."""
     size = data[start] if start < end else 0x80
     if size < 0x80 and size <= _LARGEST_RATIO * (end - start):
-        return start, end, size  # most small blocks end here; the loop costs four times as much
+        return start, end, size  # usual for small blocks: four times as fast
     size = 0
     for i, byte in enumerate(data[start : min(end, start + _LONGEST_SIZE)]):
         size |= (byte & 0x7F) << 7 * i
@@ -90,7 +90,7 @@ def _block(data: memoryview, start: int, end: int) -> Block:
 
 
 def read_into(data: memoryview, found: list[Block], room: memoryview) -> None:
-    """Decompress blocks that `blocks` found into `room`, which has exactly the size they claim."""
+    """Decompress the result of `blocks` into `room`, which has exactly the size that they claim."""
     at = 0
     for start, end, size in found:
         try:

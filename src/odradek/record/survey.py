@@ -1,8 +1,8 @@
 """Read the headers of a response's batches, before any record is decoded.
 
-In: the records of one partition. Out: the offset after them, so that the next Fetch request can be
-sent at once. The plain version of `kernel.survey_batches`. Must not look at records, or raise; the
-decoder raises the errors.
+In: the records of one partition. Out: the offset that follows them, so that the next Fetch request
+can be sent at once. This is the plain Python version of `kernel.survey_batches`. Must not: read
+records, or raise errors, which the decoder does.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from odradek.record.batch import (
 Survey = tuple[int, int, int | None, bool, list[tuple[int, int]]]
 """Summary of the headers: next offset, bytes, needed size, invalid, epochs.
 
-The offset of the next Fetch; the bytes of complete batches; the size of the first batch if the
-response was cut within it; whether a header is invalid (the decoder raises the error, and later
-headers are unknown); and a pair of first offset and leader epoch for each change of the epoch.
+These are the offset of the next Fetch request; the size of all complete batches; the size of the
+first batch if the response was cut within it; whether a header is invalid (so that later headers
+are unknown); and a pair (first offset, leader epoch) for each change of the epoch.
 """
 
 _PREFIX = struct.Struct(">qi")
-_HEAD = struct.Struct(">qiibIhi")  # up to the last offset delta
+_HEAD = struct.Struct(">qiibIhi")  # fields up to the last offset delta
 
 
 def survey_batches(records: memoryview, offset: int) -> Survey:
-    """Read the headers of a Fetch response that begins at `offset`."""
+    """Read the batch headers of a Fetch response to a request from `offset` on."""
     at, end = 0, len(records)
     needed: int | None = None
     odd = False
@@ -40,7 +40,7 @@ def survey_batches(records: memoryview, offset: int) -> Survey:
     while (left := end - at) >= LENGTH_END:
         base, length = _PREFIX.unpack_from(records, at)
         size = length + LENGTH_END
-        # The next bytes of a format that isn't known yet may be those of the shortest message.
+        # If the response ends before the format's number, the shortest format is assumed.
         magic = records[at + MAGIC_AT] if left > MAGIC_AT else 0
         if size < (SMALLEST_MESSAGES[magic] if magic < MAGIC else HEADER_SIZE):
             odd = True

@@ -1,6 +1,6 @@
-"""Read and write Kafka's zigzag numbers, one at a time, for the plain decoder and both encoders.
+"""Read and write Kafka's zigzag varints, one at a time, for plain decoder and encoders.
 
-In: bytes or a number. Out: a number and where it ends, or bytes.
+In: bytes, or a number. Out: a number and its end in the bytes, or bytes.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from odradek.record.batch import BadBatchError
 
 
 def read_varint(data: bytes, at: int, bits: int = 32) -> tuple[int, int]:
-    """Read a number of up to 32 or 64 bits; return the number and where it ends.
+    """Read a number of up to 32 or 64 bits; return the number and its end.
 
-    Raises `BadBatchError` for a longer one and `IndexError` after the end of `data`.
+    Raises `BadBatchError` for a longer number, and `IndexError` if `data` ends too early.
     """
     value = shift = 0
     while True:
@@ -27,7 +27,7 @@ def read_varint(data: bytes, at: int, bits: int = 32) -> tuple[int, int]:
 
 
 def write_varint(value: int) -> bytes:
-    """Encode a number that fits into 64 bits."""
+    """Encode a signed number that fits into 64 bits."""
     value = (value << 1) ^ (value >> 63)
     out = bytearray()
     while value > 0x7F:

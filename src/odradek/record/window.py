@@ -1,9 +1,9 @@
-"""Lend memory to a codec that writes into it, as cramjam accepts it (milesgranger/cramjam#213).
+"""Let cramjam's codecs write into a memoryview, also without a GIL (milesgranger/cramjam#213).
 
 In: a function of cramjam that writes into its argument. Out: a function that takes a writable view;
 with a GIL, the unchanged function. Without a GIL, cramjam refuses to write into a `memoryview`,
-because its memory might be immutable, but accepts other objects with a writable buffer. Must not
-cost anything with a GIL.
+because its memory might be immutable, but accepts other objects with a writable buffer. Must not:
+take time with a GIL.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Lent:
-    """Exposes the bytes of a view (PEP 688)."""
+    """Object that exposes the bytes of a view as a buffer (PEP 688)."""
 
     __slots__ = ("_view",)
 
@@ -29,7 +29,7 @@ class Lent:
 
 
 def into_views(function: F) -> F:
-    """Return a function that writes into the view that is its second argument."""
+    """Wrap a function so that it writes into its second argument, a view."""
     if not FREE_THREADS:
         return function
 

@@ -1,7 +1,7 @@
-"""Assemble a client: its host, engine and calls, its credentials, and the target of its events.
+"""Assemble a client: its I/O host (thread or event loop), engine, calls, credentials and events.
 
-In: a configuration, a function that creates the engine. Out: the calls, ready for the first one.
-Must not open anything, or keep the client alive.
+In: a configuration, a function that creates the engine. Out: the object whose methods are the
+client's calls. Must not: open a socket or file, or keep a reference to the client.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def assembled(
     calls: Callable[..., ClientCalls[E]],
     producer: Callable[[dict[str, Any]], Any],
 ) -> ClientCalls[E]:
-    """Assemble a client on a test's host or a new host; `producer` is for `events.topic`."""
+    """Assemble a client on a test's host or a new host; `producer` writes to `events.topic`."""
     kind, directory = type(client).__name__, config["events.dir"]
     host = host_from_sources(config)
     real = host is None

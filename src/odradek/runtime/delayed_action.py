@@ -1,7 +1,7 @@
-"""Run an action after a delay, for packages outside any engine.
+"""Run an action after a delay, for packages that have no engine.
 
-In: seconds and an action. Out: nothing. Must not be used by an engine, which takes the time as an
-argument, or keep the interpreter from ending: the thread is a daemon.
+In: seconds and an action. Out: nothing. Must not: be used by an engine, which gets the time as an
+argument, or keep the interpreter from exiting (the thread is a daemon).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 
 def later(seconds: float, action: Callable[[], None]) -> None:
-    """Run an action later, in a daemon thread."""
+    """Run an action after a number of seconds, in a daemon thread."""
     timer = threading.Timer(seconds, action)
     timer.daemon = True
     timer.start()

@@ -1,9 +1,9 @@
 """Let a forked child drop its parent's clients, which it can't use.
 
-In: hosts and event files register here when they open something. Out: `ClientForkedError` for every
-call in a child, raised before any lock is taken (the thread that held it doesn't exist in the
-child). Must not: remove a socket from an epoll set. The set is shared with the parent, so the
-parent would receive nothing any more; closing the child's file descriptors changes nothing there.
+In: objects with file descriptors, such as hosts and event files, register here. Out:
+`ClientForkedError` for every call in a child, raised before any lock is taken (the thread that held
+a lock doesn't exist in the child). Must not: remove a socket from an epoll set. The set is shared
+with the parent, which would receive nothing any more; closing file descriptors doesn't affect it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Forkable(Protocol):
     """An object with file descriptors that a forked child has to close."""
 
     def abandon(self) -> None:
-        """Close the child's copies of all file descriptors, and do nothing else."""
+        """Close the child's copies of all file descriptors, without any other effect."""
 
 
 _opened: WeakSet[Forkable] = WeakSet()
@@ -38,16 +38,16 @@ def watch(owner: Forkable) -> None:
 
 def _abandon_all() -> None:
     for owner in list(_opened):
-        with suppress(Exception):  # an error mustn't affect the child's own work
+        with suppress(Exception):  # an error mustn't affect the child
             owner.abandon()
     _opened.clear()
 
 
 class ForkSwitch:
-    """Whether this is the process that created the object; a cheap check for each record.
+    """Flag that is False in a forked child, as a cheap check for each record.
 
-    Getting the pid is a system call, so a fork by Python sets a flag instead. For a child that
-    Python didn't fork, see `ForkGuard`, which is checked before a lock or socket is used.
+    To get the process id would be a system call. In a child that Python didn't fork, the flag isn't
+    cleared, so `ForkGuard` is checked before a lock or socket is used.
     """
 
     __slots__ = ("__weakref__", "here")
@@ -57,23 +57,23 @@ class ForkSwitch:
         watch(self)
 
     def abandon(self) -> None:
-        """Note that this is a forked child."""
+        """Clear the flag, because this is a forked child."""
         self.here = False
 
 
 class ForkGuard:
-    """Remembers the process that created a client."""
+    """The id of the process that created a client, and a check of it."""
 
     def __init__(self) -> None:
         self.pid = os.getpid()
 
     @property
     def forked(self) -> bool:
-        """Whether this is a child of the process that created the client."""
+        """Whether this process isn't the one that created the client, but a forked child."""
         return os.getpid() != self.pid
 
     def check(self) -> None:
-        """Raise `ClientForkedError` in a forked child."""
+        """Raise `ClientForkedError` if this process is a forked child."""
         if os.getpid() != self.pid:
             raise ClientForkedError(
                 f"this client was created in process {self.pid}, but this is its forked child "

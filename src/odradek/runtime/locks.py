@@ -1,19 +1,19 @@
-"""Define the lock of a client: a C lock, so that no exception can leave it held (R-HO-1).
+"""Define the lock of a client: written in C, so that no exception can leave it held (R-HO-1).
 
-In: nothing. Out: a reentrant lock that knows whether this thread holds it. If it does, the code has
-interrupted the holder (as a signal handler, a finalizer, a logging handler) and has to return
-(R-HO-2). Must not wrap its `__enter__` or `__exit__` in Python: a signal between the bytecodes of a
-wrapper would leave the lock held forever. Forks are checked before it is taken.
+In: nothing. Out: a reentrant lock that knows whether this thread holds it. If it does, the running
+code has interrupted the holder (as a signal handler, a finalizer, a logging handler) and has to
+return (R-HO-2). Must not: wrap `__enter__` or `__exit__` in Python, since a signal between the
+bytecodes of a wrapper would leave the lock held forever. Callers check for a fork before they take
+the lock.
 
 CPython 3.14 checks for signals after each call, including `__enter__`, before the block is entered:
-so a `with` of a C lock leaves it held (after 47,000 of 70,000 signals). Therefore from 3.14 on
-`__enter__` is in Python after all: it calls the C function inside of a `try`, and no signal is
-handled between its end and the block.
+so `with` may leave a C lock held (after 47,000 of 70,000 signals). Therefore from 3.14 on
+`__enter__` is in Python after all: it calls the C function inside a `try`, and no signal is handled
+between the end of `__enter__` and the block.
 
-CPython's import locks can't be repaired here: at some places of an import where CPython checks for
-signals, an exception leaves such a lock held, and other threads wait at their next import. A thread
-that does all imports would be worse: pyarrow 25 crashes once the thread that loaded it has ended
-(apache/arrow#50471).
+CPython's import locks have the same problem: an exception of a signal handler during an import may
+leave a lock held, and other threads hang at their next import. A thread that does all imports would
+be worse: pyarrow 25 crashes once the thread that loaded it has ended (apache/arrow#50471).
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _Reentrant = type(threading.RLock())
 
 
 class ClientLock(_Reentrant):  # type: ignore[valid-type, misc]  # the C type has no public name
-    """A reentrant lock that `with` always releases, even if a signal handler raises."""
+    """A reentrant lock that `with` always releases, even if a signal handler raises an error."""
 
     __slots__ = ()
 
     is_mine = vars(_Reentrant)["_is_owned"]
-    """Whether this thread holds it; `threading.Condition` uses this, too."""
+    """Method that returns whether this thread holds the lock (`threading.Condition` uses it)."""
 
     if sys.version_info >= (3, 14):
 
@@ -56,7 +56,7 @@ def new_lock() -> ClientLock:
 
 
 def new_mark() -> ClientLock | threading.Lock:
-    """Return a lock whose state (`locked`) any thread may read; it isn't reentrant."""
+    """Return a lock, not reentrant, whose state (`locked`) any thread may read."""
     return ClientLock() if sys.version_info >= (3, 14) else threading.Lock()
 
 

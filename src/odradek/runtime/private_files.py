@@ -1,9 +1,9 @@
-"""Open files that only this user may use, so that no other user can have replaced them.
+"""Open files that only this user can access, so that no other user can have replaced them.
 
-In: a path in an option or the environment. Out: a file descriptor, or `UnsafeFileError` with the
-reason; for files that are only read, whether others may read them. R-IN-5: no symbolic link is
-followed and no pipe waited for; owner and mode are checked on the open file, not on its name. Must
-not change the mode of an existing file.
+In: a path from an option or environment variable. Out: a file descriptor, or `UnsafeFileError` with
+the reason; a warning if other users can read a key file. R-IN-5: symbolic links aren't followed,
+and opening a pipe doesn't block; owner and mode are checked on the open file, not on its name. Must
+not: change the mode of an existing file.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ _BASE = os.O_WRONLY | os.O_APPEND | os.O_CREAT
 _FLAGS = _BASE | sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK"))
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _told: set[object] = set()
-"""Key files that were warned of in this process, by path and inode.
+"""Key files for which this process has logged a warning, by path and inode.
 
-A file is warned of once, even if several clients read it by several names.
+There is one warning per file, even if several clients read it by several names.
 """
 
 
 def home_directory() -> Path:
-    """Return the user's home, or "/" if it has none (as container runtimes set HOME)."""
+    """Return the user's home directory; "/" if there is none, as container runtimes do."""
     try:
         return Path.home()
-    except RuntimeError:  # no HOME, and no entry in the password database
+    except RuntimeError:  # no $HOME, and no such user in the system
         return Path("/")
 
 
 class UnsafeFileError(OSError):
-    """A file may be used by other users, or isn't a regular file."""
+    """Other users can access a file, or the file isn't a regular file."""
 
 
 def append_privately(path: str | os.PathLike[str]) -> int:
     """Open a file for appending; create it with mode 0600 if it doesn't exist.
 
-    Raises `UnsafeFileError` if it is a link or no regular file, has a second name, or if other
-    users own or may use it; `OSError` if it can't be opened.
+    Raises `UnsafeFileError` if it is a symbolic link, isn't a regular file, has further hard links,
+    or if other users own it or can access it; `OSError` if it can't be opened.
     """
     try:
         descriptor = os.open(path, _FLAGS, 0o600)
@@ -64,7 +64,7 @@ def append_privately(path: str | os.PathLike[str]) -> int:
 
 
 def _shared(found: os.stat_result) -> str:
-    """Return why a file isn't private to this user; an empty string if it is."""
+    """Return why a file isn't private to this user; an empty text if it is private."""
     if os.name != "posix":
         return ""
     if found.st_uid != os.geteuid():
@@ -80,21 +80,21 @@ def _shared(found: os.stat_result) -> str:
 
 
 def write_privately(path: Path, text: str) -> None:
-    """Write a file that only this user may read, as it may contain passwords."""
+    """Write a file that only this user can read, as it may contain passwords."""
     path.touch(mode=0o600)
     path.chmod(0o600)
     path.write_text(text)
 
 
 def warn_of_readers(option: str, path: str | os.PathLike[str]) -> None:
-    """Warn once of a file with a private key that others than its owner may read."""
+    """Warn, once per file, if other users can read a file with a private key."""
     name = os.fspath(path)
     if os.name != "posix":
         return
     try:
         found = Path(name).stat()
     except OSError:
-        return  # the code that reads it reports this
+        return  # reading the file reports the error
     mode, same = found.st_mode, {name, (found.st_dev, found.st_ino)}
     if not same.isdisjoint(_told):
         return
@@ -109,7 +109,7 @@ def warn_of_readers(option: str, path: str | os.PathLike[str]) -> None:
 
 
 def trusted_directory(path: Path) -> str:
-    """Return why other users may replace files of a directory; empty if they can't."""
+    """Return why other users can replace files in a directory; an empty text if they can't."""
     if os.name != "posix":
         return ""
     found = path.lstat()

@@ -1,7 +1,7 @@
-"""Find sockets of this process that other code opened, and set one option.
+"""Find TCP sockets that other code of this process has opened, and set one option on them.
 
-In: nothing, or descriptors. Out: descriptors. For programs that run inside another host, as Spark's
-Python workers. Must not: close a socket or keep one open: descriptors are only borrowed.
+In: nothing, or file descriptors. Out: file descriptors. For code that runs in another program's
+process, as in Spark's Python workers. Must not: close a socket or keep a socket open.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from pathlib import Path
 
 LISTING = Path("/proc/self/fd")
 _QUICK: int | None = getattr(socket, "TCP_QUICKACK", None)
-"""The option's number on Linux; None elsewhere."""
+"""The number of the option TCP_QUICKACK on Linux; None elsewhere."""
 
 
 def tcp_connections() -> tuple[int, ...]:
-    """Return the descriptors of established TCP connections, if the system lists them."""
+    """Return the descriptors of established TCP connections; none if the system lists none."""
     found = []
     with suppress(OSError):
         for entry in LISTING.iterdir():
@@ -32,10 +32,10 @@ def tcp_connections() -> tuple[int, ...]:
 
 
 def acknowledge_at_once(descriptors: Iterable[int]) -> None:
-    """Acknowledge the next data on these connections when it is read, not 40 ms later.
+    """Let the kernel acknowledge the next received data at once, not 40 ms later.
 
-    The kernel resets this option later (tcp(7), TCP_QUICKACK). Closed sockets and other files are
-    ignored.
+    The kernel resets this option after a while (tcp(7), TCP_QUICKACK). Closed sockets and
+    descriptors of other files are ignored.
     """
     for number in descriptors if _QUICK is not None else ():
         with suppress(OSError), _borrowed(number) as known:

@@ -27,14 +27,14 @@ P = ParamSpec("P")
 
 _SETTING = r"\s*[\w.-]+[ \t]*[=:]|[^\n]*\n"
 _HOST_PORT = r"(\w+://)?[\w.\[\]:-]+:\d{1,5}(,[\w.\[\]:-]+:\d{1,5})*"
-"""Not compiled here, because most clients don't read a file."""
+"""Regular expression, not compiled here, because most clients don't read a file."""
 LARGEST = 1 << 20
 """Maximum size of a settings file in bytes."""
 LONGEST_PATH = 1000
 """Maximum length of a path that is shown in an error."""
 
 Settings = Mapping[str, Any] | str | os.PathLike[str] | None
-"""Configuration of a client: options, or the path of a properties file."""
+"""Type of a client's configuration: options, or the path of a properties file."""
 
 
 def settings(given: Settings, client: str) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def settings(given: Settings, client: str) -> dict[str, Any]:
     if given is None or isinstance(given, Mapping):
         return sealed(given)
     found, problem = _tried(given, client)
-    given = None  # may contain secrets, and tracebacks show it
+    given = None  # tracebacks show it: it may have secrets
     if problem is not None:
         raise problem.with_traceback(None)
     return found
@@ -58,7 +58,7 @@ def with_settings(client: str) -> Callable[[Callable[P, None]], Callable[P, None
         def construct(self: Any, config: Any = None, **keywords: Any) -> None:
             mine = {name: keywords.pop(name) for name in own if name in keywords}
             handled = sys.exception()
-            keywords = sealed(keywords)  # first, as tracebacks may show them
+            keywords = sealed(keywords)  # first, as tracebacks show them
             try:
                 config = settings(config, client)
                 config = Config(client, config, **keywords)
@@ -68,7 +68,7 @@ def with_settings(client: str) -> Callable[[Callable[P, None]], Callable[P, None
                 config = keywords = mine = {}
                 clear_locals(error, handled)
                 shorten(error)
-                raise error  # a bare `raise` would omit this frame
+                raise error  # with a bare `raise`, a traceback would skip this
 
         return construct  # type: ignore[return-value]
 
@@ -87,8 +87,8 @@ def _tried(given: Any, client: str) -> tuple[dict[str, Any], Exception | None]:
 def read_properties(path: str | os.PathLike[str], client: str | None = None) -> dict[str, Any]:
     """Read a file in Java's properties format; librdkafka's `name=value` files work, too.
 
-    If a file serves several kinds of clients, set `client` to "producer", "consumer" or "admin" to
-    leave out the options of the others. Settings without effect in Odradek (serializers, metrics,
+    If a file is for several kinds of clients, set `client` to "producer", "consumer" or "admin" to
+    leave out the options of other kinds. Settings without effect in Odradek (serializers, metrics,
     librdkafka's queues …) are left out, and a warning names them. Unknown names are kept, so that
     the client raises an error for them. Passwords and keys are returned as `Secret`, which never
     prints its text.
@@ -117,7 +117,7 @@ def read_properties(path: str | os.PathLike[str], client: str | None = None) -> 
 
 
 def _read(text: str) -> tuple[dict[str, Any], str | None]:
-    """Return the settings with their secrets wrapped, or an error text."""
+    """Return the settings with secrets wrapped, or an error text, which the caller raises."""
     from odradek.common.options.properties import bad_line, parse_properties
 
     problem = bad_line(text)
@@ -130,10 +130,10 @@ def _text(place: str) -> str:
             f"{place} is taken as the path of a properties file; to set brokers, pass "
             f'{{"bootstrap.servers": "{place}"}}'
         )
-    from pathlib import Path  # imported here, as most clients don't need it
+    from pathlib import Path  # most clients don't need this import
 
     try:
-        with Path(place).open("rb") as file:  # limited, as a device may never end
+        with Path(place).open("rb") as file:  # limited: /dev/zero never ends
             data = file.read(LARGEST + 1)
         if len(data) <= LARGEST:
             return data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
@@ -145,7 +145,7 @@ def _text(place: str) -> str:
         )
     except UnicodeDecodeError as error:
         problem = f"isn't UTF-8 text: {error.reason} at byte {error.start}"
-    except ValueError:  # a NUL or a lone surrogate
+    except ValueError:  # a NUL or an unpaired surrogate
         raise ConfigurationError(f"path must be the path of a file, not {shown(place)}") from None
     # Text that isn't a path may be the file's content, with a password in it.
     is_path = len(place) < LONGEST_PATH and not re.match(_SETTING, place)

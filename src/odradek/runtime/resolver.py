@@ -1,9 +1,9 @@
-"""Resolve names to numeric addresses in daemon threads, as `getaddrinfo` can't be interrupted.
+"""Resolve host names to IPs in daemon threads, because `getaddrinfo` can't be interrupted.
 
-In: host, port and a callback for the result. Out: the addresses as texts in the order of the
-response, without duplicates, or the error. Must not cache (R-CS-6: every connection attempt
-resolves again), or choose. A thread whose result is late is abandoned. A request for the same name
-meanwhile waits for the same thread, so that a dead name server can't pile up threads.
+In: host, port and a callback for the result. Out: the IPs as texts in the order of the response,
+without duplicates, or the error. Must not: cache (R-CS-6: every connection attempt resolves the
+name again), or choose an IP. A thread whose result is late is abandoned. While a thread resolves a
+name, other requests for the name wait for it, so that a dead name server costs few threads.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SocketAddress = tuple[str, int] | tuple[str, int, int, int]
 def numeric_address(ip: str, port: int) -> tuple[socket.AddressFamily, SocketAddress]:
     """Return the family and socket address of an IP address, including an IPv6 scope.
 
-    This contacts no name server. The host is passed as bytes: for a str, Python would import its
+    This contacts no name server. The host is passed on as bytes: for a str, Python would import its
     IDNA codec in the connecting thread. Raises `OSError` for an invalid address.
     """
     family, _, _, _, address = socket.getaddrinfo(
@@ -31,7 +31,7 @@ def numeric_address(ip: str, port: int) -> tuple[socket.AddressFamily, SocketAdd
 
 
 def is_numeric(host: str) -> bool:
-    """Return whether the text is an IP address already."""
+    """Return whether the text is an IP address."""
     for family in (socket.AF_INET, socket.AF_INET6):
         try:
             socket.inet_pton(family, host.partition("%")[0])
@@ -42,7 +42,7 @@ def is_numeric(host: str) -> bool:
 
 
 def look_up(host: str, port: int) -> list[str]:
-    """Call the system's resolver, which may block for any time."""
+    """Return the IPs from the system's resolver, which may block for any time."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     texts: dict[str, None] = {}
     for family, _, _, _, address in found:
@@ -52,7 +52,7 @@ def look_up(host: str, port: int) -> list[str]:
 
 
 class Resolver:
-    """The lookups in progress in one host."""
+    """The name resolutions in progress for one client."""
 
     def __init__(self, query: Callable[[str, int], list[str]] = look_up) -> None:
         self._query = query
@@ -60,7 +60,7 @@ class Resolver:
         self._waiting: dict[tuple[str, int], list[Callable[[Answer], None]]] = {}
 
     def resolve(self, host: str, port: int, deliver: Callable[[Answer], None]) -> None:
-        """Call `deliver` with the addresses or the error, in another thread."""
+        """Resolve a name, and call `deliver` with the IPs or the error, in another thread."""
         with self._lock:
             waiting = self._waiting.get((host, port))
             if waiting is not None:
@@ -71,7 +71,7 @@ class Resolver:
             threading.Thread(
                 target=self._run, args=(host, port), name=f"odradek-dns-{host}", daemon=True
             ).start()
-        except RuntimeError as error:  # no more threads, or the interpreter is ending
+        except RuntimeError as error:  # no thread can be started
             self._answer(host, port, error)
 
     def _run(self, host: str, port: int) -> None:

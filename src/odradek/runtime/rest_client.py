@@ -1,10 +1,10 @@
-"""Call equivalent servers with JSON over HTTP: each call ends at its deadline.
+"""Call servers with equal content, such as schema registries, with JSON over HTTP.
 
-In: URLs, a method, a path, a body. Out: a status and the JSON of its response, or `NoAnswerError`
-with each server's error. The server of the last response is asked first. A round of all servers
-costs no wait; rounds are spaced by the project's backoff (KIP-580), and no server is asked before
-its `Retry-After`. The caller decides which responses are final. Must not: follow a redirect or the
-environment's proxies (`http_deadlines`), or put a credential into a text.
+Each call ends at its deadline. In: URLs, a method, a path, a body. Out: a status code and JSON, or
+`NoAnswerError` with each server's error. The server that answered last is asked first, then the
+others at once. After a round of all servers, the call waits for a backoff (KIP-580), and for each
+server's `Retry-After`. The caller decides which responses are final. Must not: follow a redirect or
+use the environment's proxies (`http_deadlines`), or put a credential into a text.
 """
 
 from __future__ import annotations
@@ -39,30 +39,30 @@ from odradek.runtime.system_clock import SystemClock
 
 logger = logging.getLogger("odradek")
 LOGGED_S = 3.0
-"""Seconds that a call waits before a WARNING reports it."""
+"""Seconds for which a call retries before a WARNING is logged."""
 LONGEST_ANSWER = 32 << 20
 """Maximum size of a response in bytes."""
 MAX_ERROR_TEXT = 300
 """Maximum number of characters of a server's text in an error."""
 RETRIED = frozenset((408, 425, 429))
-"""HTTP statuses that are retried, here and at other servers, besides all 5xx."""
+"""HTTP status codes below 500 after which a call continues with other servers, then retries."""
 PARSED = 4096
-"""Number of characters of an HTML page from which text for an error is extracted."""
+"""Number of characters of an HTML response from which the text for an error is taken."""
 UNEXPECTED_RESPONSE_S = 5.0
-"""Seconds for which unexpected responses are retried, if no server has a temporary problem.
+"""Seconds for which a call retries if all responses are unexpected, as from another server.
 
 A proxy may send such responses while its server restarts, or the URL may be wrong.
 """
 STEADY_GAP_S = 1.0
-"""Seconds without a request after which a server may have restarted."""
+"""Seconds between two responses of a server in which it may have restarted."""
 _TAGS = re.compile(r"<(?:style|script)\b[^>]{0,999}>[^<]*|<[^<>]{0,999}>", re.IGNORECASE)
 
 
 class NoAnswerError(KafkaError):
-    """No server returned a usable response; the text has the result of each server."""
+    """No server returned a usable response; the text contains the result of each server."""
 
     lasting = False
-    """Whether another attempt won't help: a certificate isn't trusted."""
+    """Whether a retry won't help, because a certificate isn't trusted."""
 
 
 class NoCredentialsError(KafkaError):
@@ -71,7 +71,7 @@ class NoCredentialsError(KafkaError):
 
 @dataclass(frozen=True, slots=True)
 class RestAnswer:
-    """A server's response."""
+    """A server's HTTP response."""
 
     place: str
     """The server's URL, without secret parts."""
@@ -79,7 +79,7 @@ class RestAnswer:
     body: Any
     """The parsed JSON; None if it isn't JSON."""
     words: str = ""
-    """Beginning of a response that isn't JSON, without tags."""
+    """Beginning of a response that isn't JSON, without HTML tags."""
     retry_after: float = 0.0
     """Seconds after which the server accepts another request."""
 
@@ -91,32 +91,32 @@ class RestAnswer:
 
 @dataclass(frozen=True, slots=True)
 class RestLimits:
-    """Timeouts in seconds."""
+    """Timeouts of calls, in seconds."""
 
     call: float
-    """Seconds for all attempts and the waits between them."""
+    """Timeout of a call with all its attempts and waits."""
     attempt: float
-    """Seconds for one request to one server."""
+    """Timeout of one request to one server."""
 
 
 @dataclass(slots=True)
 class _Round:
-    """Results of one attempt at each server that weren't final."""
+    """Results, none of them final, of one attempt with each server."""
 
     later: dict[str, float]
-    """Time of the next allowed request by URL; shared by all rounds of a call."""
+    """Earliest time of the next request, by URL; all rounds of a call share this dict."""
     said: list[str] = field(default_factory=list)
     rejections: list[RestAnswer] = field(default_factory=list)
     last: RestAnswer | None = None
     credentials: NoCredentialsError | None = None
     lasting: bool = True
-    """Whether another attempt won't help."""
+    """Whether a retry won't help, according to all results."""
     strange: bool = True
-    """Whether all responses came from servers without a temporary problem."""
+    """Whether all servers sent unexpected responses, so that none has a temporary problem."""
 
 
 class RestServers:
-    """Servers with the same content. `call` may be called from any thread."""
+    """Servers with equal content; any thread may call `call`."""
 
     def __init__(
         self,
@@ -130,15 +130,15 @@ class RestServers:
     ) -> None:
         """Set `headers`, which returns the authentication headers of each request.
 
-        `headers` may raise `NoCredentialsError`. `final` returns whether a response needs neither
-        another server nor another attempt.
+        `headers` may raise `NoCredentialsError`. `final` returns whether a response is the call's
+        result: no other server is asked.
         """
         self._urls = list(urls)
         self._headers = headers
         self._tls = tls
         self._no_tls = ssl.SSLContext(
             ssl.PROTOCOL_TLS_CLIENT
-        )  # for http: unlike `tls()`, this reads no files
+        )  # http needs no files, unlike `tls()`
         self._limits = limits
         self._backoff = backoff
         self._type = content_type
@@ -148,7 +148,7 @@ class RestServers:
         self._resolver = Resolver()
         self._log = _WaitLog(self._clock)
         self._answering: dict[str, tuple[float, float]] = {}
-        """By URL: time of the first response since the last failure or gap, and of the last."""
+        """By URL: times of the first response since a failure or gap, and of the last response."""
 
     def call(
         self, method: str, path: str, body: object = None, *, everywhere: bool = False
@@ -156,15 +156,15 @@ class RestServers:
         """Retry until a server sends a final response, or the call times out.
 
         On a timeout, the last response is returned. With `everywhere`, a rejection is only final if
-        all servers reject the call; then one other than 404 is returned if possible. Calls within
-        `share_deadline` share the time of the first. Raises `NoAnswerError`, and
-        `NoCredentialsError` if the credentials are still missing when the time is over.
+        all servers reject the call; a rejection other than 404 is preferred as result. Calls within
+        `share_deadline` share the first call's deadline. Raises `NoAnswerError`; or
+        `NoCredentialsError` if there are still no credentials at the deadline.
         """
         self._log.last = "; ".join(f"no response from {shown(url)} yet" for url in self._urls)
         timer = Timer(LOGGED_S, self._log.waits, (self._clock.now(),))
         timer.daemon = True
         try:
-            with suppress(RuntimeError):  # at the interpreter's exit no thread can be started
+            with suppress(RuntimeError):  # no thread can be started at exit
                 timer.start()
             found = self._answer(method, path, body, everywhere)
         finally:
@@ -197,7 +197,7 @@ class RestServers:
                 return min(now.rejections, key=lambda one: one.status == 404)
             last = now.last or last
             over = self._clock.now() >= deadline
-            if not (over and words):  # a round that timed out says less than the last one
+            if not (over and words):  # a cut round says less than the last one
                 words = now.said
             self._log.last = str(now.credentials or "; ".join(now.said) or self._log.last)
             first = min(later.get(url, 0.0) for url in self._urls) - self._clock.now()
@@ -228,7 +228,7 @@ class RestServers:
             now.lasting, now.strange = now.lasting and error.lasting, False
             return None
         if self._final(found):
-            if found.status in (200, 404):  # other statuses may be a proxy's
+            if found.status in (200, 404):  # a proxy may send other codes
                 at = self._clock.now()
                 first, last = self._answering.get(url, (at, at))
                 self._answering[url] = first if began - last <= STEADY_GAP_S else at, at
@@ -245,22 +245,22 @@ class RestServers:
         return effective_deadline(self._clock.now() + self._limits.call)
 
     def are_steady(self, seconds: float) -> bool:
-        """Return whether all servers have answered for `seconds` without a failure or a gap."""
+        """Return whether all servers have answered for `seconds` without a failure or long gap."""
         now, none = self._clock.now(), (0.0, float("-inf"))
         times = [self._answering.get(url, none) for url in list(self._urls)]
         return all(now - last <= STEADY_GAP_S and now - first >= seconds for first, last in times)
 
     def forget_answers(self) -> None:
-        """Start the periods of `are_steady` again."""
+        """Forget past responses, so that `are_steady` counts from now on."""
         self._answering.clear()
 
     def half_way(self, seconds: float, deadline: float) -> float:
-        """Return the end of a wait of `seconds`, at most half of the time until the deadline."""
+        """Return when a wait of `seconds` ends; it takes at most half of the time left."""
         now = self._clock.now()
         return now + max(0.0, min(seconds, (deadline - now) / 2))
 
     def pause_towards(self, end: float, most: float) -> bool:
-        """Pause for at most `most` seconds before another call; return whether `end` is reached."""
+        """Sleep for `most` seconds at most before another call; return whether `end` is reached."""
         self._clock.pause(max(0.0, min(most, end - self._clock.now())))
         return self._clock.now() >= end
 
@@ -271,7 +271,7 @@ class RestServers:
     def _asked(
         self, url: str, method: str, path: str, data: bytes | None, deadline: float
     ) -> RestAnswer:
-        """Return one server's response, whatever its status."""
+        """Return one server's response, whatever its status code."""
         place, secrets = shown(url), self._headers()
         request = urllib.request.Request(  # noqa: S310 - `opener` knows http and https only
             url + path, data, method=method
@@ -294,12 +294,12 @@ class RestServers:
                     return _answer(error, place, error.code, secrets.values())
         except (OSError, http.client.HTTPException, UnicodeError) as error:
             failure = _failure(error, place)
-        # Raised outside `except`: variables in urllib's frames contain the header.
+        # Raised outside `except`, because variables in urllib's frames contain the header.
         raise failure
 
 
 class _WaitLog:
-    """Logs that calls wait for the servers, at growing intervals, and when servers answer again.
+    """Log messages that calls wait for servers, at growing intervals, or that servers answer.
 
     It has no lock: in the worst case, a line is logged twice.
     """
@@ -308,12 +308,12 @@ class _WaitLog:
         self._clock = clock
         self._spacing = Spacing()
         self._since: float | None = None
-        """Start of the first call that was logged as waiting since the last response."""
+        """Start of the first call since the last response whose wait was logged."""
         self.last = ""
-        """Result of the last attempts."""
+        """Text with the results of the last attempts."""
 
     def waits(self, began: float) -> None:
-        """Log that a call has waited since `began`."""
+        """Log that a call has waited since the time `began`."""
         now = self._clock.now()
         self._since = began if self._since is None else self._since
         if self._spacing.allows(now):
@@ -341,7 +341,7 @@ def _answer(answer: Any, place: str, status: int, secrets: Any) -> RestAnswer:
             raise NoAnswerError(f"{place} sent more than {LONGEST_ANSWER} bytes")
     text = b"".join(pieces).decode("utf-8", "replace")
     later = _seconds(answer.headers.get("Retry-After"))
-    # Search the parsed JSON, as any character of a secret may be escaped in the text.
+    # Search the parsed JSON, because a secret's characters may be escaped in the text.
     forms = [form for secret in secrets for form in _forms(secret)]
     try:
         found = json.loads(text)
@@ -366,7 +366,7 @@ def _seconds(given: str | None) -> float:
 
 
 def _without(value: Any, secrets: list[Secret]) -> Any:
-    """Return a string without secrets, and other values unchanged."""
+    """Return a str with secrets redacted; return other values unchanged."""
     if not isinstance(value, str):
         return value
     for secret in secrets:
@@ -375,7 +375,7 @@ def _without(value: Any, secrets: list[Secret]) -> Any:
 
 
 def _forms(header: Secret) -> list[Secret]:
-    """Return the parts of a header that a server may repeat: its credential, and the password."""
+    """Return the secret parts of a header, which a server may repeat: credential and password."""
     credential = Secret(header.reveal().rpartition(" ")[2])
     found = [credential]
     with suppress(ValueError):
@@ -385,7 +385,7 @@ def _forms(header: Secret) -> list[Secret]:
 
 def _failure(error: Exception, place: str) -> NoAnswerError:
     reason = error.reason if isinstance(error, urllib.error.URLError) else error
-    if isinstance(reason, http.client.HTTPException):  # it contains the server's text
+    if isinstance(reason, http.client.HTTPException):  # its text is the server's
         return NoAnswerError(f"{place} didn't send a valid HTTP response ({type(reason).__name__})")
     if isinstance(reason, ssl.SSLError):
         words = getattr(reason, "verify_message", "") or reason.reason or str(reason)

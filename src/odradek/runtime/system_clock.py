@@ -1,7 +1,7 @@
-"""Provide the real clocks, which also work while a test has frozen time.
+"""Provide the system's clocks, which also work while a test has frozen time.
 
-In: nothing. Out: monotonic seconds, a pause, the date. Hosts, and packages that wait outside any
-client, use it. Must not be used by an engine, which takes the time as an argument.
+In: nothing. Out: monotonic seconds, a sleep, the date. I/O hosts, and packages that wait without a
+client, use it. Must not: be used by an engine, which takes the time as an argument.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ def monotonic_clock() -> Callable[[], float]:
 
     freezegun replaces functions: a module that is imported meanwhile would keep the replacement for
     ever. time-machine 2 changes what `time.monotonic` itself returns, but not `time.perf_counter`,
-    which reads the same clock on Linux, and as fast.
+    which reads the same clock on Linux and is as fast.
     """
     return _real(time.perf_counter if LINUX else time.monotonic, "CLOCK_MONOTONIC")
 
 
 def wall_clock() -> Callable[[], float]:
-    """Return the real `time.time`, even if a test has replaced it."""
+    """Return the original `time.time`, even if a test has replaced it."""
     return _real(time.time, "CLOCK_REALTIME")
 
 
@@ -39,22 +39,22 @@ def _real(function: Callable[[], float], clock: str) -> Callable[[], float]:
 def monotonic(clock: Callable[[], float] = monotonic_clock()) -> float:  # noqa: B008
     """Return monotonic seconds.
 
-    freezegun replaces `time.monotonic` under any name in modules, but not in parameters.
+    freezegun replaces all module variables that refer to `time.monotonic`, but no parameters.
     """
     return clock()
 
 
 class SystemClock:
-    """Monotonic seconds, and a way to wait."""
+    """The system's monotonic clock, and a way to wait."""
 
     def now(self) -> float:
         """Return monotonic seconds."""
         return monotonic()
 
     def date_ms(self) -> int:
-        """Return milliseconds since 1970, the same for other processes of this machine."""
+        """Return milliseconds since 1970, comparable between the processes of this machine."""
         return time.time_ns() // 1_000_000
 
     def pause(self, seconds: float) -> None:
-        """Sleep; only for synchronous calls outside any client."""
+        """Sleep; for synchronous calls that don't belong to a client."""
         time.sleep(seconds)

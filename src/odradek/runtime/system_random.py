@@ -1,7 +1,7 @@
 """Return unpredictable random bytes, for nonces.
 
-In: the number of bytes. Out: random bytes of the operating system. Must not: be used for jitter;
-clients have their own generator for that.
+In: the number of bytes. Out: random bytes of the operating system. Must not: be used for jitter,
+for which each client has a random generator.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
-"""Handle unclosed clients: warn when one is dropped, and flush them at the program's end.
+"""Handle unclosed clients: warn when a client is dropped, and flush clients at exit.
 
-In: new clients. Out: a `ResourceWarning` with the line that created each dropped one (R-HO-4). When
-`atexit` calls this module, no record is accepted any more, buffered records are sent and open
-transactions aborted within `close.timeout.ms`, and stderr names the records that were lost. A
-forked child of `multiprocessing` ends without `atexit`: there its last finaliser does the same.
-Must not: do anything for a parent's clients in a forked child, keep a client alive, or wait in a
-finaliser, which may run at any point of any thread.
+In: new clients. Out: for each client that is dropped without `close`, a `ResourceWarning` with the
+line that created it (R-HO-4). When `atexit` calls this module, no further record is accepted,
+buffered records are sent and open transactions aborted within `close.timeout.ms`, and stderr names
+the records that were lost. A forked child of `multiprocessing` exits without `atexit`; there, its
+last finalizer does this. Must not: do anything for a parent's clients in a forked child, keep a
+client alive, or wait in a finalizer, which may run at any point of any thread.
 
-`atexit` is registered when a client's class is imported, so the program's own handlers run first.
-Records that `logging.shutdown` or an earlier handler would send afterwards are rejected, and not
-lost silently.
+The `atexit` handler is registered when a client's class is imported, so handlers that the program
+registers later run before it. Records that `logging.shutdown` or handlers registered earlier send
+afterwards are rejected, and not lost silently.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ if TYPE_CHECKING:
 logger = logging.getLogger("odradek")
 
 GRACE = 0.05
-"""Additional seconds to wait for a flush after its deadline."""
+"""Seconds after its deadline for which a flush is still awaited."""
 LAST = -(1 << 30)
-"""The priority of a finalizer of `multiprocessing` that is called after all others."""
+"""Priority with which `multiprocessing` calls a finalizer after all others."""
 
 
 class OpenClient:
-    """State of a client that is needed after the client was collected."""
+    """What is needed of a client after it was garbage-collected."""
 
     def __init__(
         self, kind: str, name: str, host: Host, engine: ClientEngine, timeout: float | None
     ) -> None:
-        """Set `timeout`, the seconds for sending a producer's records; other clients have none."""
+        """Set `timeout`, the seconds for sending a producer's records; None for other clients."""
         self.kind = kind
         self.name = name
         self.host = host
@@ -56,9 +56,9 @@ class OpenClient:
         self.timeout = timeout
         self.file, self.line = _made_at()
         self.ending: LastFlush | None = None
-        """The flush in progress; None before it starts."""
+        """The flush of this client's records; None before it starts."""
         self.end_events: Callable[[], object] | None = None
-        """Ends the thread that publishes its events; doesn't wait."""
+        """Function that ends the thread that publishes the client's events; it doesn't wait."""
 
     def __str__(self) -> str:
         return f"{self.kind} {self.name!r} (created at {self.file}:{self.line})"
@@ -70,7 +70,7 @@ class OpenClient:
 
     @property
     def producer(self) -> ProducerEngine | None:
-        """The engine of a producer that hasn't ended; otherwise None."""
+        """The engine of a producer that hasn't ended; None for other clients."""
         if self.timeout is None or self.engine.ended is not None:
             return None
         return cast("ProducerEngine", self.engine)
@@ -83,7 +83,7 @@ class OpenClient:
         warnings.warn_explicit(f"unclosed {self}: {cure}", ResourceWarning, self.file, self.line)
 
     def closed(self) -> None:
-        """Note that the client was closed properly."""
+        """Stop watching the client, because `close` was called."""
         if (watch := _open.pop(self, None)) is not None:
             watch.detach()
 
@@ -94,7 +94,7 @@ class OpenClient:
         self.shut_events()
 
     def shut_events(self) -> None:
-        """End the publishing of its events without waiting."""
+        """End the publication of the client's events without waiting."""
         if self.end_events is not None:
             self.end_events()
 
@@ -110,15 +110,15 @@ class OpenClient:
 
 
 _open: dict[OpenClient, weakref.finalize[..., Any]] = {}
-"""Clients that the program still refers to, and dropped producers that still send."""
+"""Unclosed clients that the program still refers to, and dropped producers that still send."""
 _in_children = False
 
 
 def opened(client: object, what: OpenClient) -> None:
-    """Watch a client until it is `closed`."""
+    """Watch a client until `OpenClient.closed` is called."""
     _open[what] = when_collected(client, _dropped, what)
     util: Any = sys.modules.get("multiprocessing.util")
-    if util is not None and not _in_children:  # multiprocessing is in use
+    if util is not None and not _in_children:  # multiprocessing is used
         # A forked child drops the parent's finalizers, so register again there.
         util.register_after_fork(_watch_child, _watch_child)
         _watch_child()
@@ -127,14 +127,14 @@ def opened(client: object, what: OpenClient) -> None:
 def when_collected(
     owner: object, call: Callable[..., object], *arguments: object
 ) -> weakref.finalize[..., Any]:
-    """Call a function when the owner is collected, but not at the program's end."""
+    """Call a function when `owner` is garbage-collected, but not at the program's exit."""
     watch = weakref.finalize(owner, call, *arguments)
     watch.atexit = False
     return watch
 
 
 def _made_at() -> tuple[str, int]:
-    """Return file and line of the code outside this package that creates a client."""
+    """Return file and line of the code that creates a client, outside of this package."""
     frame = sys._getframe(1)  # noqa: SLF001  # `inspect` would read the sources
     while frame.f_back is not None and _is_ours(frame.f_globals.get("__name__", "")):
         frame = frame.f_back
@@ -146,7 +146,7 @@ def _is_ours(module: str) -> bool:
 
 
 def _dropped(what: OpenClient) -> None:
-    """Handle a client that was collected; its thread sends the remaining records."""
+    """Handle a client that was garbage-collected: its thread sends the remaining records."""
     if not what.used:
         _open.pop(what, None)
         what.shut_events()
@@ -164,20 +164,20 @@ def _dropped(what: OpenClient) -> None:
 
 
 def _ended(what: OpenClient) -> None:
-    if what in _open and what.ending is not None:  # otherwise the exit handler reports it
+    if what in _open and what.ending is not None:  # else `_at_exit` reports the records
         what.ending.tell(logger.error)
-        _open.pop(what, None)  # last, as the exit may stop this thread before
+        _open.pop(what, None)  # last, as exit may stop the thread before
         what.shut()
 
 
 @atexit.register
 def _at_exit() -> None:
-    """Flush all clients at the interpreter's end, while the threads of hosts still run.
+    """Flush all clients at the interpreter's exit, while I/O threads still run.
 
-    Handlers that were registered earlier run later: `send` raises in them.
+    `atexit` handlers that were registered earlier run later; `send` raises in them.
     """
     known: dict[OpenClient, bool] = {}
-    """Clients, each with whether the program still refers to it."""
+    """By client: whether the program still refers to it."""
     try:
         for what in list(_open):
             if not what.host.cut_off and (watch := _open.pop(what, None)) is not None:
@@ -199,14 +199,14 @@ def _at_exit() -> None:
 
 
 def _end(what: OpenClient) -> None:
-    """Refuse further records, and send all accepted ones."""
+    """Refuse further records, and send all accepted records."""
     if (producer := what.producer) is None:
         return
     ends = ClientClosedError(f"{what} accepts no more records, because the program is ending")
     producer.accumulator.refuse(ends)
-    producer.accumulator.close_all()  # `send` appends to open batches unchecked
+    producer.accumulator.close_all()  # `send` checks nothing for open batches
     if what.host.in_use:
-        what.host.surfacing = False  # a callback's error must not interrupt this
+        what.host.surfacing = False  # callbacks' errors mustn't be raised here
         # A client with nothing left to send may still run the callbacks of its records.
         what.ending = what.ending or LastFlush(what, producer)
         what.host.wake()
@@ -223,19 +223,19 @@ def _watch_child(_: object = None) -> None:
 
 
 def _child_ends() -> None:
-    """Flush in a child process; in the parent, where `atexit` does this, do nothing."""
+    """Flush clients in a child process; do nothing in the parent, where `atexit` flushes."""
     if sys.modules["multiprocessing.process"].parent_process() is not None:
         _at_exit()
 
 
 def _transaction(producer: ProducerEngine) -> TransactionManager | None:
-    """Return the producer's open transaction, even if all its records are acknowledged."""
+    """Return the state of the producer's open transaction, even if all records are acknowledged."""
     manager = producer.transactions
     return manager if manager is not None and manager.open else None
 
 
 class LastFlush:
-    """The flush of an unclosed producer: buffered records are sent, or its transaction is ended."""
+    """The flush of an unclosed producer: buffered records are sent, or a transaction is ended."""
 
     def __init__(self, what: OpenClient, producer: ProducerEngine) -> None:
         self.what = what
@@ -246,7 +246,7 @@ class LastFlush:
         self.committing = pending is not None and pending.name == "commit_transaction"
         if manager is None:
             flow = producer.flush(deadline)
-        elif self.committing:  # continue the commit, which no caller waits for
+        elif self.committing:  # continue a commit for which no call waits
             flow = manager.commit(deadline)
         else:
             flow = manager.abort(deadline)
@@ -268,7 +268,7 @@ class LastFlush:
         lost = open_still | refused
         if not lost:
             return ""
-        # Imported here, as it is only needed if records were lost.
+        # Imported here, because this is only needed if records were lost.
         from odradek.clients.producer.uncertain_writes import (
             counted,
             were,
@@ -292,7 +292,7 @@ class LastFlush:
         return text
 
     def _of(self, transaction: TransactionManager) -> str:
-        """Return the known outcome of the open transaction."""
+        """Return a text that says what is known of the open transaction's outcome."""
         ended = self.done.done and self.done.error is None
         if self.committing and ended:
             return ""

@@ -3,8 +3,8 @@
 In: nothing. Out: exception classes; `errors.kafka` (generated from Kafka's own table) adds one
 class per broker error code. Must not: format anything that could contain a secret.
 
-R-RT-3: `retriable`, `refresh_metadata` and `fatal` are properties of the class, never of a call
-site. `str()` of each error is printable, even if a peer chose the text (R-IN-3).
+R-RT-3: `retriable`, `refresh_metadata` and `fatal` are attributes of classes; code that raises an
+error never sets them. `str()` of each error is printable, even if a broker chose the text (R-IN-3).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class KafkaError(Exception):
     code: ClassVar[int | None] = None
     """Kafka's error code; None if the error isn't a broker's response."""
     retriable: ClassVar[bool] = False
-    """Whether the same request may succeed later, without a change by the caller."""
+    """Whether the request may succeed later if it is repeated without changes."""
     refresh_metadata: ClassVar[bool] = False
     """Whether the client's metadata is out of date."""
     fatal: ClassVar[bool] = False
@@ -39,13 +39,11 @@ class KafkaError(Exception):
     changes. Each waiting call raises the error at once instead of waiting for its timeout.
     """
     several_lines: ClassVar[bool] = False
-    """Whether the text has several lines, each of which is printable by itself."""
+    """Whether the text has several lines, which contain only printable characters."""
     results: Mapping[Any, Any] = MappingProxyType({})
-    """Results of the items that succeeded, by item, if a call tried several items."""
+    """Results of the items that succeeded, by item, if a call had several items."""
     errors: Mapping[Any, KafkaError] = MappingProxyType({})
-    """Errors of the items that failed, by item, if a call tried several items; the first one is
-    raised.
-    """
+    """Errors of the items that failed, by item, if a call had several; the first is raised."""
 
     def beside(self, results: Mapping[Any, Any], errors: Mapping[Any, KafkaError]) -> Self:
         """Return a copy of this error with the results and errors of all items of a call."""
@@ -61,7 +59,7 @@ class KafkaError(Exception):
         return made
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copy and pickle what the error holds: its class may take other arguments than `args`."""
+        """Let `copy` and `pickle` restore the error without its `__init__` (see `_restored`)."""
         return _restored, (type(self), *self.args), dict(self.__dict__)
 
     def __str__(self) -> str:
@@ -73,7 +71,7 @@ class KafkaError(Exception):
 
 
 def _restored(cls: type[KafkaError], *args: Any) -> KafkaError:
-    """Create an error without its `__init__`, which would format the finished text again."""
+    """Create an error from its `args` without its `__init__`, which may need other arguments."""
     made = cls.__new__(cls, *args)
     made.args = args
     return made
@@ -82,18 +80,18 @@ def _restored(cls: type[KafkaError], *args: Any) -> KafkaError:
 class ExplainedError(KafkaError):
     """Base class of errors that say where they happened and what to do.
 
-    `address` is None while it isn't known; `at()` returns the same error with an address.
+    `address` is None while it isn't known; `at()` returns a copy of the error with an address.
     """
 
     usual_cure: ClassVar[str] = ""
 
     def __init__(self, what: str, address: Address | None = None, cure: str | None = None) -> None:
-        super().__init__(what, address, cure)  # unchanged, so that copies and pickles are the same
+        super().__init__(what, address, cure)  # arguments as given, for copies and pickles
         self.what, self.address = what, address
         self.cure = self.usual_cure if cure is None else cure
 
     def at(self, address: Address) -> Self:
-        """Return the same error with an address; an address that is already set isn't replaced."""
+        """Return a copy of the error with an address, or the error itself if it has an address."""
         if self.address is not None:
             return self
         made = type(self)(self.what, address, self.cure)
@@ -101,7 +99,7 @@ class ExplainedError(KafkaError):
         return made
 
     def saying(self, known: str) -> Self:
-        """Return the same error with a prefix that describes its subject."""
+        """Return a copy of the error, whose text begins with a description of its subject."""
         made = copy(self)
         made.what = f"{known}: {self.what}"
         return made
@@ -119,7 +117,7 @@ class BrokerError(KafkaError):
 
     name: ClassVar[str] = "UNKNOWN_SERVER_ERROR"
     cure: str | None = None
-    """The remedy, which is part of the text as well; None if the client doesn't know one."""
+    """The remedy, which is also part of the text; None if the client doesn't know a remedy."""
 
     def needing(self, operation: str, name: str = "", kind: str = "", on: str = "") -> Self:
         """Return this error; authorization errors override this to add the missing permission."""
@@ -171,12 +169,13 @@ class AuthorizationError(BrokerError):
         cure = f"{who} needs {self.operation} on {self.resource}: add an ACL that allows it."
         if self.operation in ("READ", "WRITE"):
             cure = f"{cure[:-1]} ({self.operation} implies DESCRIBE)."
-        # The text of an error that repeats this one, for example for a record, has it already.
+        # If this error repeats another error, for example for a record, its text contains the
+        # remedy already.
         return said if cure in said else f"{said.rstrip('.')}. {cure}"
 
 
 class UnknownErrorCodeError(BrokerError):
-    """A broker returned an error code that this release doesn't know."""
+    """A broker returned an error code that this release of Odradek doesn't know."""
 
     name = "UNKNOWN_ERROR_CODE"
 
@@ -215,7 +214,8 @@ class WakeupError(KafkaError):
 class SystemLimitError(KafkaError, OSError):
     """The operating system refused a resource that the client needs, such as a file descriptor.
 
-    `errno` has the reason. The call had no effect; it works again once the resource is available.
+    `errno` has the reason. The call had no effect, and can be repeated once the resource is
+    available.
     """
 
     retriable = True
@@ -223,7 +223,7 @@ class SystemLimitError(KafkaError, OSError):
 
 @contextmanager
 def first_use() -> Iterator[None]:
-    """Raise `SystemLimitError` if a module that is imported here can't be read (R-TI-2)."""
+    """Raise `SystemLimitError` if a module imported in this context can't be read (R-TI-2)."""
     try:
         yield
     except OSError as error:
@@ -238,7 +238,7 @@ class UnsupportedFeatureError(KafkaError):
 
 
 class UnsupportedOptionError(ConfigurationError, UnsupportedFeatureError):
-    """The option, which other clients have, isn't supported; the text says what to use instead."""
+    """The option is one of another client and isn't supported; the text says what replaces it."""
 
 
 class MalformedMessageError(KafkaError):
@@ -274,9 +274,7 @@ class CorruptRecordError(KafkaError):
     retriable = True
     partition: TopicPartition | None = None
     offset: int | None = None
-    """Offset at which reading stopped: that of the corrupt record, or the first requested one of
-    the batch.
-    """
+    """Offset at which reading stopped: of the corrupt record, or the first one requested."""
     next_offset: int | None = None
 
 
@@ -331,7 +329,7 @@ class NoMemoryError(DisconnectedError):
 
 
 class ResponseTimeoutError(DisconnectedError):
-    """No response arrived within `request.timeout.ms`; `received` bytes of it did."""
+    """No complete response arrived within `request.timeout.ms`, only `received` bytes of it."""
 
     def __init__(self, message: str, received: int = 0) -> None:
         super().__init__(message, received)
@@ -431,7 +429,7 @@ class ProxyError(ExplainedError, ConnectionFailedError):
 
 
 class ProxyAuthenticationError(ProxyError):
-    """The proxy requires a user and password, or rejected those in `proxy.url`."""
+    """The proxy requires a user and password, or rejected the ones in `proxy.url`."""
 
     sticky, retriable = True, False
     usual_cure = "Set both in proxy.url: scheme://user:password@host:port (write @ as %40)."
@@ -454,13 +452,14 @@ class NotAProxyError(ProxyError):
 class AuthenticationError(ExplainedError):
     """The broker rejected the credentials; each waiting call raises this error at once."""
 
-    sticky = True  # R-CS-4: nothing changes by trying again
+    sticky = True  # R-CS-4: a retry wouldn't help
 
 
 class CredentialsRefusedError(AuthenticationError):
     """The password is wrong, the user is unknown, or the broker rejected the token.
 
-    Brokers don't distinguish the first two, so that attackers can't find out user names.
+    Brokers don't distinguish a wrong password from an unknown user, lest attackers find out user
+    names.
     """
 
     usual_cure = (
@@ -487,7 +486,7 @@ class MechanismUnsupportedError(AuthenticationError):
         self.args = (what, address, cure, self.mechanisms)
 
     def at(self, address: Address) -> Self:
-        """Return the same error with an address."""
+        """Return a copy of the error with an address."""
         if self.address is not None:
             return self
         return type(self)(self.what, address, self.cure, self.mechanisms)
@@ -552,7 +551,7 @@ class ClientBrokenError(KafkaError, RuntimeError):
 
 
 class Attempt(NamedTuple):
-    """One failed attempt: address, operation, error and time."""
+    """One failed attempt to connect or send a request: address, operation, error and time."""
 
     address: Address | None
     what: str
@@ -560,7 +559,7 @@ class Attempt(NamedTuple):
     at: float
 
     def describe(self, now: float) -> str:
-        """Return the attempt as text, with its age."""
+        """Return a text that describes the attempt and says how long ago it failed."""
         place = f"{self.address}: " if self.address else ""
         said = printable(f"{self.what}: {self.error}")
         return f"{place}{said} ({max(0.0, now - self.at):.1f} s ago)"
@@ -575,20 +574,20 @@ class KafkaTimeoutError(KafkaError, TimeoutError):
     """Number of records without a result yet, if `producer.flush()` timed out."""
 
     def leaving(self, remaining: int) -> Self:
-        """Add the number of records without a result, and return this error."""
+        """Set the number of records without a result, and return this error."""
         self.remaining = remaining
         return self
 
     def __init__(self, message: str, attempts: Sequence[Attempt] = (), now: float = 0.0) -> None:
-        self.attempts = tuple(attempts)  # R-RT-2: without them a timeout would hide why
+        self.attempts = tuple(attempts)  # R-RT-2: they show why the call timed out
         lines = [a.describe(now) for a in self.attempts]
         super().__init__("\n  ".join([message, *lines]))
 
 
 class NoBrokerAvailableError(KafkaTimeoutError):
-    """No broker can be reached, neither a known one nor a bootstrap address.
+    """No broker can be reached, neither a known broker nor a bootstrap address.
 
-    A client that has never reached a broker raises it after `bootstrap.timeout.ms`.
+    A client that has never reached a broker raises this error after `bootstrap.timeout.ms`.
     """
 
     reached_before: bool = True
@@ -605,7 +604,7 @@ class CommitFailedError(KafkaError):
 class ClusterIdMismatchError(KafkaError):
     """The bootstrap address belongs to a different cluster than before (KIP-899)."""
 
-    fatal = True  # R-RB-5: the other cluster is never written to
+    fatal = True  # R-RB-5: don't write to another cluster
 
     def __init__(self, expected: str, found: str | None, address: Address | None) -> None:
         self.expected, self.found, self.address = expected, found, address
@@ -619,12 +618,12 @@ class ClusterIdMismatchError(KafkaError):
 class AbortableTransactionError(KafkaError):
     """The transaction can't be committed: call `abort_transaction()`, then begin a new one.
 
-    These are KIP-1050's abortable errors. If a broker's error is the reason, this error is also an
+    KIP-1050 calls these errors abortable. If a broker's error is the reason, this error is also an
     instance of its class (`IllegalGenerationError` …).
     """
 
     refusal: KafkaError | None = None
-    """The original error, if its class is retriable: a retry doesn't help here."""
+    """The original error, if its class is retriable; here, a retry doesn't help."""
     retriable = False
     requires_abort = True
 
@@ -632,8 +631,8 @@ class AbortableTransactionError(KafkaError):
 class FatalTransactionError(KafkaError):
     """A transactional producer can't continue: close it and create another one.
 
-    `init_transactions()` of the new one aborts the open transaction. If a broker's error is the
-    reason, this error is also an instance of its class (`ProducerFencedError` …).
+    `init_transactions()` of the new producer aborts the open transaction. If a broker's error is
+    the reason, this error is also an instance of its class (`ProducerFencedError` …).
     """
 
     retriable = False
@@ -643,5 +642,5 @@ class FatalTransactionError(KafkaError):
 class TransactionAbortedError(KafkaError):
     """A record wasn't sent, because its transaction was aborted.
 
-    The cause is the reason, unless the application aborted the transaction.
+    `__cause__` is the reason for the abort, unless the application aborted the transaction.
     """

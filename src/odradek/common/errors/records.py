@@ -15,9 +15,9 @@ from odradek.common.types import TopicPartition
 class RecordLimitError(CorruptRecordError):
     """A record or its batch exceeds a limit of this client; `option` names the limit.
 
-    Reading it would need far more memory than its size in the log. `found` is the value that
-    exceeds the limit, as read from the data; for decompressed bytes, it is the limit itself. Raise
-    the option to read the record, or `seek()` past it.
+    Reading the record would need far more memory than it has bytes in the log. `found` is the value
+    that exceeds the limit, as read from the data; for decompressed bytes, it is the limit itself.
+    Raise the option to read the record, or `seek()` past it.
     """
 
     retriable = False
@@ -55,9 +55,9 @@ class FetchTooLargeError(RecordTooLargeError):
 
 
 class SchemaNotAtHandError(KafkaError):
-    """Internal: a schema has to be fetched first, and the event loop must not block.
+    """Internal error: a schema must be fetched first, which mustn't block the event loop.
 
-    The loop calls `fetch` in a thread and tries again; users never see this error.
+    The client calls `fetch` in a thread, then tries again; users never see this error.
     """
 
     blames_record = False

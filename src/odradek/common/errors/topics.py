@@ -1,7 +1,7 @@
-"""The error of operations on a topic that has been deleted and created again.
+"""Define the error of operations on a topic that was deleted and created again.
 
-In: the topic ids before and now, if brokers have them (KIP-516). Out: an exception class. Must not:
-look anything up.
+In: the topic's former and current id, if brokers support ids (KIP-516). Out: an exception class.
+Must not: look up metadata.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from odradek.common.types import TopicPartition
 class TopicRecreatedError(UnknownTopicIdError):
     """The topic was deleted and created again after the operation began.
 
-    `read_id` is the id of the deleted topic, `current_id` that of the new one; None if they aren't
-    known. `maybe_stored` is true if the commit may have been stored for either of them. Offsets of
+    `read_id` is the id of the deleted topic, `current_id` that of the new topic; each is None if
+    unknown. `maybe_stored` is true if the commit may have been stored, for either topic. Offsets of
     a deleted topic can't be used; `poll()` continues with the new topic.
     """
 
@@ -32,7 +32,7 @@ class TopicRecreatedError(UnknownTopicIdError):
     ) -> None:
         """Create the error; `outcome` describes the result if the operation isn't a commit."""
         given = partition, what, read_id, current_id, maybe_stored, outcome
-        super().__init__(*given)  # unchanged, for copies and pickles
+        super().__init__(*given)  # arguments as given, for copies and pickles
         self.partition, self.what = partition, what
         self.read_id, self.current_id = read_id, current_id
         self.maybe_stored = maybe_stored

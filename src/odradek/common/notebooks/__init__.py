@@ -1,4 +1,4 @@
 """Show results as tables in notebooks.
 
-In: results of calls. Out: HTML.
+In: results of API calls. Out: HTML.
 """

@@ -1,7 +1,7 @@
 """Show results as tables in notebooks, and Arrow schemas if the notebook asks for them.
 
-In: results of calls. Out: the same objects, which IPython shows as HTML. Must not: cost anything
-without a notebook: `html_tables` is imported by the first notebook that shows a result.
+In: results of calls. Out: the same objects, which IPython shows as HTML. Must not: take time
+without a notebook: `html_tables` is only imported when a notebook shows a result.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class ShownList(list[Any], Shown):
 
 
 def shown(value: T) -> T:
-    """Return a result that notebooks show as a table, if it is a plain dict or a list of objects.
+    """Convert a dict or list of objects to a subclass that notebooks show as a table.
 
     Other results are returned unchanged: a list of names is no table, and safe YAML writers accept
     only plain lists and dicts.

@@ -1,8 +1,8 @@
 """Render results as HTML for notebooks: tables of escaped text, of bounded size.
 
-In: dataclasses, dicts and lists of them; schemas and batches of Arrow, by their methods. Out: HTML
-without attributes. Must not: interpret a text as HTML (the name of a topic or member, an error:
-R-IN-3), show what a repr hides, or put much more than `LONGEST` characters into a notebook, which
+In: dataclasses, dicts and lists of dataclasses; Arrow schemas and batches. Out: HTML tags without
+attributes. Must not: interpret a text (the name of a topic or member, an error) as HTML (R-IN-3),
+show a field that the repr hides, or put much more than `LONGEST` characters into a notebook, which
 stores them.
 """
 
@@ -17,12 +17,12 @@ from typing import Any
 from odradek.common.printable import printable
 
 LONGEST = 100_000
-"""Number of characters after which no further row is added."""
+"""Number of characters of HTML after which no further row is added."""
 ROWS = 100
-"""Maximum number of rows of a table; of a table in a cell a tenth of that."""
+"""Maximum number of rows of a table; a table in a cell has a tenth of it."""
 CELL = 300
 ITEMS = 30
-"""Maximum number of items of a list in a cell."""
+"""Maximum number of items that are shown of a list in a cell."""
 DEPTH = 3
 """Maximum depth of tables in tables."""
 TAGS = len("<td></td>")
@@ -30,9 +30,9 @@ NONE = "–"
 
 
 def html(value: Any) -> str | None:
-    """Return a result as HTML; None for an empty result or a list that isn't a table.
+    """Return a result as HTML; None if it is empty or a list without dataclasses.
 
-    Python's repr is better for both.
+    In these cases, Python's repr is better.
     """
     if isinstance(value, list) and not _names(value):
         return None
@@ -46,7 +46,7 @@ def html(value: Any) -> str | None:
 def arrow_html(data: Any) -> str:
     """Return a pyarrow Schema, or the schema and size of a RecordBatch or Table, as HTML.
 
-    Polars and pandas show the values.
+    To see the values, users can convert it to Polars or pandas.
     """
     schema = getattr(data, "schema", data)
     rows = [(f.name, str(f.type), "yes" if f.nullable else "no") for f in schema]
@@ -55,7 +55,7 @@ def arrow_html(data: Any) -> str:
 
 
 def _explanation(value: Any) -> str:
-    """Return the result of `explain()` as HTML: diagnosis, addresses, and all of it as text."""
+    """Return the result of `explain()` as HTML: diagnosis, addresses, and the complete text."""
     heads = (
         "address",
         "role",
@@ -78,18 +78,18 @@ def _explanation(value: Any) -> str:
 
 
 class _Page:
-    """HTML of one result, and the number of characters that it may still add."""
+    """Renderer of one result, with the number of characters that it may still write."""
 
     def __init__(self) -> None:
         self._left = LONGEST
 
     def of(self, value: Any, depth: int = 0) -> str:
-        """Return any value as HTML: a table or a line."""
+        """Return any value as HTML: a table or an escaped text."""
         if is_dataclass(value) and not isinstance(value, type):
             return self._fields(value, depth)
         if isinstance(value, Mapping):
             return self._mapping(value, depth)
-        if isinstance(value, tuple) and hasattr(value, "_fields"):  # topic and partition, as text
+        if isinstance(value, tuple) and hasattr(value, "_fields"):  # such as TopicPartition
             return self.text(value)
         if isinstance(value, list | tuple) and (names := _names(value)):
             return self._objects(names, value, depth)
@@ -99,7 +99,7 @@ class _Page:
         return self.text(value)
 
     def text(self, value: Any, limit: int = CELL) -> str:
-        """Return one escaped text."""
+        """Return a value as escaped text, cut to `limit` characters."""
         if value is None:
             return NONE
         if isinstance(value, float):
@@ -109,7 +109,7 @@ class _Page:
         return found
 
     def table(self, heads: Iterable[str], rows: Iterable[Iterable[Any]], depth: int = 0) -> str:
-        """Return a table with these heads, and rows as long as they fit."""
+        """Return a table with these headings, and as many of the rows as fit."""
         most = ROWS if depth == 0 else ROWS // 10
         found = [f"<tr>{''.join(f'<th>{self.text(head)}</th>' for head in heads)}</tr>"]
         for n, row in enumerate(rows):
@@ -117,21 +117,21 @@ class _Page:
                 found.append("<tr><td>… and more rows</td></tr>")
                 break
             cells = [f"<td>{self.of(cell, depth + 1)}</td>" for cell in row]
-            self._left -= TAGS * (1 + len(cells))  # there may be very many empty cells
+            self._left -= TAGS * (1 + len(cells))  # count tags, as cells may be empty
             found.append(f"<tr>{''.join(cells)}</tr>")
         return f"<table>{''.join(found)}</table>"
 
     def _fields(self, value: Any, depth: int) -> str:
-        """Return a dataclass as a table with a row for each field."""
+        """Return a dataclass instance as a table with a row for each field."""
         if depth >= DEPTH:
             return self.text(value)
         pairs = ((name, getattr(value, name)) for name in _names([value]))
         return self.table((type(value).__name__, ""), pairs, depth)
 
     def _mapping(self, value: Mapping[Any, Any], depth: int) -> str:
-        """Return a table with a row for each key, with the fields of its object or its value.
+        """Return a table with a row for each key: the key, and the value or the value's fields.
 
-        A key that is also a field of each object is shown once.
+        If the key is also the first field of each value, it is shown once.
         """
         names = _names(value.values())
         if names and all(getattr(one, names[0]) == key for key, one in value.items()):
@@ -142,13 +142,13 @@ class _Page:
         return self.table(("", *(names or [""])), rows, depth)
 
     def _objects(self, names: tuple[str, ...], values: Iterable[Any], depth: int) -> str:
-        """Return dataclasses of one kind as a table, with a row for each."""
+        """Return instances of one dataclass as a table, with a row for each instance."""
         if depth >= DEPTH:
             return self._list(list(values))
         return self.table(names, ([getattr(one, n) for n in names] for one in values), depth)
 
     def _list(self, items: list[Any]) -> str:
-        """Return items separated by commas."""
+        """Return the first items as text, separated by commas."""
         told = [self.text(one) for one in items[:ITEMS]]
         return (
             ", ".join([*told, f"… ({len(items)} in total)"] if len(items) > ITEMS else told) or NONE
@@ -156,7 +156,7 @@ class _Page:
 
 
 def _names(values: Iterable[Any]) -> tuple[str, ...]:
-    """Return the fields in a repr if all values are of one dataclass; otherwise none."""
+    """Return the names of the shown fields if all values are of one dataclass; otherwise none."""
     kinds = {type(one) for one in values}
     kind = kinds.pop() if len(kinds) == 1 else None
     if kind is None or not is_dataclass(kind):

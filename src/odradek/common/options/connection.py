@@ -1,6 +1,6 @@
 """Define the options of connections, metadata and events, which all clients have.
 
-Out: tuples of options, which `table` combines. Must not: hold values of a client.
+Out: tuples of options, which `table` combines. Must not: store values of a client.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from odradek.common.options.values import (
 from odradek.common.proxy import proxy_url
 
 RECONNECT_BACKOFF = 0.05
-"""Default of `reconnect.backoff.ms` in seconds; setting this value changes nothing."""
+"""Default of `reconnect.backoff.ms`, in seconds."""
 
 CONNECTION_OPTIONS = (
     Option("bootstrap.servers", addresses, None, "high").says(

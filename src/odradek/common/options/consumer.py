@@ -1,6 +1,6 @@
 """Define the options of consumers, except for those of groups.
 
-Out: a tuple of options, which `table` combines. Must not: hold values of a client.
+Out: a tuple of options, which `table` combines. Must not: store values of a client.
 """
 
 from __future__ import annotations

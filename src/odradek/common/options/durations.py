@@ -1,8 +1,8 @@
 """Parse ISO 8601 durations as `java.time.Duration.parse` does.
 
-In: a text such as `P7D` or `PT1H30M`. Out: seconds. Must not: know their purpose. Weeks, months and
-years aren't durations in Java, and so they aren't here: Kafka's tools would refuse the same
-configuration.
+In: a text such as `P7D` or `PT1H30M`. Out: seconds. Must not: know the purpose of a duration.
+Weeks, months and years aren't accepted, because Java doesn't accept them, so that Kafka's tools
+would refuse the configuration.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ _ISO = (
     r"([-+]?)P(?:([-+]?[0-9]{1,19})D)?"
     r"(T(?:([-+]?[0-9]{1,19})H)?(?:([-+]?[0-9]{1,19})M)?(?:([-+]?[0-9]{1,19})(?:[.,]([0-9]{0,9}))?S)?)?"
 )
-"""Compiled on first use: that takes two milliseconds, and few clients need it."""
+"""Regular expression, compiled on first use, because that takes two milliseconds."""
 _LONGEST = 2**63 - 1
 """Maximum number of seconds of a Java duration."""
 
 
 def parse_duration(name: str, text: str) -> float:
-    """Return the seconds of a non-negative ISO 8601 duration; `name` is the option in errors."""
+    """Return a non-negative ISO 8601 duration in seconds; errors name the option `name`."""
     found = re.fullmatch(_ISO, text, re.ASCII | re.IGNORECASE)
     groups: tuple[str | None, ...] = found.groups() if found is not None else ()
     if not any(groups[i] for i in (1, 3, 4, 5) if groups) or (groups[2] or "").upper() == "T":

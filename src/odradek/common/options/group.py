@@ -1,7 +1,7 @@
-"""Define the options of group consumers, and Java's checks between them.
+"""Define the options of group consumers, and the checks that involve several of them, as in Java.
 
-Out: `GROUP_OPTIONS`, which `options` adds to the others, and `check_group`, which is called once
-all values are known. Must not: hold values of a client, or know assignors other than by name.
+Out: `GROUP_OPTIONS`, which `table` combines with other options, and `check_group`, which checks all
+values. Must not: store values of a client, or know more than the names of assignors.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ASSIGNORS = {
     "StickyAssignor": "sticky",
     "CooperativeStickyAssignor": "cooperative-sticky",
 }
-"""Short names of the assignors, by the ends of Java's class names."""
+"""Names of the assignors, by the last part of their Java class names."""
 JAVA_PACKAGE = "org.apache.kafka.clients.consumer."
 NOT_WITH_NEW = {
     "session.timeout.ms": "the broker sets it (group.consumer.session.timeout.ms)",
@@ -47,7 +47,7 @@ NOT_WITH_CLASSIC = {
 
 @reads("list", f"{', '.join(ASSIGNORS.values())}, separated by commas, or objects")
 def assignors(name: str, value: Any) -> tuple[Any, ...]:
-    """Read assignors: names, Java class names, or the user's objects (or classes)."""
+    """Read assignors: names, Java class names, or objects or classes of the user."""
     if isinstance(value, str):
         value = value.split(",")
     elif not isinstance(value, list | tuple):
@@ -94,7 +94,7 @@ class AnyName(str):
 @reads("text", "1 to 249 letters (a to z, A to Z), digits, dots, dashes and underscores")
 def instance_id(name: str, value: Any) -> str:
     """Read a `group.instance.id`, which Java's client checks like a topic name."""
-    # Imported here: most consumers aren't static.
+    # Imported here, because most consumers have no group.instance.id.
     from odradek.common.topic_names import is_topic_name
 
     found = sent_name(name, value)

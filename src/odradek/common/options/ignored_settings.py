@@ -1,9 +1,9 @@
-"""Report settings that are accepted and have no effect on a client.
+"""Report settings that a client accepts although they have no effect on it.
 
-In: names in dots: other clients' settings without a meaning here, and options of another kind of
-client, because services share one dict. Out: whether a setting has an effect on a kind of client;
-one log line if it has none, and the error for an unknown one. A line is DEBUG for `HARMLESS`
-settings, WARNING for all others. Must not: read or show values.
+In: dotted names: settings of other libraries without a meaning here, and options of another kind of
+client (consumer, producer, admin). Out: whether a setting has an effect; a log line if it has none
+(DEBUG for `HARMLESS` settings, else WARNING); the error for an unknown setting. Must not: read or
+show values.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ COSTLY: dict[str, str] = {
     "for if the broker supports it (Kafka 2.5), without an error otherwise",
     "bootstrap.controllers": "the client connects to brokers only: bootstrap.servers",
     "broker.address.family": "the client tries all addresses of a broker, IPv4 and IPv6",
-    # A program or an operator would miss these
+    # Metrics, plugins
     "metric.reporters": "client.metrics() returns all metrics, PrometheusCollector and "
     "OpenTelemetryMetrics export them, and events.topic or events.dir export events",
     "kafka.client": "this client loads no third-party code",
 }
-"""Settings that are ignored although that costs performance or safety, with the reason."""
+"""Settings whose lack of effect may cost performance or safety, each with the reason."""
 _AVERAGES = "averages cover the last 30 to 60 s, as with the defaults of Java's clients"
 _LOG = "the client logs to logging.getLogger('odradek')"
 _RECEIVED = "each response is received into a buffer of its own size"
@@ -122,7 +122,7 @@ HARMLESS: dict[str, str] = {
     "sock.chunk.bytes": _RECEIVED,
     "sock.chunk.buffer.count": _RECEIVED,
 }
-"""Settings that can be ignored without a disadvantage, with the reason."""
+"""Settings whose lack of effect has no disadvantage, each with the reason."""
 IN_FILES = frozenset(
     (
         *("key.serializer", "value.serializer", "key.deserializer", "value.deserializer"),
@@ -132,7 +132,7 @@ IN_FILES = frozenset(
 )
 """Settings that are left out of a properties file with a WARNING; in a dict they are errors.
 
-A program of another client reads them from the file by itself.
+In a file, they are meant for a program with another client, which reads the file, too.
 """
 OF_SERIALIZERS = frozenset(
     (
@@ -140,16 +140,16 @@ OF_SERIALIZERS = frozenset(
         *("key.subject.name.strategy", "value.subject.name.strategy", "subject.name.strategy"),
     )
 )
-"""Settings of serializers, which Java's clients read among their own."""
+"""Settings of serializers, which Java's clients accept among client settings."""
 OF_REGISTRIES = ("schema.registry.", "basic.auth.", "bearer.auth.")
-"""Prefixes of the settings of a registry client."""
+"""Prefixes of the settings of a schema registry client."""
 KINDS = frozenset((ADMIN, CONSUMER, PRODUCER))
 _told: set[str] = set()
-"""Names that were reported in this process."""
+"""Names of settings that were already reported in this process."""
 
 
 def reason(name: str) -> str | None:
-    """Return why a setting of other clients has no effect on any client; None for all others."""
+    """Return why a setting of other clients has no effect here; None for all other settings."""
     if name in OF_SERIALIZERS:
         short = name.removeprefix("key.").removeprefix("value.")
         return (
@@ -166,7 +166,7 @@ def reason(name: str) -> str | None:
 
 
 def owners(name: str) -> frozenset[str]:
-    """Return the kinds of clients that an option belongs to; empty if it belongs to none alone."""
+    """Return the kinds of clients that a setting concerns; empty if it concerns none."""
     option = OPTIONS.get(ALIASES.get(name, name))
     if option is not None:
         return option.clients
@@ -174,12 +174,12 @@ def owners(name: str) -> frozenset[str]:
 
 
 def in_words(kinds: Iterable[str]) -> str:
-    """Return the kinds of clients as a phrase: consumers and producers."""
+    """Return kinds of clients as a text, such as "consumers and producers"."""
     return " and ".join(f"{kind}s" for kind in sorted(kinds))
 
 
 def has_effect(name: str, client: str | None) -> bool:
-    """Return whether a setting has an effect on this kind of client, or on any kind if None."""
+    """Return whether a setting has an effect on this kind of client (None: on any kind)."""
     if reason(name) is not None:
         return False
     kinds = owners(name)
@@ -187,11 +187,11 @@ def has_effect(name: str, client: str | None) -> bool:
 
 
 def unknown(name: str, client: str) -> ConfigurationError:
-    """Return the error for an unknown setting, with its replacement or a similar name."""
+    """Return the error for an unknown setting; it names a replacement or a similar name."""
     text = f"unknown option {name!r} for {_one(client)}"
     if name in CURES:
         return ConfigurationError(f"{text}: {CURES[name]}")
-    from difflib import get_close_matches  # imported here: few programs need it
+    from difflib import get_close_matches  # imported late: few programs need it
 
     close = get_close_matches(name, [*OPTIONS, *ALIASES], n=1)
     hint = f"; did you mean {close[0]}?" if close else ""
@@ -207,8 +207,8 @@ def _one(client: str) -> str:
 def report(client: str, ignored: Iterable[str], others: Iterable[str] = ()) -> None:
     """Log settings without effect on this kind of client, each once per process.
 
-    Options of single kinds of clients share one line, which also lists those among the `others`,
-    the settings with an effect on this client: several clients may have the same dict.
+    Options of other kinds of clients share one line, which also lists those of `others` (settings
+    with an effect) that only some kinds have: several clients may share one dict.
     """
     fresh = [name for name in ignored if name not in _told]
     ours: list[str] = []
@@ -229,7 +229,7 @@ def report(client: str, ignored: Iterable[str], others: Iterable[str] = ()) -> N
 
 
 def _by(names: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yield `a, b have` for the options of the same kinds of clients, with these kinds."""
+    """Group options by the kinds of clients that have them; yield "a, b have" and these kinds."""
     by_kinds: dict[str, list[str]] = {}
     for name in names:
         by_kinds.setdefault(in_words(owners(name)), []).append(name)

@@ -1,8 +1,8 @@
 """Read `sasl.jaas.config`, so that settings written for Java clients work unchanged.
 
-In: the text of one login module with its options. Out: `LoginModule`: the module's short name, its
-options, all of them secrets. Must not: know the meaning of the options (`security_options` does);
-put any part of the text into an error, as it contains a password.
+In: the text of one login module with its options. Out: `LoginModule`: the module's short name, and
+its options as secrets. Must not: know the meaning of the options (`common.security` does), or quote
+the text, which contains a password, in an error.
 
 The text is read as by Java's own tokenizer: words, quoted texts with backslashes, `//`, `/* */` and
 `/` comments; numbers and words with other characters have to be in quotes.
@@ -26,7 +26,7 @@ NAMEABLE = frozenset(
         *("renewTicket", "doNotPrompt", "awsProfileName", "awsRoleArn", "awsDebugCreds"),
     )
 )
-"""Names of options that an error may show: any other word may be a piece of a password."""
+"""Names of options that an error may show, as any other word may be a part of a password."""
 
 _TOKEN = re.compile(
     r"""
@@ -44,13 +44,13 @@ _LETTERS = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v
 
 @dataclass(frozen=True, slots=True)
 class LoginModule:
-    """A login module: the last part of its class name (packages may be shaded), and its options."""
+    """A login module: the last part of its Java class name, and its options."""
 
     name: str
     options: Mapping[str, Secret]
 
     def text(self, option: str) -> str | None:
-        """Return an option's value, or None if it isn't set."""
+        """Return an option's value; None if it isn't set."""
         found = self.options.get(option)
         return None if found is None else found.reveal()
 
@@ -60,13 +60,13 @@ class LoginModule:
 
 
 class _JaasError(Exception):
-    """An error in the text; its message contains nothing of it."""
+    """An error in a JAAS text; its message doesn't quote the text, which contains passwords."""
 
 
 def parse_jaas(jaas: Secret) -> LoginModule:
     """Parse `sasl.jaas.config`.
 
-    Raises `ConfigurationError` from this frame, whose local variables don't contain the text.
+    Errors are raised in this frame, whose local variables (see tracebacks) don't contain the text.
     """
     found = _read(jaas)
     if isinstance(found, LoginModule):
@@ -90,7 +90,7 @@ def _read(jaas: Secret) -> LoginModule | str:
 
 
 def _tokens(text: str) -> Iterator[tuple[str, str]]:
-    """Yield tokens with their kinds: word, text (it was quoted) and single characters."""
+    """Yield each token with its kind: a word, a quoted text, or a single character."""
     for match in _TOKEN.finditer(text):
         kind, found = match.lastgroup, match.group()
         if kind in ("space", "comment"):

@@ -1,9 +1,9 @@
 """Suggest replacements for names from other Kafka clients.
 
 In: names of settings, methods and classes of Java's client, librdkafka with confluent-kafka,
-kafka-python and aiokafka. Out: the cure for a name that isn't supported. Must not: repeat
-`option_aliases`, names with the same meaning as an option here, or `ignored_settings`, settings
-that are accepted without effect.
+kafka-python and aiokafka. Out: the replacement of a name that isn't supported. Must not: repeat
+names in `option_aliases` (another name of an option) or `ignored_settings` (accepted without
+effect).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from odradek.common.errors import ArgumentError
 from odradek.common.options.values import CONSUMER, PRODUCER
 
 CO_COROUTINE = 0x80
-"""Value of `inspect.CO_COROUTINE`; the import would take a tenth of a client's start."""
+"""Value of `inspect.CO_COROUTINE`; importing `inspect` would take a tenth of a client's start."""
 P = ParamSpec("P")
 R = TypeVar("R")
 _BYTES_OUT = "a function can't be an option; use Producer(key_serializer=..., value_serializer=...)"
@@ -68,9 +68,9 @@ CURES_OF_KIND: dict[str, dict[str, str]] = {
         "rebalance",
     },
 }
-"""By kind of client: unsupported settings, and their replacements.
+"""By kind of client: settings that this kind doesn't support, and their replacements.
 
-Other kinds of clients accept the setting without effect.
+Other kinds of clients accept these settings without effect.
 """
 CURES: dict[str, str] = {
     "stats.cb": _METRICS,
@@ -96,7 +96,7 @@ CURES: dict[str, str] = {
     **CURES_OF_KIND[PRODUCER],
     **CURES_OF_KIND[CONSUMER],
 }
-"""Replacements for unsupported settings, by dotted name."""
+"""Replacements for settings that some kind of client doesn't support, by dotted name."""
 
 _PRODUCER = "Producer(config)"
 _LOOP_PRODUCER = "AsyncProducer(config)"
@@ -120,7 +120,7 @@ CLASSES: dict[str, str] = {
     "OFFSET_BEGINNING": "consumer.seek_to_beginning(partitions)",
     "OFFSET_END": "consumer.seek_to_end(partitions)",
 }
-"""Names of other clients' modules."""
+"""Replacements for classes and constants of other clients, by name."""
 _NOTHING = "nothing, because callbacks run in the producer's thread"
 _LISTS = "Admin(config).list_topics()"
 METHODS: dict[str, dict[str, str]] = {
@@ -182,7 +182,7 @@ METHODS: dict[str, dict[str, str]] = {
         "wait_for_topics": "nothing, because create_topics() waits until the topics have leaders",
     },
 }
-"""Methods of other clients, by the class here."""
+"""Replacements for methods of other clients, by the class here that lacks the method."""
 _STOP = "await close(timeout)"
 METHODS["AsyncProducer"] = {
     **METHODS["Producer"],
@@ -194,7 +194,7 @@ METHODS["AsyncProducer"] = {
     "begin": "await begin_transaction()",
     "stop": _STOP,
 }
-del METHODS["AsyncProducer"]["send_and_wait"]  # this class has it
+del METHODS["AsyncProducer"]["send_and_wait"]  # AsyncProducer has this method
 METHODS["AsyncConsumer"] = {
     **METHODS["Consumer"],
     "consume": "await poll(timeout, max_records), or await poll_arrow() for columns",
@@ -254,7 +254,7 @@ KEYWORDS: dict[str, dict[str, str]] = {
         "group_id": "group=consumer.group_metadata()",
     },
 }
-"""Keyword arguments of other clients, by the method here."""
+"""Replacements for keyword arguments of other clients, by the method here."""
 
 
 def with_keywords(method: Callable[P, R]) -> Callable[P, R]:
@@ -275,7 +275,7 @@ def with_keywords(method: Callable[P, R]) -> Callable[P, R]:
         look(keywords)
         return await cast("Any", method(*arguments, **keywords))
 
-    # help() and editors say of a function whether it is awaited.
+    # help() and editors show whether a function has to be awaited.
     flags = cast("FunctionType", method).__code__.co_flags
     return cast("Callable[P, R]", awaited) if flags & CO_COROUTINE else call
 
@@ -298,7 +298,7 @@ _COMPAT = {
     ),
     "AdminClient": "confluent_kafka.admin",
 }
-"""Modules with other clients' names, for programs that keep these."""
+"""Modules of `odradek.compat`, by the name of another client that a program can import there."""
 
 
 def missing_name(
@@ -306,8 +306,8 @@ def missing_name(
 ) -> AttributeError | ImportError:
     """Return the error for an unknown name of a public module, with the name that may be meant.
 
-    `places` has the module of each public name. For `from module import name` the error is an
-    ImportError, because Python replaces the text of an AttributeError there.
+    `places` contains the module of each public name. With `imported` (`from module import name`),
+    the error is an ImportError, because Python would replace an AttributeError's text.
     """
     from difflib import get_close_matches  # only here: most clients start without it
 
@@ -322,7 +322,7 @@ def missing_name(
 
 
 _NO_NEED = "nothing"
-"""First word of replacement texts that say that no call is needed."""
+"""First word of a replacement text if no call is needed."""
 
 
 def missing_method(of: object, name: str, cls: type | None = None) -> AttributeError:
@@ -338,7 +338,7 @@ def missing_method(of: object, name: str, cls: type | None = None) -> AttributeE
 
 
 class _OfAnother:
-    """Attribute of another client's class, which raises the error of `missing_method`."""
+    """Descriptor for a method of another client's class; access raises `missing_method`'s error."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -348,9 +348,9 @@ class _OfAnother:
 
 
 def add_migration_hints(cls: type) -> None:
-    """Let a class raise the errors of `missing_method` for the names of its row in `METHODS`.
+    """Let a class raise the error of `missing_method` for each of its names in `METHODS`.
 
-    For records: under Python 3.11 a `__getattr__` would make reading a field four times slower.
+    Under Python 3.11, a `__getattr__` would make reading a record's field four times slower.
     """
     names = METHODS[cls.__name__]
     added: dict[str, Any] = {name: _OfAnother(name) for name in names}

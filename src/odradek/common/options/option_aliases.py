@@ -1,8 +1,8 @@
 """Map other clients' names of options: librdkafka's, aiokafka's and kafka-python's.
 
-In: a name as it was set (with dots) and its value. Out: Kafka's name with the value to read. Only
-names with the same meaning are here; other names are errors that name the replacement. Must not:
-check values.
+In: a name as it was set (with dots) and its value. Out: the option's name in Kafka, and the value
+in Kafka's form. Only other names of an option are listed here; for settings with another meaning,
+an error names the replacement. Must not: check values.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ ALIASES: dict[str, str] = {
 }
 
 SUPERSEDED: dict[str, str] = {"metadata.max.age.ms": "topic.metadata.refresh.interval.ms"}
-"""Names that have another meaning in librdkafka if the given other name is set as well."""
+"""Settings of librdkafka that are ignored if the other setting, given as value, is set too."""
 RESETS = {
     **dict.fromkeys(("smallest", "earliest", "beginning"), "earliest"),
     **dict.fromkeys(("largest", "latest", "end"), "latest"),
     "error": "none",
 }
-"""librdkafka's values of `auto.offset.reset`."""
+"""Values of `auto.offset.reset` in librdkafka, and what they are in Kafka."""
 _OWN_CONTEXT = "configure this in an ssl.SSLContext and set it as ssl.context"
 REFUSED: dict[str, str] = {
     "ssl.curves.list": _OWN_CONTEXT,
@@ -87,20 +87,20 @@ REFUSED: dict[str, str] = {
 
 
 def dotted(name: object) -> str:
-    """Return a name with dots in place of underscores, as keywords have them."""
+    """Return a setting's name with dots; keyword arguments have underscores."""
     return str(name).replace("_", ".")
 
 
 def canonical_option(name: str, value: Any) -> tuple[str, Any]:
-    """Return Kafka's name of an option, and the value in Kafka's form."""
+    """Return an option's name in Kafka, and the value in Kafka's form."""
     if name in REFUSED:
         raise UnsupportedOptionError(f"{name} isn't supported in this release: {REFUSED[name]}")
     if name == "ssl.check.hostname":
         value = "https" if value is None or boolean(name, value) else ""
     elif name == "ssl.ca.location" and value == "probe":
-        value = None  # librdkafka's value for the system's store
+        value = None  # in librdkafka: the system's store
     elif name == "topic.metadata.refresh.interval.ms" and str(value).strip() == "-1":
-        value = LONG_MAX  # librdkafka's value for never
+        value = LONG_MAX  # in librdkafka: never
     elif name == "auto.offset.reset" and (word := str(value).strip().lower()) in RESETS:
         if RESETS[word] != word:
             logger.info("%s=%s is librdkafka's word for %s", name, word, RESETS[word])
@@ -111,10 +111,10 @@ def canonical_option(name: str, value: Any) -> tuple[str, Any]:
 
 
 def sealed(given: Any) -> dict[str, Any]:
-    """Return the options with secrets wrapped, and with values in place of members of enumerations.
+    """Return the options with secrets wrapped, and with the values of enum members.
 
-    Call it first, before any traceback could show the secrets. Raises `ArgumentError` if the
-    argument isn't a mapping, without showing it.
+    Callers do this first, before a traceback could show the secrets. Raises `ArgumentError`, which
+    doesn't show the argument, if it isn't a mapping.
     """
     if given is not None and not isinstance(given, Mapping):
         kind, given = type(given).__name__, None  # tracebacks show this frame, too
@@ -129,8 +129,8 @@ def sealed(given: Any) -> dict[str, Any]:
 def _means_secret(name: str, value: Any) -> bool:
     """Return whether the value of an option is a secret, or may be one.
 
-    An unknown option is refused by its name, so its value isn't needed; it may be a password
-    (`passwd`, `SASL.PASSWORD`). A text in place of a token function may be a token.
+    The value of an unknown option isn't needed, and may be a password (`passwd`, `SASL.PASSWORD`).
+    A text that is set as token function may be a token.
     """
     meaning = ALIASES.get(name, name)
     if meaning == f"{OAUTH}.token.provider":

@@ -1,6 +1,6 @@
 """Define the options of producers, including those of transactions.
 
-Out: tuples of options, which `table` combines. Must not: hold values of a client.
+Out: tuples of options, which `table` combines. Must not: store values of a client.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 r"""Parse properties files of Java's clients and librdkafka.
 
-In: the text. Out: a dict with the names in the file, and the names that have no effect in a client
+In: the text. Out: a dict with the names as in the file; the names of settings that have no effect
 here. Must not: read files (`runtime.properties` does), or check values (`config` does).
 """
 
@@ -25,10 +25,10 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def bad_line(text: str) -> str | None:
-    """Return what is wrong with the first line that isn't a setting; None if all lines are.
+    """Return what is wrong with the first line that isn't a setting; None if each is one.
 
-    The error isn't raised here, where a traceback with local variables would show the file's
-    passwords.
+    The caller raises the error, because a traceback with this frame's local variables would show
+    the file's passwords.
     """
     for number, name, _ in _settings(text):
         if not _NAME.fullmatch(name):
@@ -46,16 +46,16 @@ def _settings(text: str) -> Iterable[tuple[int, str, str]]:
 
 
 def _no_line(text: str) -> str:
-    """Return what is wrong with a file, without any of its text: it may be a file of secrets."""
+    """Return what is wrong with a file, without quoting its text, which may contain secrets."""
     if text.lstrip()[:1] in ("{", "["):
         return "the file is JSON, not properties (name=value): pass json.load(file) to the client"
     return "expected name=value, as in a properties file"
 
 
 def _logical_lines(text: str) -> Iterable[tuple[int, str]]:
-    """Yield lines without comments and empty ones, with the number of each in the file.
+    """Yield each line that isn't empty or a comment, with its number in the file.
 
-    A line that ends with an odd backslash is joined with the next one.
+    A line that ends with an odd number of backslashes is joined with the next line.
     """
     waiting, first = "", 0
     for number, raw in enumerate(re.split(r"\r\n|\n|\r", text), 1):
@@ -82,6 +82,6 @@ def _unescape(text: str) -> str:
 
 
 def idle_names(given: Mapping[str, Any], client: str | None) -> list[str]:
-    """Return the names of settings without effect, for this kind of client or for all."""
+    """Return the names of settings that have no effect on this kind of client, or on any client."""
     names = ((name, dotted(name)) for name in given)
     return [name for name, dots in names if dots in IN_FILES or not has_effect(dots, client)]

@@ -1,9 +1,9 @@
-"""Define the options of security by Kafka's names.
+"""Define the security options by Kafka's names.
 
 Out: `SECURITY_OPTIONS`, which `table` combines with the others; `SECRETS`, the names whose values
-are kept as `Secret`. Other clients' names for the same are in `option_aliases`; the rules between
-options, and the meaning of `sasl.jaas.config`, are in `security`. Must not: hold values of a
-client.
+are kept as `Secret`. Other clients' names of these options are in `option_aliases`; checks that
+involve several options, and the meaning of `sasl.jaas.config`, are in `common.security`. Must not:
+store values of a client.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ LOGIN = "sasl.login"
 
 
 def _ignored(why: str) -> Parse[str]:
-    """Parse an option of Java or librdkafka that has no effect here; `security` warns of it."""
+    """Read an option of Java or librdkafka without effect here; `common.security` warns of it."""
 
     @reads("any", write=str)
     def parse(name: str, value: Any) -> str:
@@ -65,7 +65,7 @@ JAVAS_OWN = (
 
 
 def _java_default(*defaults: str, instead: str = TOKEN_FUNCTION) -> Parse[str | None]:
-    """Parse the name of a Java class; refuse all except Java's own."""
+    """Read a Java class name that has no effect here; raise unless it is the given default."""
 
     @reads("class name", ", ".join(defaults))
     def parse(name: str, value: Any) -> str | None:
@@ -126,7 +126,7 @@ IGNORED: dict[str, str] = {
         )
     },
 }
-"""Options that are accepted without an effect, by name, with the reason for the warning."""
+"""Options without effect, by name, each with the reason that the warning contains."""
 
 SECRETS = frozenset(
     (
@@ -140,7 +140,7 @@ SECRETS = frozenset(
         *(f"{IAM}.role.secret.access.key", f"{IAM}.role.session.token"),
     )
 )
-"""Options whose values are wrapped in `Secret` before anything else."""
+"""Names of options whose values are wrapped in `Secret` before any other processing."""
 
 
 _TRANSPORT = (

@@ -1,7 +1,7 @@
-"""Read the values of security options; errors don't show secrets.
+"""Read the values of security options; errors don't contain secrets.
 
 In: an option's name and the user's value. Out: the value as the clients use it. Must not: read
-files, or import `ssl`: `runtime.tls_context` knows what a value means to OpenSSL.
+files, or import `ssl`: `runtime.tls` checks what OpenSSL accepts.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ STORE_TYPES = ("JKS", "PKCS12", "PEM")
 
 @reads("secret text")
 def secret(name: str, value: Any) -> Secret:
-    """Read a secret, which is hidden in all output; spaces are part of it."""
+    """Read a secret, which no output shows; leading and trailing spaces belong to it."""
     value = hidden(value)
     if isinstance(value, Secret):
         return value
@@ -32,14 +32,14 @@ def secret(name: str, value: Any) -> Secret:
 
 @reads("path")
 def path(name: str, value: Any) -> str:
-    """Read the name of a file or directory, as a str or a `Path`."""
+    """Read the path of a file or directory, given as a str or `Path`."""
     if isinstance(value, PathLike):
         value = fsdecode(value)
     return text(name, value)
 
 
 def upper(*allowed: str, hint: str = "") -> Parse[str]:
-    """Read one of the allowed words in upper case; any case is accepted."""
+    """Read one of the allowed words, in upper or lower case; return it in upper case."""
 
     @reads("word", ", ".join(allowed))
     def parse(name: str, value: Any) -> str:
@@ -55,7 +55,7 @@ def upper(*allowed: str, hint: str = "") -> Parse[str]:
 
 @reads("list", "words, separated by commas, or a list")
 def names(name: str, value: Any) -> tuple[str, ...]:
-    """Read words, as a list or separated by commas."""
+    """Read words, given as a list or separated by commas."""
     parts = value.split(",") if isinstance(value, str) else list(value or ())
     return tuple(dict.fromkeys(str(part).strip() for part in parts if str(part).strip()))
 
@@ -70,7 +70,7 @@ def ciphers(name: str, value: Any) -> tuple[str, ...] | str:
 
 @reads("word", "https, none, or empty")
 def endpoint_identification(name: str, value: Any) -> str:
-    """Read `https`, or an empty text (librdkafka: none) that turns the host name check off."""
+    """Read `https`, or an empty text (in librdkafka `none`), which disables the host name check."""
     if value is None:  # None, e.g. from os.environ.get, must not disable the check
         return "https"
     found = str(value).strip().lower()
@@ -118,7 +118,7 @@ def secret_pem(name: str, value: Any) -> Secret:
 
 @reads("word", ", ".join(STORE_TYPES))
 def store_type(name: str, value: Any) -> str:
-    """Parse JKS, PKCS12 or PEM; the error for another store type of Java names that type."""
+    """Read JKS, PKCS12 or PEM; the error for other store types that Java has names the type."""
     found = str(value).strip().upper()
     found = {"P12": "PKCS12", "PFX": "PKCS12", "PKCS#12": "PKCS12"}.get(found, found)
     if found not in STORE_TYPES:
@@ -131,7 +131,7 @@ def store_type(name: str, value: Any) -> str:
 
 @reads("pairs", "key=value, separated by commas, or a dict")
 def pairs(name: str, value: Any) -> Mapping[str, str]:
-    """Read a mapping, or `a=b,c=d`."""
+    """Read a mapping, or a text such as `a=b,c=d`."""
     if isinstance(value, Mapping):
         return {str(key): str(one) for key, one in value.items()}
     found = {}
@@ -155,7 +155,7 @@ def shown_url(url: str) -> str:
 
 
 def number(minimum: float, maximum: float) -> Parse[float]:
-    """Return a reader of numbers that may have a fraction."""
+    """Return a reader of decimal numbers within bounds."""
 
     @reads("number", f"{minimum} to {maximum}")
     def parse(name: str, value: Any) -> float:
@@ -179,7 +179,7 @@ def provider(name: str, value: Any) -> Any:
     Never a str (R-IN-2): if a str could name a module, anyone who can write a settings file or a
     Spark option could run its code.
     """
-    if isinstance(value, str | Secret | NotText):  # not shown: it may be a token
+    if isinstance(value, str | Secret | NotText):  # don't show it, as it may be a token
         raise ConfigurationError(
             f"{name} can't be a string, because configuration never names code to run. In Python, "
             "pass the function itself. In a file or in Spark options, use "
@@ -197,7 +197,7 @@ def provider(name: str, value: Any) -> Any:
 
 @reads("object", "an ssl.SSLContext")
 def tls_context(name: str, value: Any) -> Any:
-    """Read an `ssl.SSLContext` of the user."""
+    """Read an `ssl.SSLContext` that the user created."""
     if not callable(getattr(value, "wrap_socket", None)):
         raise ConfigurationError(f"{name} must be an ssl.SSLContext, not {type(value).__name__}")
     return value

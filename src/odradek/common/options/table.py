@@ -1,7 +1,7 @@
 """Combine all options of clients in one table.
 
 Out: `GROUPS`, the options under the headings of docs/configuration.md; `OPTIONS`, by Kafka's name.
-`config` reads a client's values by them. Must not: hold values of a client.
+`config` uses them to read a client's values. Must not: store values of a client.
 """
 
 from __future__ import annotations

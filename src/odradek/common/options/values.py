@@ -24,7 +24,7 @@ INT_MAX, LONG_MAX = 2**31 - 1, 2**63 - 1
 
 
 def plain(value: Any) -> Any:
-    """Return the value of an enumeration's member, also for members in a list; others unchanged."""
+    """Return the value of an enum member, also within a list; return other values unchanged."""
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, list | tuple) and any(isinstance(one, Enum) for one in value):
@@ -41,7 +41,7 @@ def _written(value: object) -> str:
 
 
 class Parse(Generic[T]):
-    """Reader of one option's values: takes the option's name and the given value."""
+    """Reader of one option's values; a call takes the option's name and the given value."""
 
     __slots__ = ("kind", "read", "values", "write")
 
@@ -54,11 +54,11 @@ class Parse(Generic[T]):
     ) -> None:
         self.read = read
         self.kind = kind
-        """Kind of the value, as text: `integer`, `milliseconds`, `file` …"""
+        """Kind of the values, as text: `integer`, `milliseconds`, `file` …"""
         self.values = values
-        """The allowed values, as text; empty if the type describes them."""
+        """The allowed values, as text; empty if the kind describes them."""
         self.write = write
-        """Converts a value to text, from which the same value can be read again."""
+        """Function that converts a value to a text from which `read` returns the value again."""
 
     def __call__(self, name: str, value: Any) -> T:
         return self.read(name, value)
@@ -67,7 +67,7 @@ class Parse(Generic[T]):
 def reads(
     kind: str, values: str = "", write: Callable[[Any], str] = _written
 ) -> Callable[[Callable[[str, Any], T]], Parse[T]]:
-    """Return a decorator that turns a function into a `Parse`, with a description of its values."""
+    """Return a decorator that turns a function into a `Parse` with a description of the values."""
     return lambda read: Parse(read, kind, values, write)
 
 
@@ -78,23 +78,23 @@ class Option(NamedTuple):
     parse: Parse[Any]
     default: Any = None
     importance: str = "low"
-    """Java's importance if Java has the option, else librdkafka's or Odradek's own.
+    """Importance: high, medium or low.
 
-    High, medium or low.
+    As in Java if Java has the option, else as in librdkafka, else Odradek's own.
     """
     kip: str = ""
     clients: frozenset[str] = ALL
     java: str = ""
-    """Default of Java's client (Kafka 4.4), if different."""
+    """Default in Java's client (Kafka 4.4), if it is another one."""
     librdkafka: str = ""
-    """Default of librdkafka (2.15), if different."""
+    """Default in librdkafka (2.15), if it is another one."""
     doc: str = ""
-    """Complete sentences that can be read on their own."""
+    """Description: complete sentences that can be read on their own."""
     why: str = ""
     """Why the default differs from Java's."""
 
     def says(self, doc: str, why: str = "") -> Option:
-        """Return the option with its description."""
+        """Return a copy of the option with its description."""
         return self._replace(doc=doc, why=why)
 
     @property
@@ -132,8 +132,8 @@ def _as_milliseconds(seconds: float) -> str:
 def milliseconds(minimum: int = 0, maximum: int = LONG_MAX) -> Parse[float]:
     """Return a reader of milliseconds; the value is stored in seconds.
 
-    Durations that are sent to brokers have the maximum `INT_MAX`, as requests contain 32 bits; a
-    larger value would only fail long after the option was read.
+    For durations that are sent to brokers, `maximum` is `INT_MAX`, as requests have 32-bit fields;
+    a larger value would only fail long after the option was read.
     """
     whole = integer(minimum, maximum)
 
@@ -147,8 +147,8 @@ def milliseconds(minimum: int = 0, maximum: int = LONG_MAX) -> Parse[float]:
 SHORTEST_IDLE = 100
 """Minimum idle time in milliseconds.
 
-With less, connections close between a login and the first request, or between two requests of one
-exchange, and nothing is ever delivered.
+With less, connections are closed between authentication and the first request, or between two
+requests of one operation, and no record is ever delivered.
 """
 
 
@@ -189,12 +189,12 @@ def text(name: str, value: Any) -> str:
 
 
 LONGEST_NAME = 32_767
-"""Maximum length of a name in a request's header, in bytes."""
+"""Maximum length in bytes of a name in a request's header."""
 
 
 @reads("text", f"at most {LONGEST_NAME} bytes")
 def sent_name(name: str, value: Any) -> str:
-    """Read a client's name that is sent to brokers."""
+    """Read a name, such as `client.id`, that is sent to brokers."""
     found = text(name, value)
     try:
         size = len(found.encode())
@@ -228,7 +228,7 @@ def unset(
 
 
 def owned(clients: frozenset[str], *options: Option) -> tuple[Option, ...]:
-    """Return the options, restricted to these clients."""
+    """Return copies of the options, restricted to these kinds of clients."""
     return tuple(option._replace(clients=clients) for option in options)
 
 
@@ -247,7 +247,7 @@ def choice(*allowed: str) -> Parse[str]:
 
 _OF_IPV6 = frozenset("0123456789abcdefABCDEF:.[]")
 _SEPARATORS = frozenset(",;| \t\n")
-"""Characters that people write between addresses."""
+"""Characters that users may write between addresses."""
 
 
 def parse_address(name: str, text: str) -> Address:
@@ -273,9 +273,9 @@ def parse_address(name: str, text: str) -> Address:
 
 
 def _whole_ipv6(host: str) -> bool:
-    """Return whether a text with colons can be an IPv6 address.
+    """Return whether a text with colons can be a complete IPv6 address.
 
-    It can't if its last group was taken for the port: `fe80::1` without a port.
+    It isn't complete if its last group was taken for a port, as in `fe80::1` without a port.
     """
     digits = host.partition("%")[0]
     groups = 7 if "." in digits else 8
@@ -285,7 +285,7 @@ def _whole_ipv6(host: str) -> bool:
 
 @reads("addresses", "host:port, separated by commas, or a list")
 def addresses(name: str, value: Any) -> tuple[Address, ...]:
-    """Read addresses, as a list or separated by commas, without duplicates."""
+    """Read addresses, given as a list or separated by commas; drop duplicates."""
     parts = value.split(",") if isinstance(value, str) else value or ()
     raw = isinstance(parts, bytes | bytearray | memoryview)
     parts = () if raw else list(parts)
@@ -305,7 +305,7 @@ PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 def check_schemes(servers: Any, protocol: str) -> None:
     """Reject addresses (`SSL://host:port`) with a protocol other than `security.protocol`.
 
-    `kafka://` is accepted, and so are listener names.
+    The prefix `kafka://` and names of listeners are accepted.
     """
     parts = servers.split(",") if isinstance(servers, str) else servers
     for part in parts if isinstance(parts, list | tuple) else ():
@@ -323,7 +323,7 @@ def check_schemes(servers: Any, protocol: str) -> None:
 
 @reads("word", "all, 1, 0", lambda acks: "all" if acks == -1 else str(acks))
 def acks(name: str, value: Any) -> int:
-    """Read `acks`: all (-1), 1 or 0."""
+    """Read `acks`: `all` (-1), 1 or 0."""
     text = str(value).strip().lower()
     if isinstance(value, bool) or text not in ("all", "-1", "0", "1"):
         raise ConfigurationError(f"{name} must be all, 1 or 0, not {value!r}")
@@ -332,7 +332,7 @@ def acks(name: str, value: Any) -> int:
 
 @reads("integer", "1 to 9; -1 for the default")
 def gzip_level(name: str, value: Any) -> int:
-    """Read a gzip level; -1 is the default level."""
+    """Read a gzip level; -1 is gzip's default level."""
     level = integer(-1, 9)(name, value)
     if not level:
         raise ConfigurationError(f"{name} must be 1 to 9, or -1 for the default, not 0")
@@ -356,7 +356,7 @@ PARTITIONERS = (
 
 @reads("word or function", ", ".join(PARTITIONERS))
 def partitioner(name: str, value: Any) -> str | PartitionFunction:
-    """Read a partitioner's name, or a function of the user."""
+    """Read a partitioner: its name, or a function of the user."""
     if callable(value):
         return cast(PartitionFunction, value)
     text = str(value).strip().lower()
@@ -369,7 +369,7 @@ def partitioner(name: str, value: Any) -> str | PartitionFunction:
 
 @reads("word", f"latest, earliest, none, {BY_DURATION} with an ISO 8601 duration")
 def reset(name: str, value: Any) -> str:
-    """Read `auto.offset.reset`, including durations (KIP-1106)."""
+    """Read `auto.offset.reset`, which may be `by_duration:P7D` or similar (KIP-1106)."""
     text = str(value).strip()
     if text.lower().startswith(BY_DURATION):
         from odradek.common.options.durations import parse_duration

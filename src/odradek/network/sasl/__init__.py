@@ -1,6 +1,6 @@
-"""SASL for Kafka: mechanisms, and the conversation that authenticates a connection.
+"""SASL for Kafka: mechanisms, and the token exchange that authenticates a connection.
 
-In: credentials, or functions that return them; a connection after ApiVersions. Out: an
-authenticated connection and its session, or a typed error. A client without SASL imports nothing
-from here.
+In: credentials, or functions that return credentials; a connection after ApiVersions. Out: an
+authenticated connection and its session, or an error. Clients without SASL don't import this
+package.
 """

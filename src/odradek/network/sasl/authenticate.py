@@ -1,8 +1,8 @@
-"""Authenticate a connection after ApiVersions: SaslHandshake, then the tokens of a mechanism.
+"""Authenticate a connection after ApiVersions: SaslHandshake, then a mechanism's tokens.
 
-In: a connection whose API versions are known, the client's mechanism. Out: its session (KIP-368),
-or a typed error. All of it is within the setup timeout (R-CS-5): the network client ends a
-connection whose peer never finishes. Must not: trust responses: their length and number are
+In: a connection whose API versions are known, the client's mechanism. Out: the SASL session
+(KIP-368), or an error. The setup timeout includes all of this (R-CS-5): the network client ends a
+connection whose peer never finishes. Must not: trust responses; their length and number are
 limited.
 """
 
@@ -50,18 +50,18 @@ from odradek.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslH
 M = TypeVar("M", bound=Message)
 
 MAX_TOKENS = 16
-"""Maximum number of tokens in one conversation; Kerberos needs four."""
+"""Maximum number of tokens in one authentication; Kerberos needs four."""
 MARGIN = 0.1
-"""Share of the remaining time that slow functions may not use.
+"""Share of the remaining time that a mechanism's slow functions may not use.
 
-So a slow function times out, with its own error, before the connection does.
+Such a function then times out, with its own error, before the connection does.
 """
 FRAMED = 1
 """First version of SaslHandshake after which tokens are sent in SaslAuthenticate (Kafka 1.0)."""
 
 
 class Authentication:
-    """One authentication of a connection: a conversation of the client's mechanism."""
+    """One authentication of a connection: an exchange of tokens by the client's mechanism."""
 
     def __init__(
         self, network: ClientConnections, connection: Connection, mechanism: Mechanism
@@ -70,7 +70,7 @@ class Authentication:
         self._talk = mechanism.conversation(connection.address, network.rng)
 
     def first(self) -> Flow[float]:
-        """Authenticate a new connection; return the time at the end."""
+        """Authenticate a new connection; return the engine's time at the end."""
         network, connection = self._network, self._connection
         connection.move(ConnectionEvent.AUTHENTICATION_BEGUN)
         yield from self.shake_hands()
@@ -106,9 +106,9 @@ class Authentication:
             raise _trouble(code, None)
 
     def next_token(self, deadline: float, heard: Heard | None = None) -> Flow[bytes | None]:
-        """Return the mechanism's next token, or None at the end of its conversation.
+        """Return the mechanism's next token; None if the mechanism has finished.
 
-        Run slow functions that the mechanism needs. `heard`: the broker's token, or its refusal.
+        Run the slow functions that the mechanism needs. `heard`: the broker's token or refusal.
         """
         engine, connection = self._network.engine, self._connection
         wanted = self._go_on(heard)
@@ -145,13 +145,13 @@ class Authentication:
         except Exception as error:
             text = "timed out" if isinstance(error, TimeoutError) else f"{type(error).__name__}"
             raise AuthenticationError(f"{name} failed in this client: {text}") from error
-        raise failure  # without its cause, whose text contains the credentials
+        raise failure  # without its cause, which has the credentials
 
     def exchange(self, token: bytes | None, deadline: float) -> Flow[tuple[float, float]]:
         """Exchange tokens until both sides have finished.
 
         Return the session's lifetime in seconds (0: unlimited) and its start. The start is the time
-        when the last token was sent, so that the client's session never outlives the broker's.
+        when the last token was sent: the broker's session ends at the same time or later.
         """
         engine = self._network.engine
         lifetime, sent_at = 0.0, engine.now
@@ -168,7 +168,7 @@ class Authentication:
             lifetime = heard.lifetime
             token = yield from self.next_token(deadline, heard)
             if heard.refusal is not None:
-                raise heard.refusal  # the mechanism hasn't replaced it
+                raise heard.refusal  # the mechanism raised no other error
         raise ServerNotTrustedError(f"the broker asks for more than {MAX_TOKENS} SASL tokens")
 
     def _say(self, token: bytes) -> Flow[Heard]:
@@ -186,7 +186,7 @@ class Authentication:
         request = network.send_version(
             connection, body, version, network.engine.now, past_the_gate=True
         )
-        connection.uses_nothing(used)  # it must not keep an idle connection open
+        connection.uses_nothing(used)  # SASL doesn't keep idle connections open
         yield Wait((request.reply,))
         return cast("M", request.reply.result())
 
@@ -194,7 +194,7 @@ class Authentication:
 def _tame(error: BaseException) -> Exception:
     """Convert `SystemExit` or a cancellation in a user's function to an ordinary error.
 
-    So it only ends this authentication, not the client.
+    Such an exception then ends only this authentication, not the client.
     """
     if isinstance(error, Exception):
         return error
@@ -204,7 +204,7 @@ def _tame(error: BaseException) -> Exception:
 
 
 class Heard:
-    """A broker's token, or its refusal; its repr shows neither, as both may repeat a secret."""
+    """A broker's token or refusal, either of which may repeat a secret; the repr hides both."""
 
     __slots__ = ("lifetime", "refusal", "token")
 
@@ -216,12 +216,12 @@ class Heard:
 
 
 def _trouble(code: int, said: str | None) -> KafkaError:
-    """Return the error for a broker's refusal."""
+    """Return the error for a broker's refusal, with its text only if secrets can be redacted."""
     error = error_for(code)
     words = cut(said or str(error) or type(error).__name__)
     if code == SaslAuthenticationFailedError.code:
         return CredentialsRefusedError(f"the broker says: {words}")
     if code in (IllegalSaslStateError.code, UnsupportedSaslMechanismError.code):
         return AuthenticationError(f"the broker says {type(error).__name__}: {words}")
-    # Without the broker's text: mechanisms redact their secret only in refusals.
+    # Without the broker's text, because mechanisms redact their secret only in refusals.
     return ConnectionFailedError(f"authentication ended with {type(error).__name__}")

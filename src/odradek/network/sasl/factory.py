@@ -1,7 +1,7 @@
 """Create the mechanism with which a client authenticates.
 
-In: a configuration, and functions of the real world (clock, token servers, Kerberos) that the
-client passes. Out: a mechanism, or None without SASL. Must not: fetch credentials yet.
+In: a configuration, and functions with side effects (clock, token servers, Kerberos) that the
+client passes. Out: a mechanism, or None without SASL. Must not: fetch credentials.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ SASL_PROTOCOLS = frozenset(("SASL_PLAINTEXT", "SASL_SSL"))
 
 @dataclass(frozen=True, slots=True)
 class SaslOutsiders:
-    """Functions from outside the engine that mechanisms need."""
+    """Functions that mechanisms need and that read the clock, the network or random numbers."""
 
     wall_clock: Callable[[], float]
     random_bytes: Callable[[int], bytes] | None = None
-    """Random bytes for nonces; None: use the client's random generator, as simulations do."""
+    """Function that returns random bytes for nonces; None: use the client's generator."""
     tokens: Callable[[Config], Callable[[], object]] | None = None
-    """Return the function that fetches tokens for OAUTHBEARER.
+    """Function that returns the function that fetches tokens for OAUTHBEARER.
 
-    It is the user's function, or one that contacts a token server (KIP-768).
+    The result is the user's function, or a function that contacts a token server (KIP-768).
     """
     msk_iam: Callable[[Config], Mechanism] | None = None
     gssapi: Callable[[Config], Mechanism] | None = None
 
 
 def mechanism_for(config: Config, outsiders: SaslOutsiders) -> Mechanism | None:
-    """Return the configured mechanism; None without SASL."""
+    """Return the mechanism that the configuration names; None without SASL."""
     if config["security.protocol"] not in SASL_PROTOCOLS:
         return None
     name: str = config["sasl.mechanism"]

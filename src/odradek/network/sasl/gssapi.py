@@ -2,8 +2,8 @@
 
 In: a function that creates a security context for a broker. All its steps may contact a key
 distribution centre, so they run in a worker thread. Out: the context's tokens, then the answer that
-no security layer is wanted: Kafka has none, TLS encrypts. Must not: depend on the library that
-implements the context.
+refuses a security layer: Kafka supports no such layer, TLS encrypts. Must not: depend on the
+library that implements the context.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from odradek.common.types import Address, Rng
 from odradek.network.sasl.mechanism import Conversation, WorkerCall, expect_nothing
 
 NO_LAYER = 1
-"""The bit for "no security layer" (RFC 4752, section 3.3)."""
+"""The bit that stands for "no security layer" (RFC 4752, section 3.3)."""
 MOST_STEPS = 10
-"""Maximum number of steps; Kerberos needs two."""
+"""Maximum number of calls of `SecurityContext.step`; Kerberos needs two."""
 
 
 class SecurityContext(Protocol):
-    """This client's side of a mutual authentication; raises `AuthenticationError`s."""
+    """This client's side of a mutual authentication; its methods raise `AuthenticationError`s."""
 
     @property
     def complete(self) -> bool:
@@ -32,14 +32,14 @@ class SecurityContext(Protocol):
         """Process the broker's token (None at first); return the next token to send, if any."""
 
     def unwrap(self, message: bytes) -> bytes:
-        """Verify a message that the broker sealed, and return its content."""
+        """Verify the integrity of a message from the broker; return the message's content."""
 
     def wrap(self, message: bytes) -> bytes:
-        """Seal a message, without encrypting it."""
+        """Wrap a message with integrity protection, without encrypting it."""
 
 
 class Gssapi:
-    """The mechanism of one client."""
+    """The GSSAPI mechanism of one client."""
 
     name = "GSSAPI"
 

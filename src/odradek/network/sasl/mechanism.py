@@ -1,11 +1,11 @@
-"""Define SASL mechanisms in the engine: generators of tokens that open no sockets themselves.
+"""Define the interface of SASL mechanisms: generators of tokens that open no sockets.
 
-In: the mechanism's settings. Out: the protocol that `authenticate` runs, and the helpers that
-mechanisms share. A conversation is one authentication of one connection: it yields a token to send
-and receives the broker's bytes, or yields a `WorkerCall`, a slow function that a worker thread
-runs within the setup timeout, and receives its result. It returns when the broker has proved
-itself, as far as the mechanism requires that, and raises `AuthenticationError`s. Must not: put a
-secret into an error.
+In: the mechanism's settings. Out: the interface that `authenticate` uses, and functions that
+mechanisms share. A conversation is a generator for one authentication of one connection. It yields
+a token to send and is sent the broker's bytes, or yields a `WorkerCall`, a slow function that a
+worker thread runs within the setup timeout, and is sent its result. It returns once the broker has
+proved its identity, if the mechanism requires that, or raises an `AuthenticationError`. Must not:
+put a secret into an error.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from odradek.common.secret import HIDDEN, Secret
 from odradek.common.types import Address, Rng
 
 MAX_CHALLENGE = 128 * 1024
-"""Maximum size of one token from a broker; Kerberos tickets with many groups are the largest."""
+"""Maximum size in bytes of a broker's token; Kerberos tickets with many groups are largest."""
 
 
 class HiddenBytes(bytes):
-    """A token or a key whose repr is hidden, because tracebacks may show local variables."""
+    """A token or key whose repr hides it, because tracebacks may show local variables."""
 
     __slots__ = ()
 
@@ -33,7 +33,7 @@ class HiddenBytes(bytes):
 
 
 class WorkerCall(NamedTuple):
-    """A slow function that a worker thread runs; its error is raised in the generator."""
+    """A slow function that a worker thread runs; the generator gets its result or its error."""
 
     function: Callable[..., Any]
     arguments: tuple[Any, ...] = ()
@@ -43,14 +43,14 @@ Conversation = Generator[bytes | WorkerCall, Any, None]
 
 
 class Mechanism(Protocol):
-    """A way to authenticate, with one client's credentials."""
+    """A SASL mechanism with one client's credentials."""
 
     @property
     def name(self) -> str:
         """The mechanism's name, such as PLAIN or SCRAM-SHA-512."""
 
     def conversation(self, address: Address, rng: Rng) -> Conversation:
-        """Start an authentication of a connection, the first or a later one (KIP-368)."""
+        """Return the generator of tokens for a first or later authentication (KIP-368)."""
 
 
 class Credentials(NamedTuple):
@@ -63,7 +63,7 @@ class Credentials(NamedTuple):
 MAX_ERROR_TEXT = 300
 """Maximum number of characters of a broker's text in an error."""
 CUT = "\u2026"
-"""Replaces the rest of a text that was cut."""
+"""Replacement for the removed end of a text."""
 
 
 def cut(words: str) -> str:
@@ -80,7 +80,7 @@ def unechoed(error: AuthenticationError, secret: Secret) -> AuthenticationError:
 def without(words: str, secret: Secret) -> str:
     """Return a broker's text without the secret, plain or encoded.
 
-    If the text was cut within the secret, the part before the cut is removed as well.
+    If the text was cut within the secret, the start of the secret is removed as well.
     """
     text = secret.reveal()
     if not text:

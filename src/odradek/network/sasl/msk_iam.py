@@ -1,10 +1,10 @@
 """Authenticate with AWS_MSK_IAM: an AWS signature (SigV4) over a request that is never sent.
 
 The signature is that of Amazon's aws-msk-iam-auth. In: credentials and a region, which a function
-fetches in a worker thread, and the time. Out: the JSON that brokers of Amazon MSK accept, or the
-same as a bearer token for OAUTHBEARER. Signing takes four HMACs and is tested with AWS's published
-vectors; credentials that aren't configured come from botocore. Must not: send the secret key, or
-show it.
+fetches in a worker thread, and the time. Out: the signature as JSON, which brokers of Amazon MSK
+accept, or as a bearer token for OAUTHBEARER. Signing takes four HMACs and is tested with AWS's
+published test vectors; credentials that aren't configured come from botocore. Must not: send the
+secret key, or show it.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _REGION = re.compile(
     |c2s\.ic\.gov|sc2s\.sgov\.gov|csp\.hci\.ic\.gov|cloud\.adc-e\.uk)\.?$""",
     re.VERBOSE,
 )
-"""Only the label before AWS's domains: a cluster's name (my-cluster-1) may look like a region."""
+"""Matches only the label before AWS's domain, as a cluster's name may look like a region."""
 
 
 @dataclass(frozen=True, slots=True)
 class AwsCredentials:
-    """Credentials for a signature: an access key, and a session token if they are temporary."""
+    """AWS credentials for a signature: an access key, and a session token if it is temporary."""
 
     access_key_id: str
     secret_access_key: Secret
@@ -56,7 +56,7 @@ class SigningScope:
     region: str
     service: str
     now: float
-    """Seconds since the epoch."""
+    """Time of the signature, in seconds since the epoch."""
     lifetime: int = LIFETIME
 
     @property
@@ -66,14 +66,14 @@ class SigningScope:
 
     @property
     def text(self) -> str:
-        """Day, region and service, as part of the signature."""
+        """SigV4's credential scope: day, region and service."""
         return f"{self.stamp[:8]}/{self.region}/{self.service}/aws4_request"
 
 
 def presigned(
     host: str, query: Mapping[str, str], credentials: AwsCredentials, scope: SigningScope
 ) -> dict[str, str]:
-    """Return the query of `GET https://host/?…` with its signature (SigV4, query parameters)."""
+    """Return the signed query string of `GET https://host/?…` (SigV4 in query parameters)."""
     signed = dict(query)
     signed["X-Amz-Algorithm"] = ALGORITHM
     signed["X-Amz-Credential"] = f"{credentials.access_key_id}/{scope.text}"
@@ -91,7 +91,7 @@ def presigned(
 
 
 def encoded(query: Mapping[str, str]) -> str:
-    """Encode a query for an AWS signature: sort it and quote all but RFC 3986's unreserved."""
+    """Encode a query as SigV4 needs it: sorted, and quoted except unreserved characters."""
     pairs = sorted((quote(name, safe="-_.~"), quote(v, safe="-_.~")) for name, v in query.items())
     return "&".join(f"{name}={value}" for name, value in pairs)
 
@@ -105,7 +105,7 @@ def _signature(key: Secret, scope: SigningScope, message: str) -> str:
 
 
 def payload(host: str, credentials: AwsCredentials, region: str, now: float) -> Secret:
-    """Return the JSON for a broker: the signed query with lower-case names, and some fields."""
+    """Return the JSON for a broker: the signed query with names in lower case, host and version."""
     scope = SigningScope(region, SERVICE, now)
     signed = presigned(host, dict([ACTION]), credentials, scope)
     fields = {"version": VERSION, "host": host, "user-agent": USER_AGENT}
@@ -114,7 +114,7 @@ def payload(host: str, credentials: AwsCredentials, region: str, now: float) -> 
 
 
 def bearer_token(credentials: AwsCredentials, region: str, now: float) -> tuple[Secret, float]:
-    """Return the signed URL as a token for OAUTHBEARER, and when it expires."""
+    """Return the signed URL as a token for OAUTHBEARER, with its expiry."""
     host = f"kafka.{region}.amazonaws.com"
     scope = SigningScope(region, SERVICE, float(int(now)))
     signed = presigned(host, dict([ACTION]), credentials, scope)
@@ -131,7 +131,7 @@ def region_of(host: str) -> str | None:
 
 
 class MskIam:
-    """The mechanism of one client; `sign` creates the payload for a broker, in a worker thread."""
+    """The mechanism of one client; `sign` creates a broker's payload, in a worker thread."""
 
     name = "AWS_MSK_IAM"
 
@@ -139,7 +139,7 @@ class MskIam:
         self._sign = sign
 
     def conversation(self, address: Address, rng: Rng) -> Conversation:
-        """Send one signed payload; the broker answers with the version and a request id."""
+        """Send one signed payload; the broker answers with a version and a request id."""
         try:
             signed: Secret = yield WorkerCall(self._sign, (address,))
         except TimeoutError as error:

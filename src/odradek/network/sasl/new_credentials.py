@@ -1,8 +1,8 @@
 """Replace the name and password of a running client.
 
-In: the client's mechanism, the new credentials. Out: the same mechanism, which uses the new
-credentials from now on. Must not: touch existing sessions: a connection whose session ends
-authenticates with the new ones (KIP-368).
+In: the client's mechanism, the new credentials. Out: the mechanism object, changed to use the new
+credentials from now on. Must not: touch existing sessions: a connection uses the new credentials
+when its session ends (KIP-368).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from odradek.network.sasl.scram import Scram
 
 
 def replace_credentials(mechanism: Mechanism | None, username: str, password: Secret) -> None:
-    """Set the mechanism's name and password; raise if it doesn't use them."""
+    """Set the mechanism's user name and password; raise if it uses no password."""
     if not isinstance(mechanism, Plain | Scram):
         name = "no SASL" if mechanism is None else mechanism.name
         raise IllegalStateError(

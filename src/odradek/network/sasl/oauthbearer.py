@@ -2,8 +2,8 @@
 
 In: a function that returns tokens; it runs in a worker thread within the setup timeout, so it may
 contact a server. Out: one message with the token and its extensions. A token is reused until most
-of its lifetime is over (sasl.login.refresh.*), and until its end if no new one is available. Must
-not: read more of a token than its expiry, or put it into an error.
+of its lifetime is over (sasl.login.refresh.*), and until it expires if no new token is available.
+Must not: read more of a token than its expiry, or put a token into an error.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ _TOKEN = re.compile(r"[-_.+/a-zA-Z0-9=~]+")
 _KEY = re.compile(r"[A-Za-z]+")
 _VALUE = re.compile(r"[\x21-\x7E \t\r\n]+")
 MILLISECONDS = 1e11
-"""Smallest expiry that is read as milliseconds, as in Java (`lifetimeMs`).
+"""Smallest expiry that is read as milliseconds (Java's `lifetimeMs`), not as seconds.
 
-Read as seconds, it would be in the year 5138.
+In seconds, it would be in the year 5138.
 """
 LONGEST_TOKEN = 512 * 1024
 """Maximum length of a token in characters.
 
-Brokers accept 512 KiB in all (sasl.server.max.receive.size).
+Brokers accept a message of 512 KiB (sasl.server.max.receive.size).
 """
 
 
@@ -61,7 +61,7 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Refresh:
-    """When to request a new token: `sasl.login.refresh.*`, in seconds and shares of a lifetime."""
+    """The options `sasl.login.refresh.*`, in seconds or as shares of a token's lifetime."""
 
     factor: float = 0.8
     jitter: float = 0.05
@@ -69,7 +69,7 @@ class Refresh:
     buffer: float = 300.0
 
     def due(self, got_at: float, expires_at: float, rng: Rng) -> float:
-        """Return when to request a new token: by default after 80 to 85 % of its lifetime."""
+        """Return when to request a new token: by default after 80 to 85 % of the lifetime."""
         life = expires_at - got_at
         due = got_at + life * (self.factor + self.jitter * rng.random())
         if self.min_period + self.buffer <= life:
@@ -78,7 +78,7 @@ class Refresh:
 
 
 class Oauthbearer:
-    """The mechanism of one client, with its current token."""
+    """The OAUTHBEARER mechanism of one client, with its current token."""
 
     name = "OAUTHBEARER"
 
@@ -100,7 +100,7 @@ class Oauthbearer:
         """The token that the function returned last; the engine may not have received it yet."""
 
     def conversation(self, address: Address, rng: Rng) -> Conversation:
-        """Send the token; acknowledge a refusal, as the RFC requires, and raise it."""
+        """Send the token; if the broker refuses it, acknowledge that (RFC 7628) and raise."""
         token = self._token
         if token is None or self._wall_clock() >= self._due:
             try:
@@ -143,8 +143,8 @@ class Oauthbearer:
     def _fetched(self, known: Token | None) -> Token:
         """Return a newer token than `known`; runs in a worker thread.
 
-        Connections that start at the same time all need a token. If another thread has meanwhile
-        fetched a newer token than `known`, return that token.
+        If a thread of another connection, which started at the same time, has already fetched a
+        newer token than `known`, return that token.
         """
         newest = self._newest
         if newest is None or newest is known:
@@ -163,7 +163,7 @@ class Oauthbearer:
         return token
 
     def _instead(self, error: Exception) -> Token:
-        """Return the current token if it is still valid; otherwise raise the given error."""
+        """Return the current token if it hasn't expired; otherwise raise an error for `error`."""
         token = self._token
         if token is not None and (token.expires_at or -math.inf) > self._wall_clock():
             return token
@@ -184,9 +184,9 @@ class Oauthbearer:
 
 
 def read_token(given: object) -> Token:
-    """Read the result of a user's function.
+    """Convert the result of a user's function to a `Token`.
 
-    The result is a `Token`; a string; a tuple (token, expiry in epoch seconds[, principal[,
+    The function returns a `Token`; a string; a tuple (token, expiry in epoch seconds[, principal[,
     extensions]]) as librdkafka's callbacks return it; or an object with `token()`, as in
     kafka-python. Errors are raised without the inner frames, whose local variables would show the
     token.
@@ -242,7 +242,7 @@ def _end(value: object) -> float | None:
 
 
 def end_of_jwt(token: str) -> float | None:
-    """Return the claim `exp` of a JWT; None without this claim, or if the token isn't a JWT."""
+    """Return the claim `exp` of a JWT; None if the token has no such claim or isn't a JWT."""
     parts = token.split(".")
     if len(parts) not in (3, 5):
         return None
@@ -256,7 +256,7 @@ def end_of_jwt(token: str) -> float | None:
 
 
 def _status(answer: bytes, token: Secret) -> str:
-    """Convert a broker's JSON, or another response, to a text without the token."""
+    """Return the text of a broker's refusal (JSON or other) without the token."""
 
     def shown(said: object) -> str:
         return without(cut(str(said)), token)

@@ -1,6 +1,6 @@
 """Authenticate with PLAIN (RFC 4616): name and password in clear text; use it with TLS only.
 
-In: credentials. Out: one token. The broker sees the password.
+In: credentials. Out: one token. The broker receives the password.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from odradek.network.sasl.mechanism import Conversation, Credentials, HiddenByte
 
 
 class Plain:
-    """The mechanism of one client."""
+    """The PLAIN mechanism of one client."""
 
     name = "PLAIN"
 
@@ -19,7 +19,7 @@ class Plain:
         self.credentials = credentials
 
     def use(self, credentials: Credentials) -> None:
-        """Use these credentials from the next conversation on."""
+        """Use these credentials from the next authentication on."""
         self.credentials = credentials
 
     def conversation(self, address: Address, rng: Rng) -> Conversation:

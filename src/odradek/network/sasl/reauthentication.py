@@ -1,12 +1,12 @@
 """Authenticate again on a connection that is in use (KIP-368), without losing a request.
 
-In: a connection whose session ends soon. Out: the same connection with a new session; or its end as
-an authentication failure, and then every request on it fails with `DisconnectedError` and is
-retried by its sender. The first token, which a token server may take long to issue, is obtained
-while requests continue. Then new requests wait in the session. SaslHandshake is sent after the
-requests in flight, since brokers answer in order; while no other request waits, it is also held
-back until they are answered, because a JoinGroup may be held for minutes. Must not: use the
-connection beyond the session's end without a token.
+In: a connection whose session ends soon. Out: the connection, with a new session. If the
+authentication fails, the connection is closed: its requests fail with `DisconnectedError` and are
+retried by their senders. While the first token is obtained, which a token server may delay,
+requests continue. From then on, new requests wait in the session. SaslHandshake follows the
+requests in flight, since brokers answer in order; if no new request waits, it is only sent after
+their responses, because a broker may hold a JoinGroup for minutes. Must not: use the connection
+beyond the session's end without a token.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from odradek.network.sasl.session import SaslSession
 def reauthenticate(
     network: ClientConnections, connection: Connection, mechanism: Mechanism, session: SaslSession
 ) -> Flow[None]:
-    """Authenticate again once; the session schedules the next authentication."""
+    """Authenticate a connection again, once; the session schedules the next authentication."""
     now = yield START
     try:
         attempt, first = yield from _first_token(network, connection, mechanism, session, now)
@@ -36,7 +36,7 @@ def reauthenticate(
                 return
         began = network.engine.now
         yield from attempt.shake_hands(again=True)
-        # The broker began the authentication before its response arrived here.
+        # The broker had begun the authentication when its response arrived.
         session.began(network.engine.now)
         deadline = network.engine.now + network.request_timeout
         lifetime, sent_at = yield from attempt.exchange(first, deadline)
@@ -64,7 +64,7 @@ def _first_token(
     session: SaslSession,
     now: float,
 ) -> Flow[tuple[Authentication, bytes | None]]:
-    """Get new credentials and the first token; retry failures until the session ends."""
+    """Get new credentials and the first token; if that fails, retry until the session ends."""
     backoff = Backoff(network.retry_backoff, network.rng)
     while True:
         deadline = min(max(session.ends_at, now + 1.0), now + LONGEST_CALL)

@@ -1,9 +1,9 @@
-"""Fetch a newer token in the background, before sessions with the present one end (KIP-368).
+"""Fetch a newer token in the background, before sessions with the current token end (KIP-368).
 
 In: a mechanism whose credentials expire, and the connections of its client. Out: newer credentials,
-which the next authentication uses at once. Without this, the token would be requested after 85 to
-95 % of the session, and the session would end before a slow token server answers. Must not: fetch
-for a client without sessions: that client fetches when it connects.
+which the next authentication uses at once. Without this module, the token would be requested after
+85 to 95 % of the session, and the session would end before a slow token server answers. Must not:
+fetch for a client without sessions, which fetches when it connects.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from odradek.network.sasl.mechanism import Conversation, Mechanism, WorkerCall
 LONGEST_CALL = 30.0
 """Maximum time for a call that returns credentials, in seconds.
 
-A call that hangs mustn't delay the next attempt for the hours that a session may still last.
+A session may still last for hours: a call that hangs mustn't delay the next attempt for so long.
 """
 LEAST_BETWEEN = 1.0
 """Minimum time in seconds between two calls of a function whose tokens expire at once."""
@@ -30,14 +30,14 @@ class Renewing(Protocol):
     """A mechanism whose credentials expire."""
 
     def renewal_in(self) -> float | None:
-        """Return the seconds until newer credentials are due; None if that isn't known."""
+        """Return the seconds until newer credentials are due; None if their expiry is unknown."""
 
     def renewal(self, rng: Rng) -> Conversation:
-        """Fetch newer credentials."""
+        """Return the generator that fetches newer credentials (see `Conversation`)."""
 
 
 def keep_renewed(network: ClientConnections, mechanism: Mechanism) -> None:
-    """Start to fetch credentials in the background, unless that already runs."""
+    """Start the task that fetches credentials in the background, unless it already runs."""
     running = network.renewal
     if isinstance(mechanism, Renewing) and (running is None or running.done):
         network.renews_by(network.engine.start(_renew(network, mechanism)))

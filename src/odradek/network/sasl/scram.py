@@ -1,10 +1,10 @@
 """Authenticate with SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677), as Kafka does.
 
-In: credentials; a nonce for each conversation. Out: two tokens, neither of which reveals the
-password; and the proof that the broker knows it too: its signature is verified. The iterations that
-a broker may request are limited: fewer than 4096 would make the proof easy to attack, more than a
-million would take this machine too long. Kafka doesn't normalize passwords (SASLprep), so this
-client doesn't either: the results would differ. Must not: accept a broker that didn't prove itself.
+In: credentials; a nonce for each authentication. Out: two tokens, neither of which reveals the
+password; and the proof that the broker knows the password, too: its signature is verified. The
+iterations that a broker may request are limited: fewer than 4096 would make the password easy to
+guess, more than a million would take this machine too long. Like Kafka, this client doesn't
+normalize passwords (SASLprep). Must not: accept a broker that didn't prove its identity.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from odradek.network.sasl.mechanism import Conversation, Credentials, HiddenByte
 FEWEST_ITERATIONS = 4096
 MOST_ITERATIONS = 1 << 20
 INLINE_ITERATIONS = 8192
-"""Above this number of iterations (about 5 ms), a worker thread is used."""
+"""Maximum number of iterations (about 5 ms) without a worker thread."""
 LONGEST_SALT = 1024
 KEPT = 16
-"""Number of salted passwords in the cache; usually all brokers of a cluster use the same."""
+"""Maximum number of cached salted passwords; usually all brokers have the same salt."""
 NONCE = 24
 
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 
 
 class Challenge(NamedTuple):
-    """Content of the server's first message."""
+    """Content of the broker's first message."""
 
     nonce: str
     salt: bytes
@@ -42,7 +42,7 @@ class Challenge(NamedTuple):
 
 
 class Scram:
-    """The mechanism of one client."""
+    """The SCRAM mechanism of one client."""
 
     def __init__(
         self,
@@ -61,11 +61,11 @@ class Scram:
 
     @property
     def credentials(self) -> Credentials:
-        """Name and password."""
+        """The user's name and password."""
         return self._credentials
 
     def use(self, credentials: Credentials) -> None:
-        """Use these credentials from the next conversation on."""
+        """Use these credentials from the next authentication on."""
         self._credentials = credentials
         self._salted = {}
 
@@ -128,7 +128,7 @@ def read_challenge(message: bytes, nonce: str) -> Challenge:
 
 
 def _fields(message: bytes, *names: str) -> list[str]:
-    """Return the values of these fields, with which the message must begin in this order."""
+    """Return the values of these fields; the message must begin with them, in this order."""
     try:
         parts = message.decode().split(",")
     except UnicodeDecodeError:
@@ -141,7 +141,7 @@ def _fields(message: bytes, *names: str) -> list[str]:
 
 
 def salted_password(hash_name: str, password: Secret, salt: bytes, iterations: int) -> bytes:
-    """Derive the key from the password, which is slow on purpose."""
+    """Derive a key from the password, by an algorithm that is slow on purpose."""
     salted = hashlib.pbkdf2_hmac(hash_name, password.reveal().encode(), salt, iterations)
     return HiddenBytes(salted)  # as secret as the password
 

@@ -1,5 +1,5 @@
 """Obtain the credentials and tokens that SASL needs: OIDC, AWS, Kerberos.
 
-In: options, the environment, files, token servers. Out: functions and mechanisms that return
+In: options, environment variables, files, token servers. Out: functions and mechanisms that return
 credentials or tokens.
 """

@@ -1,12 +1,12 @@
-"""Restrict the URLs and files of credentials to those that the operator of this process allows.
+"""Restrict URLs and files of credentials to what the operator of this process allows.
 
-In: a URL or a file in a configuration, and the environment of this process. Out: the same, or a
-`ConfigurationError` with the cure. The author of a configuration may not be the operator of the
-machine (Spark's options, files from others): a line there could send a local file to a server of
-the same line (CVE-2025-27817). So files are only opened if `ODRADEK_ALLOWED_FILES` names them, and
-if `ODRADEK_ALLOWED_URLS` is set, no other token server is contacted; Kafka's system properties
-`…oauthbearer.allowed.files` and `.allowed.urls` do the same. Must not: let a configuration extend
-either, or open anything.
+In: a URL or file in a configuration, and the environment variables of this process. Out: the URL or
+path if it is allowed, else a `ConfigurationError` that says what to set. The author of a
+configuration may not be the operator of the machine (Spark's options, files from other people), and
+could send a local file to a server (CVE-2025-27817). So files are only opened if
+`ODRADEK_ALLOWED_FILES` names them, and if `ODRADEK_ALLOWED_URLS` is set, no other token server is
+contacted; Kafka has system properties `…oauthbearer.allowed.files` and `.allowed.urls` for this.
+Must not: let a configuration extend these lists, or open a file or URL.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 from odradek.common.errors import ConfigurationError
 
 ALLOWED_URLS = "ODRADEK_ALLOWED_URLS"
-"""Token endpoints and schema registries, separated by commas; not set: any http(s) URL.
+"""Variable with the allowed token endpoints and schema registries, separated by commas.
 
-An empty value allows none.
+If it isn't set, any http(s) URL is allowed; if it is empty, no URL.
 """
 ALLOWED_FILES = "ODRADEK_ALLOWED_FILES"
-"""Files with tokens, assertions and their keys, as absolute paths separated by commas.
+"""Variable with the allowed files (tokens, assertions, their keys): absolute paths, by commas.
 
-Not set: none are allowed.
+If it isn't set, no file is allowed.
 """
 _PORTS = {"http": 80, "https": 443}
 URL_OPTION = "sasl.oauthbearer.token.endpoint.url"
@@ -53,7 +53,7 @@ def allowed_server(option: str, url: str, environment: Mapping[str, str] | None 
         where = "" if parts is None else f", not {shown(url)!r}"
         raise ConfigurationError(f"{option} must be an http or https URL{where}")
     listed = _listed(ALLOWED_URLS, environment)
-    base = urlunsplit(parts).rstrip("/")  # `urlsplit` has lowered the scheme
+    base = urlunsplit(parts).rstrip("/")  # `urlsplit` returns lower case
     if listed is not None and _same(base) not in (_same(one.rstrip("/")) for one in listed):
         raise _not_allowed(option, url, "servers")
     return base
@@ -98,7 +98,7 @@ def _listed(variable: str, environment: Mapping[str, str] | None) -> tuple[str, 
 
 
 def _split(url: str) -> SplitResult | None:
-    """Return the parts of a URL; None if it is invalid."""
+    """Return the parts of a URL; None if the URL is invalid."""
     if not url.isprintable() or " " in url or "\\" in url:
         return None
     try:
@@ -110,7 +110,7 @@ def _split(url: str) -> SplitResult | None:
 
 
 def _same(url: str) -> tuple[object, ...] | None:
-    """Return the normalised form of a URL."""
+    """Return the normalised form of a URL, to compare URLs."""
     parts = _split(url)
     if parts is None:
         return None

@@ -1,8 +1,8 @@
 """Create a client's SASL mechanism with the system's clock, random bytes, tokens and tickets.
 
-In: a configuration and a host. Out: the mechanism that every connection of the client uses, or
-None. Modules that a mechanism needs are imported only for that mechanism. Must not: fetch a token
-or a ticket; connections do when they are opened.
+In: a configuration and an I/O host (thread or event loop). Out: the mechanism that all connections
+of the client use, or None. Modules that a mechanism needs are imported only for that mechanism.
+Must not: fetch a token or ticket, which happens when a connection is opened.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from odradek.network.sasl.mechanism import Mechanism
 
 
 def mechanism(config: Config, host: Host, *, real: bool) -> Mechanism | None:
-    """Return a client's mechanism; a simulation's nonces come from the client's generator."""
+    """Return a client's SASL mechanism; in simulations, nonces come from the client's generator."""
     outsiders = SaslOutsiders(
         wall_clock=host.wall_clock,
         random_bytes=_random_bytes if real else None,

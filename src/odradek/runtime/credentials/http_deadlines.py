@@ -1,11 +1,11 @@
-"""Open HTTP connections that end at a deadline, whatever the server does: for token servers.
+"""Open HTTP connections that end at a deadline, whatever the server does.
 
-In: an `Until`, the time at which everything about one exchange is over. Out: an opener for http and
-https. Each wait for the other side (the name server, TCP, TLS, a piece of the request, of the head
-or the body, of an error's body or of "100 Continue" without end) gets the remaining time, and
-without remaining time none starts. So a server that sends one byte now and then holds neither
-thread nor socket. Must not: follow a redirect or the environment's proxies (both would send the
-client's secret to another place).
+In: the deadline of one exchange of request and response (`ExchangeDeadline`). Out: a urllib opener
+for http and https. Each wait (for the name server, TCP, TLS, sending, and each read of a response
+or of endless "100 Continue") is limited to the remaining time, and no wait starts when that is
+over. So a server that sends single bytes doesn't hold a thread or socket for ever. Must not: follow
+a redirect or use the environment's proxies, because both would send the client's secret to another
+server.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from odradek.runtime.system_clock import SystemClock
 
 @dataclass(frozen=True, slots=True)
 class ExchangeDeadline:
-    """Deadline of an exchange, and the timeouts of its single waits, in seconds."""
+    """Deadline of one request with its response, and timeouts of single waits, in seconds."""
 
     clock: SystemClock
     deadline: float
     connect: float | None = None
-    """Timeout of TCP and of TLS, each; None: the remaining time."""
+    """Timeout for TCP, and another for TLS; None: only the deadline limits them."""
     read: float | None = None
-    """Timeout of one wait for bytes; None: the remaining time."""
+    """Timeout of one wait for bytes; None: only the deadline limits it."""
 
     def left(self, most: float | None = None) -> float:
-        """Return the seconds that a wait may take; raise `TimeoutError` if there are none."""
+        """Return the seconds that a wait may take; raise `TimeoutError` if no time is left."""
         left = self.deadline - self.clock.now()
         if left <= 0:
             raise TimeoutError("the response took too long")
@@ -47,7 +47,7 @@ class ExchangeDeadline:
 
 
 class _Incoming(io.RawIOBase):
-    """A server's response; owns the socket, as urllib drops the connection before reading."""
+    """A server's response, with the socket, as urllib drops the connection before reading."""
 
     def __init__(self, sock: socket.socket, until: ExchangeDeadline) -> None:
         self._sock = sock
@@ -60,7 +60,7 @@ class _Incoming(io.RawIOBase):
         until = self._until
         self._sock.settimeout(until.left(until.read))
         count = self._sock.recv_into(buffer)
-        until.left()  # many short waits must not exceed the deadline
+        until.left()  # also after many short waits
         return count
 
     def close(self) -> None:
@@ -70,7 +70,7 @@ class _Incoming(io.RawIOBase):
 
 
 class _Socket:
-    """The part of a socket that `http.client` uses."""
+    """The methods of a socket that `http.client` uses, with timeouts."""
 
     def __init__(self, sock: socket.socket, until: ExchangeDeadline) -> None:
         self._sock = sock
@@ -78,7 +78,7 @@ class _Socket:
         self._given_away = False
 
     def sendall(self, data: Any) -> None:
-        """Send in parts, so that the deadline applies even if the server reads byte by byte."""
+        """Send in parts, so that the deadline holds even if the server reads byte by byte."""
         until, rest = self._until, memoryview(data)
         while rest:
             self._sock.settimeout(until.left(until.read))
@@ -86,7 +86,7 @@ class _Socket:
 
     def makefile(self, _mode: str) -> io.BufferedReader:
         self._given_away = True
-        # Python's default is 128 KiB from 3.14 on, too much for a response of a few hundred bytes.
+        # Python's buffer has 128 KiB from 3.14 on, too much for a response of a few hundred bytes.
         return io.BufferedReader(_Incoming(self._sock, self._until), 8192)
 
     def close(self) -> None:
@@ -119,12 +119,12 @@ class _Connection(http.client.HTTPConnection):
         except BaseException:
             sock.close()
             raise
-        self.sock = _Socket(sock, self._until)  # has the methods that `http.client` uses
+        self.sock = _Socket(sock, self._until)  # a socket for `http.client`
 
     def _addresses(self) -> list[str]:
         """Resolve the host name in a thread, which is abandoned on a timeout.
 
-        `getaddrinfo` can't be interrupted.
+        A call of `getaddrinfo` can't be interrupted.
         """
         if is_numeric(self.host):
             return [self.host]
@@ -146,7 +146,7 @@ class _Connection(http.client.HTTPConnection):
         return answer
 
     def _dialled(self, addresses: list[str]) -> socket.socket:
-        """Connect to the first address that accepts; each gets a share of the remaining time."""
+        """Connect to the first address that accepts; each one has a share of the remaining time."""
         until, failed = self._until, OSError(f"{self.host} has no IP address")
         shares = len(addresses)
         for share, ip in enumerate(addresses):
@@ -165,10 +165,10 @@ class _Connection(http.client.HTTPConnection):
         raise failed
 
     def _secured(self, context: ssl.SSLContext, plain: socket.socket) -> ssl.SSLSocket:
-        """Establish TLS within the remaining time, which limits the handshake as a whole."""
+        """Establish TLS; the remaining time limits the whole handshake, not each read."""
         sock = context.wrap_socket(
             plain, server_hostname=self.host, do_handshake_on_connect=False
-        )  # this has detached `plain`
+        )  # `wrap_socket` has detached `plain`
         try:
             sock.settimeout(self._until.left(self._until.connect))
             sock.do_handshake()

@@ -1,8 +1,8 @@
 """Sign assertions for the grant "JWT bearer" (RFC 7523, KIP-1139).
 
-In: `sasl.oauthbearer.assertion.*`. Out: a new assertion, which a token server exchanges for a
-token; or one from a file that another program renews. Must not: keep the private key in memory
-longer than for a signature.
+In: `sasl.oauthbearer.assertion.*`. Out: a new assertion, or one from a file that another program
+renews; a token server exchanges assertions for tokens. Must not: keep the private key in memory
+after signing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from odradek.runtime.private_files import warn_of_readers
 
 @dataclass(frozen=True, slots=True)
 class AssertionSettings:
-    """Settings of an assertion."""
+    """Settings for the assertions of one client."""
 
     key_file: str | None
     passphrase: Secret | None = None
@@ -32,17 +32,17 @@ class AssertionSettings:
     claims: Mapping[str, str] = field(default_factory=dict)
     lifetime: float = 300.0
     before: float = 60.0
-    """Seconds by which the assertion is valid before now, because clocks differ."""
+    """Seconds before now from which the assertion is valid, because clocks differ."""
     with_jti: bool = False
 
 
 def encoded(value: bytes) -> str:
-    """Encode as base64url without padding."""
+    """Encode bytes as base64url, without padding."""
     return urlsafe_b64encode(value).rstrip(b"=").decode("ascii")
 
 
 def assertion_of(settings: AssertionSettings, now: float) -> Secret:
-    """Sign a new assertion."""
+    """Create and sign a new assertion."""
     header = {"alg": settings.algorithm, "typ": "JWT"}
     claims: dict[str, Any] = dict(settings.claims)
     claims |= {"iat": int(now), "exp": int(now + settings.lifetime)}

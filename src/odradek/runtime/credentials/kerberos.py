@@ -1,9 +1,9 @@
-"""Authenticate with Kerberos by MIT's library, through the package `gssapi` (`odradek[gssapi]`).
+"""Authenticate with Kerberos through MIT's library and the package `gssapi` (`odradek[gssapi]`).
 
 In: `sasl.kerberos.*`, and the machine's krb5.conf. Out: security contexts for the mechanism GSSAPI.
 With a keytab, tickets are fetched into a cache in memory, and again before they expire; otherwise
-they come from a ticket cache that another program (kinit, sssd) maintains. No command is run. Must
-not: be imported for a client without GSSAPI; every function here may use the network.
+they are from a ticket cache that another program (kinit, sssd) maintains. No program is started.
+Must not: be imported for clients without GSSAPI; all functions may block.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ IMPLIED = (
     "sasl.password, or OAUTHBEARER, as configured on the brokers. Without it, the client uses "
     "Kerberos, as Java's does: "
 )
-"""First part of the error if no option selected GSSAPI."""
+"""Beginning of the error text if `sasl.mechanism` isn't set, so that GSSAPI is the default."""
 USUAL_CURE = "Check krb5.conf, sasl.kerberos.* and the tickets (klist)."
 
 
 def gssapi_mechanism(config: Config) -> Gssapi:
-    """Return the mechanism GSSAPI for a configuration; raise if the package isn't installed."""
+    """Return the GSSAPI mechanism for a configuration; raise if the package isn't installed."""
     try:
         library = import_module("gssapi")
     except ImportError as error:
@@ -67,7 +67,7 @@ def gssapi_mechanism(config: Config) -> Gssapi:
 
 
 class Kerberos:
-    """The tickets of one client."""
+    """The Kerberos tickets of one client."""
 
     def __init__(self, config: Config, library: Any) -> None:
         self._library = library
@@ -80,13 +80,13 @@ class Kerberos:
             self._store["ccache"] = cache
         if self._keytab is not None:
             self._store["client_keytab"] = self._keytab
-            # A cache in memory for this client only.
+            # A ticket cache in memory, for this client only.
             self._store.setdefault("ccache", f"MEMORY:odradek-{os.getpid()}-{next(_numbers)}")
 
     def context(self, address: Address) -> KerberosContext:
         """Return a new context for a broker; fetch a ticket for this client if it has none."""
         if self._keytab is not None:
-            _readable(self._keytab)  # with a better error than the library's
+            _readable(self._keytab)  # its error is better than the library's
         return _explained(lambda: self._context(address), cure=KEYTAB if self._keytab else "")
 
     def _context(self, address: Address) -> KerberosContext:
@@ -114,7 +114,7 @@ class Kerberos:
 
 
 class KerberosContext:
-    """One authentication with a broker, whose errors name the cure."""
+    """The client's side of one authentication; its errors say what to do."""
 
     def __init__(self, context: Any) -> None:
         self._context = context
@@ -130,11 +130,11 @@ class KerberosContext:
         return step
 
     def unwrap(self, message: bytes) -> bytes:
-        """Verify a message that the broker sealed, and return its content."""
+        """Verify the integrity of a message from the broker; return the message's content."""
         return bytes(_explained(lambda: self._context.unwrap(message).message, heard=True))
 
     def wrap(self, message: bytes) -> bytes:
-        """Seal a message."""
+        """Wrap a message with integrity protection, without encrypting it."""
         return bytes(_explained(lambda: self._context.wrap(message, False).message))
 
 
@@ -159,7 +159,7 @@ def _explained(function: Callable[[], T], *, heard: bool = False, cure: str = ""
 
 
 def words_of(error: Exception) -> str:
-    """Return the text of the minor status, which names the cause, unlike the major status."""
+    """Return the text of the minor status, because the major status doesn't name the cause."""
     text = " ".join(str(error).split())
     _, minor, rest = text.partition("Minor (")
     if minor and ": " in rest:
@@ -168,7 +168,7 @@ def words_of(error: Exception) -> str:
 
 
 def _cure(said: str, instead: str) -> str:
-    """Return what to do; `instead` replaces the advice to run kinit if a keytab is set."""
+    """Return a text that says what to do; `instead` replaces the advice to run kinit."""
     lower = said.lower()
     found = next((cure for marks, cure in CURES if any(m in lower for m in marks)), USUAL_CURE)
     return instead if instead and found in (TICKET, USUAL_CURE) else found

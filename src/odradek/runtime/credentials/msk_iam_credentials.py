@@ -1,10 +1,10 @@
-"""Find AWS credentials for Amazon MSK: from options, the environment, or botocore.
+"""Find AWS credentials for Amazon MSK in options, environment variables, or with botocore.
 
 In: `sasl.aws.msk.iam.*` (or IAMLoginModule's options), the AWS_… variables. Out: the mechanism
 AWS_MSK_IAM, or a token function for OAUTHBEARER. Configured keys need no other package; botocore
 (the extra `odradek[aws]`) provides profiles, roles, single sign-on and the credentials of machines
-and containers. Must not contact AWS before a connection needs it; every function here that may wait
-runs in a worker thread.
+and containers. Must not: contact AWS before a connection needs credentials; functions that may
+block run in a worker thread.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from odradek.runtime.locks import new_lock
 OPTIONS = "sasl.aws.msk.iam"
 SESSION_NAME = "odradek"
 AHEAD = 300.0
-"""A role is assumed again this number of seconds before its credentials expire."""
+"""Seconds before the expiry of a role's credentials at which the role is assumed again."""
 CURE = (
     "Set sasl.aws.msk.iam.access.key.id and .secret.access.key, or AWS_ACCESS_KEY_ID and "
     "AWS_SECRET_ACCESS_KEY in the environment. For profiles, roles and instance credentials: pip "
@@ -59,7 +59,7 @@ def msk_iam_tokens(config: Config) -> Callable[[], Token]:
 
 
 class CredentialSource:
-    """Source of one client's credentials. Several threads may use it."""
+    """Source of one client's AWS credentials, which several threads may use."""
 
     def __init__(self, config: Config, environment: Mapping[str, str] | None = None) -> None:
         self._config = config
@@ -102,12 +102,12 @@ class CredentialSource:
         return str(found)
 
     def credentials(self) -> AwsCredentials:
-        """Return valid credentials; to renew them, one request to AWS serves all callers."""
+        """Return valid credentials; callers that need new ones at once share one request to AWS."""
         try:
             return self._shared()
         except (TokenError, ConfigurationError, TimeoutError):
             raise
-        except Exception as error:  # botocore has many classes of errors
+        except Exception as error:  # botocore raises many classes
             raise TokenError(
                 f"getting AWS credentials failed: {type(error).__name__}", cure=CURE
             ) from error.with_traceback(None)

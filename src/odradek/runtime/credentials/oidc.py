@@ -2,9 +2,9 @@
 
 The grants are client credentials (KIP-768) and JWT bearer (KIP-1139). In: a configuration; `fetch`
 runs in a worker thread, because it blocks. Out: a `Token`, or a `TokenError` with the server's
-error. All attempts together end before the setup timeout, so that the error is the server's and not
-"no answer in time". Must not: continue after that (`http_deadlines` ensures it in each phase), or
-put a secret or a token into a text or a local variable that a traceback shows.
+error. All attempts together end before the connection's setup timeout, so that the error is the
+server's and not "no answer in time". Must not: continue after that time (`http_deadlines` ensures
+it), or put a secret or token into a text, or into a local variable that a traceback shows.
 """
 
 from __future__ import annotations
@@ -38,25 +38,25 @@ LONGEST_ANSWER = 1 << 20
 MAX_ERROR_TEXT = 300
 """Maximum number of characters of the server's text in an error."""
 RETRIED = frozenset((408, 425, 429))
-"""HTTP statuses that are retried, besides all 5xx; other 4xx are the client's errors."""
+"""HTTP status codes below 500 after which the request is retried; all 5xx are retried, too."""
 CLIENT_CREDENTIALS = "client_credentials"
 JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 
 
 @dataclass(frozen=True, slots=True)
 class TokenTimeouts:
-    """Timeouts in seconds."""
+    """Timeouts for requests to a token server, in seconds."""
 
     budget: float
     """Seconds for all attempts and the waits between them."""
     connect: float | None = None
     """`sasl.login.connect.timeout.ms`; None: the rest of the budget."""
     read: float | None = None
-    """`sasl.login.read.timeout.ms`: limits one wait for bytes."""
+    """`sasl.login.read.timeout.ms`, which limits one wait for bytes; None: as above."""
 
 
 class TryAgain(Exception):  # noqa: N818 - never leaves this module
-    """An attempt failed for a reason that may be temporary."""
+    """Error of an attempt that failed for a reason that may be temporary."""
 
     def __init__(self, error: TokenError) -> None:
         super().__init__(str(error))
@@ -64,7 +64,7 @@ class TryAgain(Exception):  # noqa: N818 - never leaves this module
 
 
 class TokenServer:
-    """One token endpoint. `post` may be called from any thread."""
+    """One token endpoint; any thread may call `post`."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class TokenServer:
     def post(
         self, form: Callable[[], Mapping[str, str]], authorization: Secret | None
     ) -> dict[str, Any]:
-        """Send requests until one succeeds or the budget is used; return the JSON."""
+        """Send requests until one succeeds or the time is over; return the response's JSON."""
         deadline = self._clock.now() + self._limits.budget
         failures = 0
         while True:
@@ -127,8 +127,8 @@ class TokenServer:
             failure = self._failure(error)
         else:
             return self._json(body)
-        # Raised outside `except`, and causes have no tracebacks: variables in urllib's frames
-        # contain the header with the secret.
+        # Raise outside `except`, and causes without tracebacks, because variables in urllib's
+        # frames contain the header with the secret.
         raise failure
 
     def _body(self, answer: Any) -> Secret:
@@ -145,7 +145,7 @@ class TokenServer:
     def _json(self, body: Secret) -> dict[str, Any]:
         try:
             found = json.loads(body.reveal())
-        except (ValueError, RecursionError):  # don't raise it: its text would show the response
+        except (ValueError, RecursionError):  # its text would show the response
             found = None
         if isinstance(found, dict):
             return found
@@ -160,14 +160,14 @@ class TokenServer:
         if code in RETRIED or code >= 500:
             refused = TokenError(what, cure="The token server failed; ask its operator.")
             return TryAgain(refused)
-        # Without its cause, which contains a text by the server (R-IN-3): that text may repeat the
-        # header with this client's secret.
+        # Raise without the cause, whose text is the server's (R-IN-3) and may repeat the header
+        # with this client's secret.
         return TokenError(what, cure=_cure(code, said))
 
     def _failure(self, error: Exception) -> Exception:
         reason = error.reason if isinstance(error, urllib.error.URLError) else error
         cause = (reason if isinstance(reason, BaseException) else error).with_traceback(None)
-        if isinstance(cause, http.client.HTTPException):  # it contains the server's text
+        if isinstance(cause, http.client.HTTPException):  # its text is the server's
             failed = TokenError(
                 f"{self.place} didn't send a valid HTTP response ({type(cause).__name__})",
                 cure="Check that sasl.oauthbearer.token.endpoint.url is the token endpoint.",
@@ -196,7 +196,7 @@ class TokenServer:
 
 
 def _secrets_of(form: Secret, authorization: Secret | None) -> list[Secret]:
-    """Return the secrets in a request that a server may repeat: assertion, header, password."""
+    """Return the secrets of a request, which a server may repeat: assertion, header, password."""
     found = [Secret(one) for one in parse_qs(form.reveal()).get("assertion", [])]
     if authorization is not None:
         _, _, encoded = authorization.reveal().partition(" ")
@@ -239,7 +239,7 @@ def _cure(code: int, said: str) -> str:
 
 
 def basic(client_id: str, secret: Secret, *, url_encode: bool) -> Secret:
-    """Return the header of RFC 7617, with URL-encoded parts for servers that require RFC 6749."""
+    """Return the Authorization header (RFC 7617), with parts URL-encoded as in RFC 6749 or not."""
     pair = (client_id, secret.reveal())
     if url_encode:
         pair = (quote_plus(pair[0]), quote_plus(pair[1]))
@@ -249,8 +249,8 @@ def basic(client_id: str, secret: Secret, *, url_encode: bool) -> Secret:
 def token_of(answer: Mapping[str, Any], place: str, now: float) -> Token:
     """Return the token of a server's response.
 
-    Its expiry is `expires_in`, which doesn't depend on this machine's clock, or else the expiry in
-    a JWT.
+    The expiry is calculated from `expires_in`, which doesn't depend on this machine's clock;
+    without that field, it is the expiry in the JWT.
     """
     text = answer.get("access_token") or answer.get("id_token")
     if not isinstance(text, str) or not text.strip():
@@ -271,7 +271,7 @@ def token_of(answer: Mapping[str, Any], place: str, now: float) -> Token:
 
 
 def from_file(path: Path) -> Token:
-    """Read a token from a file that another program renews, as KIP-768 allows."""
+    """Read a token from a file that another program renews (KIP-768)."""
     try:
         text = path.read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:

@@ -1,8 +1,8 @@
-"""Run coroutines of a program's token provider in an event loop that outlives the call.
+"""Run coroutines of a user's token provider in an event loop that isn't closed afterwards.
 
-In: an awaitable, from a worker thread, and the loop of the client's program if it has one. Out: its
-result. An HTTP session that a provider keeps open belongs to one loop, so a loop for each call
-would break the provider at its second call. Must not: close a loop.
+In: an awaitable, from a worker thread, and the event loop of the program if it has one. Out: the
+result. An HTTP session that a provider keeps open belongs to one event loop, so that with a new
+loop for each call, the second call would fail. Must not: close a loop.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from typing import Any
 from odradek.network.sasl.renewal import LONGEST_CALL
 
 _loops: dict[int, asyncio.AbstractEventLoop] = {}
-"""The background loop of each process; a forked child needs a new loop and thread."""
+"""The background event loop by process id; a forked child needs a new loop and thread."""
 
 
 def result_in(loop: asyncio.AbstractEventLoop | None, given: Awaitable[Any]) -> object:
-    """Run an awaitable in this loop, or else in a background loop, and return its result."""
-    if loop is None or loop is _running():  # a simulation runs worker calls in the loop's thread
+    """Run an awaitable in `loop`, or in a background loop, and return its result."""
+    if loop is None or loop is _running():  # in simulations, this is the loop's thread
         loop = _background()
     call = _awaited(given)
     try:
         future = asyncio.run_coroutine_threadsafe(call, loop)
     except RuntimeError:  # the loop is closed
         call.close()
-        getattr(given, "close", bool)()  # avoids Python's warning "never awaited"
+        getattr(given, "close", bool)()  # no warning "never awaited"
         raise
     try:
         found, error = future.result(LONGEST_CALL)
@@ -42,7 +42,7 @@ def result_in(loop: asyncio.AbstractEventLoop | None, given: Awaitable[Any]) -> 
 
 
 async def _awaited(given: Awaitable[Any]) -> tuple[object, BaseException | None]:
-    """Return the result or the error, as raising e.g. SystemExit would end the loop."""
+    """Return the result or error; raising an error like SystemExit would end the event loop."""
     try:
         return (await given), None
     except BaseException as error:
@@ -62,7 +62,7 @@ def _background() -> asyncio.AbstractEventLoop:
         _loops.pop(os.getpid(), None)
         made = asyncio.new_event_loop()
         found = _loops.setdefault(os.getpid(), made)
-        if found is not made:  # another thread has created one
+        if found is not made:  # another thread has set a loop
             made.close()
             return found
         threading.Thread(target=_run, args=(found,), name="odradek-tokens", daemon=True).start()
@@ -70,7 +70,7 @@ def _background() -> asyncio.AbstractEventLoop:
 
 
 def _run(loop: asyncio.AbstractEventLoop) -> None:
-    """Run a loop until it is closed, even if a task of a provider stops it or raises SystemExit."""
+    """Run a loop until it is closed, even if a provider's task stops it or raises SystemExit."""
     while not loop.is_closed():
         with suppress(BaseException):
             loop.run_forever()

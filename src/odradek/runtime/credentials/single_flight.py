@@ -1,9 +1,9 @@
 """Run a slow function once for all threads that need its result at the same time.
 
-In: calls from the worker threads of one client's connections. Out: the result of the running call,
-or of a new one. A call that hangs is abandoned after a while, and the next caller starts another;
-but only a few may hang at once, because a thread can't be ended from outside. Must not: keep a
-result for later callers, which know how long it is valid.
+In: calls from the worker threads of one client's connections. Out: the result of the call that is
+running, or of a new call. A call that hangs is abandoned after a while, and the next caller starts
+a new call; but only a few may hang at once, because a thread can't be ended from outside. Must not:
+keep a result for later callers, because only they know how long it is valid.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from odradek.runtime.system_clock import monotonic_clock
 T = TypeVar("T")
 
 MOST_HANGING = 4
-"""If this number of abandoned calls still run, no other call is started."""
+"""Number of abandoned calls that still run, from which on no new call is started."""
 
 
 @dataclass(slots=True)
@@ -47,7 +47,7 @@ class SingleFlight(Generic[T]):
         self._hanging: set[int] = set()
 
     def __call__(self) -> T:
-        """Return the result of the running call, or of a new one in this thread."""
+        """Return the result of the running call; without one, call the function in this thread."""
         with self._lock:
             run, now = self._run, self._clock()
             mine = run is None or now - run.began >= self._patience
@@ -62,12 +62,12 @@ class SingleFlight(Generic[T]):
         ):
             raise TimeoutError("the previous call of the same function hasn't returned in time")
         if run.error is not None:
-            # Each caller gets a separate error with its own traceback and the same cause.
+            # Each caller gets its own copy of the error, with its own traceback.
             raise run.error if mine else _again(run.error)
         return run.result  # type: ignore[return-value]  # set by _do()
 
     def _give_up(self, run: _Run[T]) -> None:
-        """Abandon a call; raise if too many hang already."""
+        """Abandon a call; raise if too many abandoned calls are still running."""
         self._hanging.add(id(run))
         if len(self._hanging) >= MOST_HANGING:
             raise TimeoutError(
@@ -88,7 +88,7 @@ class SingleFlight(Generic[T]):
 
 
 def _again(error: BaseException) -> BaseException:
-    """Return a copy for another thread: a shared exception would mix the threads' tracebacks."""
+    """Return a copy of an error for another thread, as sharing it would mix their tracebacks."""
     try:
         copy = type(error)(*error.args)
     except Exception:

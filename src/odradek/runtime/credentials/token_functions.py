@@ -1,9 +1,9 @@
 """Create the function that returns OAUTHBEARER's tokens from a configuration.
 
-In: the user's function in any of its forms, or a token server, or signing by AWS. Out: one function
-without arguments, for worker threads; connections that need a token at the same time share one call
-of it. `network/sasl/oauthbearer` reads the result of a user's function and reports its errors. Must
-not: contact a server before it is called.
+In: a function of the user (in any form that clients accept), a token server, or AWS credentials.
+Out: a function without arguments, for worker threads; concurrent calls share one result.
+`network/sasl/oauthbearer` reads the result of a user's function and reports its errors. Must not:
+contact a server before it is called.
 """
 
 from __future__ import annotations
@@ -53,9 +53,10 @@ TokenFunction = Callable[[], object]
 ClientLoop = Callable[[], "asyncio.AbstractEventLoop | None"]
 
 SHARE_OF_SETUP = 0.6
-"""Share of the setup timeout for the token server.
+"""Share of the connection's setup timeout that the token server may use.
 
-So its error is known before the setup times out, even if jitter shortens that by a fifth.
+The server's error is then known before the setup times out, even if jitter shortens the timeout by
+a fifth.
 """
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 UNSECURED_LIFETIME = 3600.0
@@ -63,10 +64,9 @@ UNSECURED_LIFETIME = 3600.0
 
 
 def token_function(config: Config, loop: ClientLoop = lambda: None) -> TokenFunction:
-    """Return this client's token function; raise `ConfigurationError` without a source.
+    """Return this client's token function; raise if no option says where tokens come from.
 
-    `loop` returns the event loop in which the client is used, if there is one: coroutines of a
-    user's function run there.
+    `loop` returns the client's event loop, if there is one: a user's coroutines run in it.
     """
     return SingleFlight(_function(config, loop))
 
@@ -92,9 +92,9 @@ def _function(config: Config, loop: ClientLoop) -> TokenFunction:
 
 
 def user_function(provider: Any, argument: Secret | None, loop: ClientLoop) -> TokenFunction:
-    """Return a function for a user's function, or for an object with `token()`.
+    """Return a function without arguments for a user's function or object with `token()`.
 
-    The argument of confluent-kafka's `oauth_cb` is a string; aiokafka's providers are coroutines.
+    The user's function may take a string (confluent-kafka's `oauth_cb`) or be a coroutine function.
     """
 
     def awaited(given: Any) -> object:
@@ -109,7 +109,7 @@ def user_function(provider: Any, argument: Secret | None, loop: ClientLoop) -> T
 
 
 def _contained(function: TokenFunction) -> object:
-    """Call a function; convert SystemExit or a cancellation to a `TokenError`."""
+    """Call a function; convert SystemExit or a cancellation that it raises to a `TokenError`."""
     try:
         return function()
     except Exception:
@@ -119,7 +119,7 @@ def _contained(function: TokenFunction) -> object:
 
 
 def _of_object(provider: Any, awaited: Callable[[Any], object]) -> object:
-    """Return the token of kafka-python's and aiokafka's providers, and their extensions."""
+    """Return the token and extensions of a provider object, as in kafka-python and aiokafka."""
     given = awaited(provider.token())
     method = getattr(provider, "extensions", None)
     extensions = awaited(method()) if callable(method) else None
@@ -139,9 +139,9 @@ def _takes_text(provider: Callable[..., Any]) -> bool:
 
 
 def oidc(config: Config) -> TokenFunction:
-    """Return a function for tokens from `sasl.oauthbearer.token.endpoint.url`.
+    """Return a function that fetches tokens from `sasl.oauthbearer.token.endpoint.url`.
 
-    The URL names a server or a file.
+    The URL is that of a server or of a file.
     """
     url = allowed_url(config["sasl.oauthbearer.token.endpoint.url"])
     parts = urlsplit(url)
@@ -174,14 +174,14 @@ def oidc(config: Config) -> TokenFunction:
     form, authorization = _grant(config)
 
     def fetch() -> Token:
-        # One expression, as tracebacks may show a variable that contains the response.
+        # One expression, because tracebacks would show a variable that contains the response.
         return token_of(server.post(form, authorization), server.place, time.time())
 
     return fetch
 
 
 def _grant(config: Config) -> tuple[Callable[[], Mapping[str, str]], Secret | None]:
-    """Return a function that creates the form of each attempt, and the Authorization header."""
+    """Return a function that creates the form data of each attempt, and the auth header."""
     named = {name: config[f"sasl.oauthbearer.{name}"] for name in ("scope", "audience")}
     more = {name: value for name, value in named.items() if value}
     settings = _assertion_settings(config)
@@ -247,7 +247,7 @@ def unsecured(settings: Mapping[str, str], wall_clock: Callable[[], float]) -> T
     lifetime = _number("LifetimeSeconds", settings.get("LifetimeSeconds", UNSECURED_LIFETIME))
 
     def fetch() -> Token:
-        # Rounded down to a millisecond: brokers round, and reject a token from the future.
+        # Rounded down to a millisecond, as brokers round, and reject a token from the future.
         now = math.floor(wall_clock() * 1000) / 1000
         body = {**claims, "iat": now, "exp": now + lifetime}
         parts = [encoded(json.dumps(part).encode()) for part in ({"alg": "none"}, body)]

@@ -1,12 +1,11 @@
-"""Queue a client's events for a topic: a bounded queue, and a thread that empties it.
+"""Queue a client's events that are written to a topic by a separate thread.
 
-In: events, as a listener of the client's `EventLog`, inside the client's step. Out: the lines of
-`common.events.event_line`, in order, to a sink that may wait, fail and retry: that happens in this
-thread, so the client never waits for its own events. If the queue is full, events are dropped and
-counted; the count is a separate line once there is space. Temporary errors, and refusals too, don't
-stop the queue, as the client continues as well. Must not disturb the client (one warning if events
-wait for long, one when they are given up, then silence), work in a forked child, or know what a
-topic is.
+In: events, as a listener of the client's `EventLog`. Out: the lines of `common.events.event_line`,
+in order, passed to an `EventSink`, which may wait, fail and retry in the separate thread, so that
+the client never waits for its events. If the queue is full, events are dropped; once it has space,
+a line with their number follows. Errors, even permission errors, don't stop the queue. Must not:
+disturb the client (a warning is logged if events wait for long, and another if they are given up),
+work in a forked child, or know topics.
 """
 
 from __future__ import annotations
@@ -29,27 +28,27 @@ from odradek.runtime.system_clock import monotonic
 logger = logging.getLogger("odradek")
 
 LIMIT = 10_000
-"""Maximum number of waiting events: minutes of an outage, some megabytes."""
+"""Maximum number of waiting events: those of minutes of an outage, in some megabytes."""
 PAUSE_S = 1.0
-"""Seconds between two attempts if the first one failed at once."""
+"""Seconds between two attempts to send a line if the first one failed at once."""
 QUIET_S = 60.0
-"""Seconds of an outage, or without the topic, after which a WARNING is logged."""
+"""Seconds without success in sending events after which a WARNING is logged."""
 DROPPED = "events_dropped"
-"""Kind of an event whose field `count` is the number of events dropped before it."""
+"""Kind of the event whose field `count` is the number of events dropped before it."""
 
 
 class EventSink(Protocol):
-    """Destination of the lines."""
+    """Destination of the lines that an `EventQueue` sends."""
 
     def send(self, line: bytes, at: float) -> None:
-        """Send one line; after a refusal or a retriable error, it is sent again."""
+        """Send one line; if this raises a retriable or authorization error, it is called again."""
 
     def close(self, timeout: float) -> None:
         """Deliver accepted events, for at most `timeout` seconds."""
 
 
 class EventQueue:
-    """Queues one client's events; the thread calls `open_sink` at the first event."""
+    """The queue of one client's events; its thread calls `open_sink` at the first event."""
 
     def __init__(
         self,
@@ -62,7 +61,7 @@ class EventQueue:
         quiet: float = QUIET_S,
     ) -> None:
         self.dropped = 0
-        """Number of events that were dropped, because the queue was full or had no sink."""
+        """Number of events that were dropped because the queue was full or had no sink."""
         self._open_sink = open_sink
         self._client = client
         self._where = where
@@ -73,7 +72,7 @@ class EventQueue:
         self._waiting: deque[tuple[float, bytes]] = deque()
         self._told = 0
         self._sleep = threading.Lock()
-        """Releasing it wakes the thread. A finalizer mustn't use an Event, which has a lock."""
+        """Releasing this lock wakes the thread; a finalizer mustn't use the lock of an `Event`."""
         self._sleep.acquire()
         self._ending = threading.Event()
         self._warned = False
@@ -94,14 +93,14 @@ class EventQueue:
             thread = threading.Thread(target=self._run, name="odradek-events", daemon=True)
             try:
                 thread.start()
-            except RuntimeError as error:  # no more threads, or the interpreter is ending
+            except RuntimeError as error:  # no thread can be started
                 self._give_up(error)
                 return
             self._thread = thread
         self._wake()
 
     def close(self, timeout: float) -> None:
-        """Deliver waiting events, for at most `timeout` seconds; drop the rest."""
+        """Send waiting events for at most `timeout` seconds, then drop the remaining ones."""
         if self._ends_at is not None or self._guard.forked:
             return
         self.finish(timeout)
@@ -110,13 +109,13 @@ class EventQueue:
             self._thread.join(timeout)
 
     def finish(self, timeout: float) -> None:
-        """Like `close`, without waiting for the thread; may be called in a finalizer (R-HO-4)."""
+        """End the queue without waiting for its thread, as a finalizer must (R-HO-4)."""
         if self._ends_at is None and not self._guard.forked:
             self._ends_at = monotonic() + timeout
             self._wake()
 
     def _wake(self) -> None:
-        with suppress(RuntimeError):  # not held: the thread is awake
+        with suppress(RuntimeError):  # the thread isn't sleeping
             self._sleep.release()
 
     def _line(self, event: Event, at: float) -> bytes:
@@ -136,12 +135,12 @@ class EventQueue:
             self._give_up(error)
         try:
             sink.close(self._left())
-        except Exception as error:  # e.g. an outage: these events are lost
+        except Exception as error:  # such as an outage: events are lost
             if not self._failed:
                 self._give_up(error)
 
     def _empty(self, sink: EventSink) -> None:
-        """Send lines until the client is closed and all are sent, or the close times out."""
+        """Send lines until the client is closed and all lines are sent, or `close` times out."""
         while True:
             self._sleep.acquire()
             while self._waiting:
@@ -154,7 +153,7 @@ class EventQueue:
                 return
 
     def _sent(self, sink: EventSink, line: bytes, at: float) -> bool:
-        """Try until the line is sent; return False when the time is over."""
+        """Retry until the line is sent; return False if `close` timed out before."""
         begun = monotonic()
         while True:
             try:

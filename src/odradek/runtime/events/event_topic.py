@@ -1,9 +1,9 @@
-"""Write a client's events (R-EV-1) to the topic `events.topic`, to observe fleets of clients.
+"""Write a client's events (R-EV-1) to the topic `events.topic`, to observe many clients.
 
-In: a client's configuration. Out: a listener that queues its events, and a producer that writes
-them, created in the queue's thread at the first event. The producer connects like the client
-(addresses, security, changed passwords, backoff), or to `events.bootstrap.servers`; its own events
-aren't published. Must not let the client wait, fail or stay open because of it.
+In: a client's configuration. Out: a listener that queues the client's events, and a producer that
+writes them, created in the queue's thread at the first event. The producer connects as the client
+does (addresses, security, changed passwords, backoff), or to `events.bootstrap.servers`; events of
+this producer aren't published. Must not: let the client wait, fail or stay open.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ logger = logging.getLogger("odradek")
 OWN = {
     "linger.ms": 100,
     "buffer.memory": 4 << 20,
-    "max.block.ms": 1000,  # so that the thread soon notices `close`
+    "max.block.ms": 1000,  # the thread must soon notice `close`
     "delivery.timeout.ms": 3_600_000,
 }
-"""Options of the events' producer.
+"""Options of the producer of events.
 
-Most events are about outages, so they are kept until an outage ends: up to one hour or 4 MiB.
+Most events are about outages, so they are buffered until an outage ends: up to one hour or 4 MiB.
 """
 
 
 class EventProducer(Protocol):
-    """The producer of events."""
+    """Interface of the producer that writes events."""
 
     def send(
         self,
@@ -44,20 +44,20 @@ class EventProducer(Protocol):
         timestamp_ms: int | None = None,
         on_delivery: DeliveryCallback | None = None,
     ) -> object:
-        """Pass one record to the producer."""
+        """Send one record; return the future of its result."""
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
-        """Use another name and password from now on."""
+        """Use another user name and password from now on."""
 
     def close(self, timeout: float) -> None:
-        """Deliver the accepted records."""
+        """Send the buffered records, then close."""
 
 
 class EventTopic:
-    """Publishes one client's events to a topic; `queue` is the listener."""
+    """The publication of one client's events in a topic; `queue` is the listener."""
 
     def __init__(self, config: Config, make: Callable[[dict[str, Any]], EventProducer]) -> None:
-        """Read the settings; `make` creates the producer."""
+        """Read the settings; `make` is the function that creates the producer."""
         self._topic: str = config["events.topic"]
         self._client: str = config["client.id"]
         self._settings = producer_settings(config)
@@ -69,7 +69,7 @@ class EventTopic:
         self.queue = EventQueue(self._open, self._client, where=f"{self._topic} at {where}")
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
-        """Use the client's new name and password from now on; callable in any thread."""
+        """Use the client's new user name and password from now on; any thread may call this."""
         self._credentials = username, Secret(password)
         self._tell(self._producer)
 
@@ -80,14 +80,14 @@ class EventTopic:
 
     def _open(self) -> _TopicSink:
         self._producer = made = self._make(self._settings)
-        # Credentials that were replaced before the producer existed are set here, before its first
-        # call connects; later ones are set by `set_sasl_credentials`.
+        # Set credentials that were replaced before the producer existed, before its first call
+        # connects; `set_sasl_credentials` sets later ones.
         self._tell(made)
         return _TopicSink(made, self._topic, self._client)
 
 
 def producer_settings(config: Config) -> dict[str, Any]:
-    """Return the settings of the events' producer, which connects like the client."""
+    """Return the settings of the producer of events, which connects as the client does."""
     elsewhere = config["events.bootstrap.servers"] is not None
     settings = {
         name: value
@@ -102,7 +102,7 @@ def producer_settings(config: Config) -> dict[str, Any]:
 
 
 class _TopicSink:
-    """Sends the lines of one client in order, all to one partition."""
+    """Sink that sends the lines of one client in order, to one partition."""
 
     def __init__(self, producer: EventProducer, topic: str, client: str) -> None:
         self._producer = producer
@@ -112,7 +112,7 @@ class _TopicSink:
         self._warned = False
 
     def send(self, line: bytes, at: float) -> None:
-        """Pass one line to the producer."""
+        """Send one line as a record."""
         self._producer.send(
             self._topic, line, self._key, timestamp_ms=int(at * 1000), on_delivery=self._outcome
         )
@@ -125,5 +125,5 @@ class _TopicSink:
             )
 
     def close(self, timeout: float) -> None:
-        """Deliver accepted lines, for at most `timeout` seconds."""
+        """Send accepted lines for at most `timeout` seconds, then close the producer."""
         self._producer.close(timeout)

@@ -1,9 +1,9 @@
 """Write a client's events as JSON lines, one file per process (R-EV-1).
 
-In: events, as a listener of the client's `EventLog`. Out: lines in a directory that other processes
-read while they are written (Spark's workers have no other channel to the driver). Must not: buffer,
-write in a forked child, follow a link or wait for a pipe that another user put there (R-IN-5), or
-disturb the client if the disk is full: one warning, then silence.
+In: events, as a listener of the client's `EventLog`. Out: lines in a file, which other processes
+read while it is written (Spark's workers have no other channel to the driver). Must not: buffer
+lines, write in a forked child, follow a link or block on a pipe that another user created (R-IN-5),
+or disturb the client if the disk is full: only one warning is logged.
 
 Each line has `time` (seconds since the epoch), `host`, `pid`, `client`, `kind` and the event's own
 fields.
@@ -31,9 +31,9 @@ logger = logging.getLogger("odradek")
 
 
 class EventFile:
-    """Appends one client's events to its process's file, which is opened at the first event.
+    """A listener that appends a client's events to the file of this process.
 
-    The file is also closed when this object is collected: its client may never be closed (R-HO-4).
+    The file is opened at the first event, and also closed when this object is collected (R-HO-4).
     """
 
     def __init__(self, directory: str | os.PathLike[str], client: str) -> None:
@@ -43,12 +43,12 @@ class EventFile:
         self._guard = ForkGuard()
         self._descriptor: int | None = None
         self._close: weakref.finalize[..., Any] | None = None
-        """Closes the open descriptor, once."""
+        """Finalizer that closes the open descriptor."""
         self._warned = False
         self._torn = False
 
     def __call__(self, event: Event) -> None:
-        """Write one event; errors of the file are never raised."""
+        """Write one event; an error of the file isn't raised."""
         if self._guard.forked:
             return
         try:
@@ -59,7 +59,7 @@ class EventFile:
                 logger.warning("events can't be written to %s: %s", self.path, error)
 
     def line(self, event: Event) -> bytes:
-        """Return an event as one JSON line, with the wall clock's time."""
+        """Return an event as one line of JSON, with the time of the system's clock."""
         return event_line(event, time.time(), self._host, os.getpid(), self._client)
 
     def _write(self, line: bytes) -> None:
@@ -68,7 +68,7 @@ class EventFile:
             self._descriptor = descriptor = append_privately(self.path)
             self._close = when_collected(self, _close, descriptor)
             watch(self)
-        if self._torn:  # the last line was cut (disk full): begin a new one
+        if self._torn:  # after a cut line (disk full)
             line = b"\n" + line
         count = os.write(self._descriptor, line)
         self._torn = count < len(line)

@@ -1,4 +1,4 @@
-"""Hosts, which run engines over sockets: in the caller's thread, a daemon thread or an event loop.
+"""I/O hosts, which run engines over sockets: in a caller's thread, a daemon thread or a loop.
 
-In: an engine's effects, callers' flows. Out: the engine's inputs, results for callers.
+In: an engine's effects (I/O operations to do). Out: what happened, as the engine's inputs.
 """

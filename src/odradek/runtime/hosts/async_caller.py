@@ -1,8 +1,8 @@
 """Run the caller's part of a call (`clients/calls`) in a coroutine.
 
-In: a flow that runs in the caller, and the client's host, which runs on its own in the running
-loop. Out: its result. Must not: decide anything, or abandon a flow without its cleanup: a
-cancellation is raised in the flow where it waits.
+In: a flow (a generator that yields what to wait for or to call), and the client's I/O host in the
+running event loop. Out: the flow's result. Must not: decide anything, or abandon a flow without its
+cleanup: a cancellation is raised in the flow at its current `yield`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class AsyncTransactionClient(Protocol):
-    """A producer whose calls are awaited."""
+    """A producer with transactions whose methods are awaited."""
 
     async def begin_transaction(self) -> None:
         """Begin a transaction."""
@@ -47,8 +47,8 @@ async def block(
 ) -> AsyncIterator[P]:
     """Run a transaction's `async with` block.
 
-    `before` ends an earlier transaction. `end` ends this one; its argument is the error of the body
-    or the commit, or a cancellation.
+    `before` ends an earlier transaction. `end` ends the new one; its argument is the error of the
+    body or the commit, or a cancellation.
     """
     await before()
     stage = BEGIN
@@ -72,10 +72,10 @@ def this_task() -> object:
 
 
 async def carried_out(flow: CallerFlow[T], host: LoopHost, *, closing: bool = False) -> T:
-    """Carry out what a flow yields until the flow ends.
+    """Do what a flow yields (wait, or call a function) until the flow ends; return its result.
 
-    An error between two of its steps (a cancellation, an error of a user's callback) is raised in
-    the flow.
+    An error that occurs meanwhile (a cancellation, an error of a user's callback) is raised in the
+    flow.
     """
     resume: Callable[[Any], Wait | Do] = flow.send
     given: Any = None
@@ -95,11 +95,11 @@ async def carried_out(flow: CallerFlow[T], host: LoopHost, *, closing: bool = Fa
                 else:
                     host.drive()
                 resume, given = flow.send, host.now()
-            except GeneratorExit:  # the loop is closed: nothing can be awaited any more
+            except GeneratorExit:  # the loop is closed, so nothing can be awaited
                 raise
             except BaseException as error:
                 resume, given = flow.throw, error
-    except StopIteration as end:  # the flow's result; a callback's error was raised in the flow
+    except StopIteration as end:  # from the flow itself, so its result
         result: T = end.value
         return result
     except RaisedGeneratorExitError as error:
@@ -113,7 +113,7 @@ async def carried_out(flow: CallerFlow[T], host: LoopHost, *, closing: bool = Fa
 
 
 async def _done(wanted: Do) -> None:
-    """Call a function; await an awaitable result, and run a blocking function in a thread."""
+    """Call a function, in a thread if it blocks, and await its result if that is awaitable."""
     if wanted.blocks:
         await asyncio.to_thread(wanted.action)
         return
@@ -131,7 +131,7 @@ async def _awaited(outcome: Awaitable[object]) -> None:
 
 @coroutine
 def _own(awaited: Coroutine[Any, Any, None]) -> Generator[Any, Any, None]:
-    """Await a coroutine; convert a `GeneratorExit` that it raises, unlike that of the caller."""
+    """Await a coroutine; convert a `GeneratorExit` that it raises itself to another error."""
     resume: Callable[[Any], Any] = awaited.send
     given: Any = None
     while True:
@@ -153,7 +153,7 @@ def _own(awaited: Coroutine[Any, Any, None]) -> Generator[Any, Any, None]:
 async def waited(host: LoopHost, completion: Completion[Any], deadline: float | None) -> None:
     """Wait until the completion is done or the deadline has passed.
 
-    Raises an error of a user's callback that the program's next call has to raise.
+    Raises a user's callback's error, if one waits to be raised by a call of the program.
     """
     loop = asyncio.get_running_loop()
     while not completion.done:

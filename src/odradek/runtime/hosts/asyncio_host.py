@@ -1,16 +1,16 @@
-"""Run an engine in the caller's event loop: without a thread, and without polling.
+"""Run a client's engine in the caller's event loop, without a thread and without polling.
 
-In: the engine's effects. Out: the engine's inputs: sockets that the loop reports as ready, its
-timers, responses of name servers. The first call binds the client to the running loop; the engine
-then steps whenever something happens, also without calls. Must not: block the loop, decide anything
-about Kafka, or do the loop's work: sockets are watched (`add_reader`), bytes are read directly from
-the socket into the engine's buffers and written from them.
+In: the engine's effects (I/O operations to do). Out: the engine's inputs: sockets that the loop
+reports as ready, timers, resolved names. The first call binds the client to the running loop; from
+then on the engine also works between calls. Must not: block the loop, decide anything about Kafka,
+or use the loop's transports: sockets are watched with `add_reader`, and bytes are read from the
+socket directly into the engine's buffers.
 
-An exception from outside during a step (a second Ctrl-C) breaks the host as it breaks
+An exception from outside during a step (a second Ctrl-C) breaks this host as it breaks
 `SelectorHost`.
 
-`send()` yields to the loop only if a step is overdue. In a program that sends rarely, the loop has
-run between two records, so the record needn't wait for another iteration.
+`send()` yields to the loop only if a step is overdue. If a program sends rarely, the loop has run
+between two records anyway.
 """
 
 from __future__ import annotations
@@ -42,26 +42,26 @@ OTHER_LOOP = (
     "asyncio.run(); from other threads, use asyncio.run_coroutine_threadsafe()"
 )
 LOOKS_AGAIN = 0.05
-"""A timer that fires earlier than this before the next step is set again, without a step."""
+"""If a timer fires more than these seconds before the next step is due, it is set again."""
 BREATH = 0.001
-"""Seconds after which a caller that never waits lets the loop run other tasks."""
+"""Seconds after which a task that never waits lets the loop run other tasks."""
 AWAY = 0.01
-"""If the loop is late by this number of seconds, sockets are read before calls time out."""
+"""Seconds of the loop's delay after which sockets are read before calls time out."""
 TICK = 0.001
 """Resolution of uvloop's clock in seconds.
 
-Its timers fire up to this much too early. Timers that are due within half of it fire at once.
+Its timers fire too early, by up to this time. Timers due within half of it fire at once.
 """
 EXACT = 1e-8
-"""Loops with a finer clock may fire timers too early by this number of seconds."""
+"""Seconds by which other event loops may fire timers too early."""
 READ_BUDGET = 512 << 10
 """Maximum number of bytes read from one connection before the loop runs other tasks."""
 
 
 class AsyncioHost(EngineHost):
-    """A host for one event loop. `seed` fixes the random generator, for tests.
+    """The host of a client in one event loop; `seed` fixes the random generator, for tests.
 
-    `tls` returns the context of each connection; None means no TLS.
+    `tls` returns the TLS context of each connection; None means no TLS.
     """
 
     read_budget = READ_BUDGET
@@ -75,27 +75,27 @@ class AsyncioHost(EngineHost):
     ) -> None:
         super().__init__(tls=tls, clock=clock, seed=seed)
         self.waiters: dict[Callable[[], object], None] = {}
-        """Functions that wake waiting calls, if a callback's error must be raised there."""
+        """Functions that wake waiting calls, so that one of them raises a callback's error."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = -1
         self._soon: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._due: float | None = None
-        """When the timer fires, by this host's clock."""
+        """Time when the timer fires, on this host's clock."""
         self._wanted: float | None = None
-        """When the engine must step again if no input arrives."""
+        """Time when the engine must step again if no input arrives."""
         self._early = False
-        """Whether the loop's timers fire too early."""
+        """Whether the loop's timers may fire too early by `TICK`, as in uvloop."""
         self._turned = self._stepped = 0.0
-        """When the loop last ran this host, and when the engine last stepped."""
+        """Time when the loop last ran this host, and time of the engine's last step."""
         self._asked = 0.0
-        """When `_soon`, the pending step, was scheduled in the loop."""
+        """Time when `_soon`, the pending step, was scheduled in the loop."""
         self._stepping = False
         self._written: asyncio.Event | None = None
         self._ended: asyncio.Event | None = None
-        """Set when the call that closes the host has finished."""
+        """Event that is set when the call that closes the host has finished."""
 
-    # Methods for facades
+    # Methods for clients
 
     def check(self) -> None:
         """Raise in a forked child; raise a callback's error that was passed to `surface`."""
@@ -104,7 +104,7 @@ class AsyncioHost(EngineHost):
             raise self._raised.popleft()
 
     def surface(self, error: BaseException) -> None:
-        """Let the program's next or waiting call raise a callback's error (R-HO-5)."""
+        """Let a waiting call, or the program's next call, raise a callback's error (R-HO-5)."""
         self._raised.append(error)
         for wake in list(self.waiters):
             wake()
@@ -113,22 +113,22 @@ class AsyncioHost(EngineHost):
 
     @property
     def interrupted(self) -> bool:
-        """Whether a signal handler or finalizer interrupted an atomic operation."""
+        """Whether this code (a signal handler, a finalizer) interrupted a holder of the lock."""
         return self.lock.is_mine()
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop | None:
-        """The event loop of the client's calls; None before the first one."""
+        """The event loop of the client's calls; None before the first call."""
         return self._loop
 
     @property
     def inside(self) -> bool:
-        """Whether this is called by a callback of the client, during a step."""
+        """Whether the caller is a callback of the client, during a step."""
         return self._stepping and threading.get_ident() == self._thread
 
     @property
     def torn(self) -> bool:
-        """Whether an exception from outside interrupted a step, so that the state is unknown."""
+        """Whether an exception such as Ctrl-C interrupted a step, so that the state is unknown."""
         return self._torn
 
     @property
@@ -145,13 +145,13 @@ class AsyncioHost(EngineHost):
         """Begin a call in the running loop and return the time.
 
         The first call binds the client to the loop; a call in another loop raises. Once the
-        client's loop is closed, `closing` calls may come from any loop.
+        client's loop is closed, calls with `closing` are allowed in any loop.
         """
-        self.guard.check()  # before asyncio reports that no loop runs in the child
+        self.guard.check()  # first, as the child has no running loop
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
-            loop = running_loop()  # raises an error that says what to do
+            loop = running_loop()  # raises an error with advice
         if loop is self._loop:
             return self._clock()
         if self._loop is not None:
@@ -165,7 +165,7 @@ class AsyncioHost(EngineHost):
         return self._clock()
 
     def overslept(self, deadline: float) -> None:
-        """Process input before a caller times out, if the loop was blocked until after `deadline`.
+        """Process input before a caller times out, if the loop was blocked beyond `deadline`.
 
         (Older versions of uvloop check their timers before their sockets.)
         """
@@ -175,15 +175,15 @@ class AsyncioHost(EngineHost):
 
     @property
     def overdue(self) -> bool:
-        """Whether a step that was scheduled in the loop should have run already."""
+        """Whether the step that is scheduled in the loop should have run already."""
         return self._soon is not None and self._clock() - self._asked > BREATH
 
     async def breathe(self) -> None:
         """Let the event loop run other tasks, if it hasn't for some time."""
         if self.overdue or self._clock() - self._turned > BREATH:
-            running_loop()  # raises where asyncio's `sleep` can't be used
+            running_loop()  # raises outside of asyncio
             await asyncio.sleep(0)
-            # The loop has run, so a call that follows needn't let it run again.
+            # The loop has run now, so the next call needn't let it run again.
             self._turned = self._asked = self._clock()
 
     def run(self, completion: Completion[Any], deadline: float | None) -> bool:
@@ -191,7 +191,7 @@ class AsyncioHost(EngineHost):
         return completion.done
 
     def drive(self) -> None:
-        """Do everything that is due now; during a step, do nothing."""
+        """Do the work that is due now, with one step; during a step, do nothing."""
         self.guard.check()
         self._advance()
 
@@ -199,7 +199,7 @@ class AsyncioHost(EngineHost):
         """Let the engine step at the loop's next iteration; any thread may call this."""
         self.guard.check()
         loop = self._loop
-        if loop is None or self._closed or loop.is_closed():  # before the first call: `enter` wakes
+        if loop is None or self._closed or loop.is_closed():  # before the first call, `enter` wakes
             return
         if threading.get_ident() != self._thread:
             self.nudge()
@@ -214,19 +214,19 @@ class AsyncioHost(EngineHost):
                 loop.call_soon_threadsafe(self._step_soon)
 
     def defer(self, action: Callable[[], None]) -> None:
-        """Run an action after the running step, or after the next one if none is running."""
+        """Run an action after the current step; if no step is running, after the next one."""
         self.guard.check()
         self._deferred.append(action)
         self.wake()
 
-    # The end
+    # Closing
 
     def close(self, deadline: float) -> Coroutine[Any, Any, None] | None:
-        """Return a coroutine that carries out the last effects, writes queued bytes and closes all.
+        """Return a coroutine that does the last I/O operations and closes all sockets.
 
         None if there is nothing to await.
 
-        In a forked child only the child's copies of the file descriptors are closed.
+        In a forked child, only the child's copies of file descriptors are closed.
         """
         if self.guard.forked:
             self.abandon()
@@ -244,7 +244,7 @@ class AsyncioHost(EngineHost):
         return self._end(deadline)
 
     def _end_alone(self) -> None:
-        """End waiting calls after the loop was closed; nothing can be sent any more."""
+        """End waiting calls after the loop was closed, as nothing can be sent any more."""
         engine = self._attached()
         self._stepping = True
         try:
@@ -268,7 +268,7 @@ class AsyncioHost(EngineHost):
             self._ended.set()
 
     async def _flush(self, deadline: float) -> None:
-        """Write the queued bytes as long as there is progress and time."""
+        """Write the queued bytes until all are written, nothing progresses, or time is over."""
         for transport in self._leaving:
             self._watch_last(transport)
         while left := [t for t in self._leaving if t.queued]:
@@ -281,7 +281,7 @@ class AsyncioHost(EngineHost):
                 return
 
     def drop(self) -> None:
-        """Close everything in the loop's thread, because this host isn't referenced any more."""
+        """Close all sockets, in the loop's thread, because this host isn't referenced any more."""
         loop = self._loop
         if self.guard.forked or self._closed or loop is None:
             return
@@ -315,14 +315,14 @@ class AsyncioHost(EngineHost):
         self._early = self._due is not None and now < self._due - EXACT
         self.external_results.expire(now)
         if self._soon is not None:
-            return  # a step is scheduled, after the tasks that the last step has woken
+            return  # the step runs after woken tasks
         if self._wanted is not None and self._wanted > now + LOOKS_AGAIN:
-            self._ring_at(self._wanted, now)  # the timer's wait has ended before
+            self._ring_at(self._wanted, now)  # what the timer was set for is over
         else:
             self._advance()
 
     def _advance(self) -> None:
-        """Step once, carry out the effects, and schedule the next step."""
+        """Step once, do the I/O operations, and schedule the next step."""
         loop, engine = self._loop, self._engine
         if self._stepping or self._closed or self._torn or loop is None or loop.is_closed():
             return
@@ -353,7 +353,7 @@ class AsyncioHost(EngineHost):
         self._wanted = wanted
         if wanted is None:
             return
-        if wanted <= now:  # step again after the tasks that this step has woken
+        if wanted <= now:  # step again, after woken tasks
             self.wake()
         else:
             self._ring_at(wanted, now)
@@ -361,7 +361,7 @@ class AsyncioHost(EngineHost):
     def _catch_up(self) -> None:
         """Process input before timers if the loop was blocked (by a callback, SIGSTOP).
 
-        So a response that has arrived in the socket meanwhile isn't overdue.
+        A response that arrived in the socket meanwhile then doesn't count as overdue.
         """
         for transport in list(self._transports.values()):
             if transport.established:
@@ -369,9 +369,9 @@ class AsyncioHost(EngineHost):
                 self._go_on_reading(transport)
 
     def _ring_at(self, when: float, now: float) -> None:
-        """Set the timer, unless it fires earlier than `when`: then it is set again when it fires.
+        """Set the timer for `when`, unless it is set for an earlier time.
 
-        That saves calls, because most waits end before their deadline.
+        A timer that fires too early is set again. This saves calls: most waits end early.
         """
         timer, due = self._timer, self._due
         if timer is not None and due is not None:
@@ -380,7 +380,7 @@ class AsyncioHost(EngineHost):
             timer.cancel()
         if self._loop is not None and not self.gone:
             self._due = when
-            # The minimum prevents that a timer that fires too early fires again and again.
+            # With the minimum, a timer that fires too early doesn't fire again and again.
             patience = max(TICK if self._early else 0.0, when - now)
             self._timer = self._loop.call_later(patience, self._rings)
 
@@ -402,12 +402,12 @@ class AsyncioHost(EngineHost):
         soon, engine = self._stepped + PIECES, self._engine
         if engine is None or engine.inputs or self._deferred or self._turned >= soon:
             self._advance()
-        else:  # no response is complete, so the step can wait for more bytes
+        else:  # no response is complete yet: step later
             self._wanted = soon if self._wanted is None else min(soon, self._wanted)
             self._ring_at(self._wanted, self._turned)
 
     def _go_on_reading(self, transport: Transport) -> None:
-        """Schedule another read if OpenSSL has decrypted bytes, which the loop can't see."""
+        """Schedule another read if OpenSSL has decrypted bytes, which the socket doesn't show."""
         if transport.tls and transport.established and transport.pending and self._loop:
             self._loop.call_soon(self._ready, transport, READ)
 
@@ -425,7 +425,7 @@ class AsyncioHost(EngineHost):
             self._written.set()
 
     def _watch_last(self, transport: Transport) -> None:
-        """Watch only for writing, as input isn't needed any more; TLS may have to read as well."""
+        """Watch for writing only (TLS may also need to read), as input isn't needed any more."""
         self._watch(transport, transport.wanted if transport.tls else transport.wanted & ~READ)
 
     def _watch(self, transport: Transport, wanted: int | None = None) -> None:
@@ -454,6 +454,6 @@ class AsyncioHost(EngineHost):
         transport.now_watched(0)
 
     def call_here(self, call: Call) -> None:
-        """Run a call within the step, because no caller's thread is waiting."""
+        """Run a `Call` within the step, because in an event loop no caller's thread waits."""
         self.expect_call(call)
         self.external_results.run(call.token, call.function, call.arguments)

@@ -1,7 +1,7 @@
 """Run the caller's part of a call (`clients/calls`) in the calling thread.
 
-In: a flow that runs in the caller, and the client's host. Out: its result. Must not: decide
-anything, or abandon a flow without its cleanup, at whichever bytecode this is interrupted (R-HO-1).
+In: a flow (a generator that yields what to wait for or call), and the client's I/O host. Out: the
+flow's result. Must not: abandon a flow without its cleanup, even after a signal (R-HO-1).
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ BEGIN, BODY, COMMIT = "begin", "body", "commit"
 
 
 def left_open(stage: str, error: BaseException) -> bool:
-    """Return whether a block that raised at this stage must end its transaction.
+    """Return whether a block that raised an error at this stage must end its transaction.
 
-    It must not if `begin_transaction` was refused, since an open transaction then belongs to
-    another caller, or if the commit timed out, since it continues and can be called again.
+    It must not if `begin_transaction` failed, since an open transaction then is another caller's,
+    or if the commit timed out, since the commit continues and can be repeated.
     """
     if not isinstance(error, KafkaError):
         return True
@@ -47,8 +47,8 @@ def block(
 ) -> Iterator[P]:
     """Run a transaction's `with` block.
 
-    `before` ends an earlier transaction. `end` ends this one; its argument is the error of the body
-    or the commit, or `GeneratorExit` if the block was dropped.
+    `before` ends an earlier transaction. `end` ends the new one; its argument is the error of the
+    body or the commit, or `GeneratorExit` if the block was dropped.
     """
     before()
     stage = BEGIN
@@ -65,10 +65,10 @@ def block(
 
 
 def carried_out(flow: CallerFlow[T], host: Host) -> T:
-    """Carry out what a flow yields until the flow ends; raise errors in between in the flow.
+    """Do what a flow yields (wait, or call a function) until it ends; return its result.
 
-    The caller gets a callback's StopIteration unchanged, not as a RuntimeError of the flow (PEP
-    479). A callback's GeneratorExit doesn't end the flow before its cleanup.
+    An error of a yielded function is raised in the flow. A callback's StopIteration reaches the
+    caller, not a RuntimeError (PEP 479). A callback's GeneratorExit doesn't prevent the cleanup.
     """
     resume: Callable[[Any], Wait | Do] = flow.send
     given: Any = None
@@ -100,10 +100,10 @@ def carried_out(flow: CallerFlow[T], host: Host) -> T:
 def _do_steps(
     flow: CallerFlow[Any], host: Host, resume: Callable[[Any], Wait | Do], given: Any
 ) -> Never:
-    """Carry out what a flow yields until the flow ends, or anything else raises an error.
+    """Do what a flow yields until the flow ends, or until an error is raised.
 
-    Python checks for signals at the end of a loop's body, which no `try` within that loop covers.
-    So this loop is a function, whose caller catches all errors that it raises.
+    Python checks for signals at the end of a loop's body, which no `try` within the loop covers. So
+    this loop is a separate function, whose caller catches all errors.
     """
     try:
         while True:

@@ -1,8 +1,8 @@
 """Define the futures of `AsyncProducer`: awaitable, and cheap until they are awaited.
 
-In: a place in a batch, or the delivery of many rows. Out: a future for `asyncio`: `await`,
-`gather`, `wait`, `wait_for`, `shield`, callbacks. All of that is created on first use. A batch
-wakes its waiters all at once. Must not: hold the record, or let one waiter's cancellation affect
+In: a record's position in a batch, or the delivery of many rows. Out: a future for `asyncio`:
+`await`, `gather`, `wait`, `wait_for`, `shield`, callbacks. What these need is created on first use.
+Must not: keep a reference to the record, or let the cancellation of one task that waits affect
 another.
 """
 
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 class Surfacing(Protocol):
-    """The producer that returned a future."""
+    """Interface of the producer that returned a future."""
 
     def _check_loop(self) -> None:
         """Raise if the running event loop isn't the producer's."""
@@ -44,13 +44,13 @@ class Surfacing(Protocol):
 
 
 def _arrived(waiter: asyncio.Future[None]) -> None:
-    """Wake a waiter, because the outcome is known."""
+    """Wake a task that waits, because the outcome is known."""
     if not (waiter.done() or waiter.get_loop().is_closed()):
         waiter.set_result(None)
 
 
 class LoopFuture(Generic[T]):
-    """Base class of the futures of asyncio producers; subclasses store the result."""
+    """Base class of the futures of `AsyncProducer`; subclasses store the result."""
 
     __slots__ = ("_cancelled", "_listeners", "_producer")
     _asyncio_future_blocking = False
@@ -62,7 +62,7 @@ class LoopFuture(Generic[T]):
         self._cancelled = False
         self._listeners: list[tuple[object, Callable[[], object]]] | None = None
 
-    if not TYPE_CHECKING:  # error text for unknown methods, as in the clients
+    if not TYPE_CHECKING:  # unknown methods raise as those of clients
 
         def __getattr__(self, name: str) -> object:
             raise missing_method(self, name)
@@ -74,15 +74,15 @@ class LoopFuture(Generic[T]):
         raise NotImplementedError
 
     def _outcome(self) -> T:
-        """Return the outcome; raise its error."""
+        """Return the result, or raise its error."""
         raise NotImplementedError
 
     def _error(self) -> BaseException | None:
-        """Return the outcome's error."""
+        """Return the error; None on success."""
         raise NotImplementedError
 
     def _once_over(self, call: Callable[[], object]) -> None:
-        """Call a function within the client's step once the outcome is known."""
+        """Call a function in the event loop once the outcome is known."""
         raise NotImplementedError
 
     # Methods of asyncio's futures
@@ -96,7 +96,7 @@ class LoopFuture(Generic[T]):
         return self._cancelled
 
     def cancel(self, msg: object = None) -> bool:
-        """Cancel the wait for the result; the record itself can't be revoked."""
+        """Cancel this future; the record is sent nevertheless."""
         if self.done():
             return False
         self._cancelled = True
@@ -106,13 +106,13 @@ class LoopFuture(Generic[T]):
     def result(self) -> T:
         """Return the result, or raise its error.
 
-        Raises `InvalidStateError` if it isn't available yet.
+        Raises `InvalidStateError` if the result isn't available yet.
         """
         self._check()
         return self._outcome()
 
     def exception(self) -> BaseException | None:
-        """Return the error, or None on success; raise as `result` does if it isn't available."""
+        """Return the error; None on success. Raises as `result` before the outcome is known."""
         self._check()
         return self._error()
 
@@ -126,11 +126,11 @@ class LoopFuture(Generic[T]):
 
     @staticmethod
     def _make_cancelled_error() -> asyncio.CancelledError:
-        """Return the error that `gather` raises if it was cancelled (called by asyncio)."""
+        """Return the error that `gather` raises for a cancelled future (called by asyncio)."""
         return asyncio.CancelledError()
 
     def get_loop(self) -> asyncio.AbstractEventLoop:
-        """Return the running loop; before the result is available, it must be the producer's."""
+        """Return the running loop, which must be the producer's until the result is available."""
         if not self.done():
             self._producer._check_loop()  # noqa: SLF001
         return running_loop()
@@ -147,7 +147,7 @@ class LoopFuture(Generic[T]):
         context = context or copy_context()
 
         def over() -> None:
-            if not loop.is_closed():  # the client was closed after its loop
+            if not loop.is_closed():  # closed if the client outlives its loop
                 loop.call_soon(fn, self, context=context)
 
         self._listen(fn, over)
@@ -162,9 +162,9 @@ class LoopFuture(Generic[T]):
     def __await__(self) -> Generator[Any, None, T]:
         """Wait for the outcome.
 
-        Cancelling the wait (`asyncio.timeout`, a cancelled task) doesn't revoke the record, and
-        ends no other wait. Raises `IllegalStateError` if there is no outcome yet and the running
-        loop isn't the producer's.
+        If the wait is cancelled (`asyncio.timeout`, a cancelled task), the record is sent
+        nevertheless, and other tasks continue to wait. Raises `IllegalStateError` if there is no
+        outcome yet and the running loop isn't the producer's.
         """
         if not self.done():
             waiter = self.get_loop().create_future()
@@ -211,12 +211,12 @@ class DeliveryFuture(LoopFuture[RecordMetadata]):
 
     __slots__ = ("_batch", "_index", "_timestamp_ms")
     _blank = (("_cancelled", False), ("_listeners", None))
-    """Initial values of further attributes: `OpenBatches` creates futures without `__init__`."""
+    """Initial values of attributes, for `OpenBatches`, which creates futures without `__init__`."""
 
     def __init__(
         self, producer: Surfacing, batch: ProducerBatch, index: int, timestamp_ms: int
     ) -> None:
-        self._producer = producer  # no call of super(), to save time for each record
+        self._producer = producer  # no super() call, to save time
         self._cancelled = False
         self._listeners = None
         self._batch = batch
@@ -234,7 +234,7 @@ class DeliveryFuture(LoopFuture[RecordMetadata]):
         return super().result()
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
-        """Wait for the outcome, as cheaply as possible because each record may do so."""
+        """Wait for the outcome, in as little time as possible, as each record may be awaited."""
         batch = self._batch
         over = batch.done.done
         if not over and not self._cancelled and self._listeners is None:
@@ -256,7 +256,7 @@ class DeliveryFuture(LoopFuture[RecordMetadata]):
     __iter__ = __await__
 
     def _find(self) -> tuple[ProducerBatch, bool]:
-        """Return the record's batch, or its part after a split, and whether it is finished."""
+        """Return the record's batch (or its part of a split batch), and whether it has ended."""
         batch, _, over = self._batch.find(self._index)
         return batch, over
 
@@ -270,7 +270,7 @@ class DeliveryFuture(LoopFuture[RecordMetadata]):
         return self._find()[0].error()
 
     def _look(self, done: Completion[BatchOutcome]) -> None:
-        """Wake the waiters of a finished batch, unless it was split."""
+        """Wake the tasks that wait for a finished batch, unless it was split."""
         batch = self._batch
         if done is batch.done and batch.parts is None:
             self._tell()
@@ -309,7 +309,7 @@ class RowsDeliveryFuture(LoopFuture[list[OffsetRange]]):
         return self._delivery.rows
 
     def acknowledged(self) -> list[OffsetRange]:
-        """Return the offsets of the written records, even if others failed."""
+        """Return the offsets of the written records, even if other records failed."""
         self._check()
         return self._delivery.ranges()
 
@@ -335,7 +335,7 @@ class ArrowDeliveryFuture(RowsDeliveryFuture):
     """The result of one `send_arrow()`: `await` returns the offsets by partition, in order.
 
     If rows failed, `await` raises the first error. Once the result is available, `errors()` returns
-    which rows failed, and `acknowledged()` the offsets of the others.
+    which rows failed, and `acknowledged()` the offsets of the other rows.
     """
 
     __slots__ = ()
@@ -350,7 +350,7 @@ class ManyDeliveryFuture(RowsDeliveryFuture):
     """The result of one `send_many()`: `await` returns the offsets by partition, in order.
 
     If records failed, `await` raises the first error. Once the result is available, `errors()`
-    returns which records failed, and `acknowledged()` the offsets of the others.
+    returns which records failed, and `acknowledged()` the offsets of the other records.
     """
 
     __slots__ = ()
@@ -362,7 +362,7 @@ class ManyDeliveryFuture(RowsDeliveryFuture):
 
 
 def tell_delivery(future: DeliveryFuture, on_delivery: DeliveryCallback) -> DeliveryFuture:
-    """Call `on_delivery` of `send` with a record's outcome, within the client's step.
+    """Call `on_delivery`, passed to `send`, with a record's outcome, within the client's step.
 
     An `Exception` is logged; any other exception is raised in the program's next call.
     """

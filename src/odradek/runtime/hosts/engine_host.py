@@ -1,7 +1,7 @@
-"""Share the parts of hosts that run an engine on sockets, with a selector or a loop.
+"""Define the common part of the I/O hosts that run an engine with a selector or event loop.
 
-In: the engine's effects. Out: its inputs: sockets, resolved names, results of called functions.
-Must not: wait, or know when the engine is stepped.
+In: the engine's effects (I/O operations to do). Out: the engine's inputs: events of sockets,
+resolved names, results of called functions. Must not: wait, or decide when the engine steps.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
 
 PIECES = 0.005
-"""For this time after a step, parts of a large response don't cause another step."""
+"""Seconds after a step in which parts of a large response don't cause another step."""
 
 
 class EngineHost(HostSockets):
-    """Base class of the hosts. `seed` fixes the random generator, for tests.
+    """Base class of hosts with sockets; `seed` fixes the random generator, for tests.
 
-    `tls` returns the context of each connection; None means no TLS.
+    `tls` returns the TLS context of each connection; None means no TLS.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class EngineHost(HostSockets):
         self.external_results = ExternalResults(self.wake)
         self._clock = clock
         self.now = clock
-        """Return monotonic seconds: the clock itself, to save a Python call."""
+        """Function that returns monotonic seconds; the clock itself, to save a Python call."""
         self._seed = seed
         self._tls = tls
         self._rng: random.Random | None = None
@@ -66,7 +66,7 @@ class EngineHost(HostSockets):
         def wake(self) -> None: ...
         def call_here(self, call: Call) -> None: ...
 
-    # Methods for facades
+    # Methods for clients
 
     def attach(self, engine: EngineInputs) -> None:
         """Set the engine; nothing is opened yet."""
@@ -76,10 +76,10 @@ class EngineHost(HostSockets):
         self._engine = engine
 
     wall_clock = staticmethod(wall_clock())
-    """Return the seconds since the epoch; called for each record, so without a Python function."""
+    """Function that returns the seconds since the epoch, written in C, as each record calls it."""
 
     def rng(self) -> Rng:
-        """Return this client's random generator, seeded by the system unless a seed is set."""
+        """Return this client's random generator, which has a random seed unless a seed is set."""
         self.guard.check()
         if self._rng is None:
             self._rng = random.Random(self._seed)
@@ -93,7 +93,7 @@ class EngineHost(HostSockets):
         return self.guard.forked
 
     def renew(self, engine: EngineInputs) -> None:
-        """Close everything of a `torn` engine, and run another engine instead."""
+        """Close all sockets of a `torn` engine, and run another engine from now on."""
         self._release()
         self._deferred.clear()
         engine.hosted(from_outside)
@@ -109,7 +109,7 @@ class EngineHost(HostSockets):
         self._closed = True
 
     def _release(self) -> None:
-        """Close everything; this can be repeated if it was interrupted."""
+        """Close all sockets; if this was interrupted, it can be repeated."""
         self.external_results.clear()
         for transport in [*self._transports.values(), *self._leaving]:
             with suppress(OSError, KeyError, ValueError):
@@ -123,7 +123,7 @@ class EngineHost(HostSockets):
             raise IllegalStateError("this client hasn't been started yet")
         return self._engine
 
-    # Effects
+    # Effects (I/O operations that the engine requests)
 
     def _carry_out(self, effect: Effect) -> None:
         match effect:
@@ -151,10 +151,10 @@ class EngineHost(HostSockets):
         )
 
     def _resolve(self, effect: Resolve) -> None:
-        """Resolve a name in a daemon thread, rather than in the loop's executor.
+        """Resolve a name in a daemon thread, not in the event loop's executor.
 
-        A name server that doesn't answer would delay the end of `asyncio.run()`, which waits for
-        the executor.
+        Otherwise, a name server that doesn't answer would delay the end of `asyncio.run()`, which
+        waits for the executor.
         """
         engine, token, outsiders = self._attached(), effect.token, self.external_results
         if is_numeric(effect.host):

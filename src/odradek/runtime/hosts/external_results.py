@@ -1,7 +1,7 @@
-"""Collect results from outside a host's loop: names, calls on worker threads.
+"""Collect results from other threads for an I/O host: resolved names, results of calls.
 
-In: a token, a deadline and the callback to the engine. Out: exactly one report for each token: the
-result, or `TimeoutError` if it is late. Must not wait, or end a thread.
+In: a token, a deadline and the function that reports to the engine. Out: one report for each token:
+the result, or `TimeoutError` after the deadline. Must not: wait, or end a thread.
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ Report = Callable[[Any, BaseException | None], None]
 
 
 class ExternalResults:
-    """Pending results by token. Any thread may call `answer`; the other methods are the host's."""
+    """Pending results by token. Any thread may call `answer`, only the host the other methods."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake
         self.owed: dict[int, tuple[float, Report]] = {}
 
     def expect(self, token: int, deadline: float, report: Report) -> None:
-        """Note that a result is due by `deadline`."""
+        """Note that the result of a token is due by `deadline`."""
         self.owed[token] = (deadline, report)
 
     def answer(self, token: int, result: Any, error: BaseException | None) -> None:
-        """Report a result unless it is late; only the thread that removes the entry reports it."""
+        """Report a token's result unless it is late; of several threads, only one reports it."""
         entry = self.owed.pop(token, None)
         if entry is not None:
             entry[1](result, error)
             self._wake()
 
     def owes(self, token: int) -> bool:
-        """Return whether the result is still needed."""
+        """Return whether the result of a token hasn't been reported yet."""
         return token in self.owed
 
     def next_deadline(self) -> float | None:
-        """Return when the next result will be late."""
+        """Return the earliest deadline of the pending results."""
         if not self.owed:
             return None
         return min((deadline for deadline, _ in list(self.owed.values())), default=None)
@@ -54,7 +54,7 @@ class ExternalResults:
         self.owed.clear()
 
     def run(self, token: int, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-        """Run a function and report its result or error; raise `KeyboardInterrupt` etc. again."""
+        """Run a function; report its result or error. `KeyboardInterrupt` is raised, too."""
         try:
             result = function(*arguments)
         except Exception as error:

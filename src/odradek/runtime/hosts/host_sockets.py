@@ -1,6 +1,6 @@
-"""Read and write the sockets of a selector host, and report to the engine.
+"""Read and write the sockets of an I/O host, and report to the engine.
 
-In: sockets that the selector found ready, effects that were queued for them. Out: the engine's
+In: sockets that are ready; effects (I/O operations) that the engine requested. Out: the engine's
 inputs. Must not: wait, or decide about Kafka.
 """
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 READ_BUDGET = 2 << 20
 """Maximum number of bytes read from one connection before other connections are read."""
 LARGE_COPY = 64 << 10
-"""While this number of bytes is copied, more bytes of a large response usually arrive."""
+"""Bytes received at once from which on it pays to read again, as more have arrived meanwhile."""
 
 
 class HostSockets:
@@ -38,7 +38,7 @@ class HostSockets:
     _engine: EngineInputs | None
     read_budget = READ_BUDGET
     plain_transport: Callable[[int, Address, Tunnel | None], Transport] = Transport
-    """Create a connection without TLS; simulations replace this."""
+    """Function that creates a connection without TLS; simulations replace it."""
 
     if TYPE_CHECKING:  # defined in subclasses
 
@@ -76,7 +76,7 @@ class HostSockets:
             return
         try:
             transport = self._new_transport(effect)
-        except Exception as error:  # a user's function may fail to create a TLS context
+        except Exception as error:  # a user's TLS function may fail
             not_from_outside(error)
             self._attached().disconnected(effect.connection, error)
             return
@@ -109,7 +109,7 @@ class HostSockets:
         if transport is None:
             return
         if self._closing and transport.queued and transport.established:
-            self._leaving.append(transport)  # write its last requests first
+            self._leaving.append(transport)  # to write queued requests first
             return
         self._unwatch(transport)
         transport.close()
@@ -133,7 +133,7 @@ class HostSockets:
         if not transport.established:
             self._connecting(transport)
             return
-        if mask == READ and not transport.tls:  # the usual case; nothing is written
+        if mask == READ and not transport.tls:  # usual: there is nothing to write
             self._receive(transport)
             return
         if mask & WRITE or transport.tls:
@@ -155,7 +155,7 @@ class HostSockets:
             OSError,
             ValueError,
             KafkaError,
-        ) as error:  # ValueError: a host name that TLS doesn't allow
+        ) as error:  # ValueError: host name invalid for TLS
             not_from_outside(error)
             self._lost(transport, error)
             return
@@ -174,10 +174,10 @@ class HostSockets:
             self._tell_sent(transport)
 
     def _broken(self, transport: Transport, error: OSError) -> None:
-        """Read the last bytes of a socket that can't be written to any more, and close it."""
+        """Read the last bytes of a socket to which writing has failed, then close it."""
         not_from_outside(error)
         self._tell_sent(transport)
-        self._receive(transport)  # a response may have arrived before
+        self._receive(transport)  # a response may have arrived
         if transport.sock is not None:
             self._lost(transport, error)
 
@@ -205,9 +205,9 @@ class HostSockets:
                 return
             budget -= count
             if count < room and count < LARGE_COPY:
-                # Probably nothing is left. If the stream has ended, the next call reads its end,
-                # after the engine has processed the last bytes: a broker reports why it refuses a
-                # password, and then closes the connection.
+                # Probably nothing is left to read. If the stream has ended, the next call notices
+                # it, after the engine has processed the last bytes: a broker reports why it refuses
+                # a password, and then closes the connection.
                 return
 
     def _lost(self, transport: Transport, error: BaseException | None) -> None:

@@ -1,6 +1,6 @@
-"""Choose the host on which a client runs: that of a test, or the usual one.
+"""Choose the I/O host (thread or event loop) of a client: one set by a test, or the usual one.
 
-In: a configuration. Out: a host. Must not open or start anything.
+In: a configuration. Out: a host. Must not: open a socket or start a thread.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from odradek.runtime.tls.file_contexts import TlsSource
 
 HostSource = Callable[[Config], Host | None]
-"""Returns a client's host, or None for the usual one."""
+"""Function that returns a client's host, or None for the usual host."""
 _sources: list[HostSource] = []
 
 
 @contextmanager
 def hosts_from(source: HostSource) -> Iterator[None]:
-    """Get the hosts of clients that are created within this block from `source`.
+    """Let `source` return the hosts of clients that are created within this block.
 
-    So `odradek.testing` can run code that creates clients in a simulation, without changes to the
-    code. The latest source is asked first.
+    With this, `odradek.testing` can run code that creates clients in a simulation, without changes
+    to the code. In nested blocks, the innermost source is asked first.
     """
     _sources.append(source)
     try:
@@ -36,13 +36,13 @@ def hosts_from(source: HostSource) -> Iterator[None]:
 
 
 def only_here(host: Host) -> HostSource:
-    """Return a source of this host for clients that the current thread creates."""
+    """Return a source that returns this host for clients created in the current thread."""
     own = get_ident()
     return lambda config: host if get_ident() == own else None
 
 
 def host_from_sources(config: Config) -> Host | None:
-    """Return the host from the latest source that accepts this client."""
+    """Return the host from the innermost source that returns one for this client."""
     for source in reversed(_sources):
         host = source(config)
         if host is not None:
@@ -51,7 +51,7 @@ def host_from_sources(config: Config) -> Host | None:
 
 
 def _tls(config: Config) -> TlsSource | None:
-    """Return the source of TLS contexts; None without TLS, and then `ssl` isn't imported."""
+    """Return the source of TLS contexts; None without TLS, so that `ssl` isn't imported."""
     if not config["security.protocol"].endswith("SSL"):
         return None
     from odradek.runtime.tls.tls_context import tls_source

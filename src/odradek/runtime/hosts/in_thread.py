@@ -1,6 +1,6 @@
 """Run a blocking function in a thread while the event loop continues.
 
-In: a function. Out: its result. Must not: be used for work that a host can do without a thread.
+In: a function. Out: its result. Must not: be used if an I/O host can do the work without a thread.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ async def in_thread(function: Callable[P, T], *arguments: P.args, **keywords: P.
 async def at_hand(call: Callable[[], Awaitable[T]]) -> T:
     """Await a call; if it needs a schema, fetch the schema in a thread and repeat the call.
 
-    All fetches together share one time limit.
+    All fetches for one call share one time limit.
     """
     with share_deadline():
         while True:

@@ -1,16 +1,16 @@
-"""Raise `KeyboardInterrupt` between two steps after Ctrl-C while a host works in the main thread.
+"""Raise `KeyboardInterrupt` after Ctrl-C, but not within a step of the engine.
 
-In: a host says whether it is in an operation. Out: `KeyboardInterrupt` if it isn't, and at
-`check()`; so an engine's step isn't interrupted; `from_outside`, which distinguishes exceptions of
-a program's own signal handler from the step's own errors. Must not: replace a handler that the
-program installed, or touch signals outside the main thread.
+In: a function of the I/O host that returns whether the host is within a step, in the main thread.
+Out: `KeyboardInterrupt` at once if it isn't, or at the next `check()`; `from_outside`, which
+distinguishes exceptions of a program's own signal handler from errors of the step. Must not:
+replace a handler that the program installed, or change signal handlers outside the main thread.
 
-Only Python's default SIGINT handler is replaced, for the time of one `run`. An exception that
-interrupts a step nevertheless (a second Ctrl-C, so that it can't be delayed forever; a program's
-own handler that raises) breaks the host: see `selector_host`. If an exception leaves this handler
-installed, it does no harm: without a working host it does what Python's own does.
+Only Python's default SIGINT handler is replaced, for the time of one `run`. A second Ctrl-C, or a
+program's own handler that raises, can interrupt a step nevertheless, which breaks the host: see
+`selector_host`. If an exception leaves this handler installed, it acts as Python's handler while no
+host works.
 
-The traceback tells where an exception comes from, its type doesn't: a `TimeoutError` of a signal
+The traceback shows where an exception comes from, its type doesn't: a `TimeoutError` of a signal
 handler passes through the handler's frame, and an exception without such a frame is a bug that ends
 the client. Handlers in C that raise an ordinary `Exception` look like bugs.
 """
@@ -26,18 +26,18 @@ from functools import partial
 from types import CodeType, FrameType, FunctionType, MethodType
 
 SIGINT = int(signal.SIGINT)
-"""SIGINT as an int, for the C functions that the enum-based `signal.signal` wraps.
+"""SIGINT as an int, for C functions that `signal.signal` wraps to add enums.
 
-They are faster, and are called for each wait.
+The C functions are faster, and are called for each wait.
 """
 
 
 def from_outside(error: BaseException) -> bool:
     """Return whether a signal handler raised this error, and not the interrupted code (R-HO-1).
 
-    The type doesn't show that: a program's handler may raise a `TimeoutError`. The traceback does:
-    it contains a frame of an installed handler, or of one whose local variables contain the frame
-    that it interrupted.
+    The error's type doesn't show this, as a program's handler may raise a `TimeoutError`. The
+    traceback does: it contains a frame of an installed handler, or of a function that has the
+    interrupted frame in a local variable.
     """
     if not isinstance(error, Exception):
         return True
@@ -60,13 +60,13 @@ def from_outside(error: BaseException) -> bool:
 
 
 def not_from_outside(error: BaseException) -> None:
-    """Raise an error of a signal handler again, so that it isn't taken for a connection's error."""
+    """Raise an error again if it came from a signal handler, and so isn't a connection's error."""
     if from_outside(error):
         raise error
 
 
 def _handlers() -> set[CodeType]:
-    """Return the code of all signal handlers written in Python."""
+    """Return the code objects of all signal handlers that are written in Python."""
     found = set()
     for number in signal.valid_signals():
         handler: object = signal.getsignal(number)
@@ -81,7 +81,7 @@ def _handlers() -> set[CodeType]:
 
 
 class InterruptGuard:
-    """Delays `KeyboardInterrupt` inside `amid()`."""
+    """Signal handler that delays `KeyboardInterrupt` while `amid()` is true."""
 
     def __init__(self, amid: Callable[[], bool]) -> None:
         self._amid = amid
@@ -90,7 +90,7 @@ class InterruptGuard:
         """Whether an interrupt was delayed."""
 
     def install(self) -> bool:
-        """Replace the default handler; return False if that isn't allowed here."""
+        """Replace the default handler; return False if that isn't possible in this thread."""
         if threading.get_ident() != self._main:
             return False
         found = getsignal(SIGINT)

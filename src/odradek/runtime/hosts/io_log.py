@@ -1,12 +1,11 @@
 """Pass log lines of I/O threads to handlers in another thread, without waiting (R-HO-2).
 
-In: records of this package's loggers, logged in a thread that was marked by `enter`. Out: the same
-records, in their order, to their logger's filters and handlers, in a separate thread, which ends
-when it is idle. So a handler may hold its lock for any time: one that sends to Kafka waits for
-memory under its lock, which the thread that logged frees. Levels were checked before. If the queue
-is full, records are dropped and counted, and the count is logged. Must not: run a handler in an I/O
-thread, touch lines of other threads, start a thread if nothing is logged, or do anything for the
-parent in a forked child.
+In: log records of this package's loggers, logged in a thread that was marked by `enter`. Out: the
+log records, in order, to their logger's filters and handlers, in a separate thread, which ends when
+it is idle. So a handler may block: one that sends to Kafka may wait for buffer memory, which the
+I/O thread frees. Levels are checked before. If the queue is full, log records are dropped and
+counted, and the count is logged. Must not: run a handler in an I/O thread, delay log records of
+other threads, start a thread if nothing is logged, or log the parent's records in a forked child.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ LIMIT = 10_000
 IDLE_S = 0.2
 """Seconds without a log record after which the thread ends."""
 DRAIN_S = 1.0
-"""Maximum number of seconds that `close()` and the program's end wait for slow handlers."""
+"""Maximum seconds for which `close()` and the program's exit wait for slow handlers."""
 
 
 class IoLog(logging.Filter):
-    """A filter of this package's loggers that lets another thread handle I/O threads' records."""
+    """Filter of this package's loggers that lets another thread handle I/O threads' records."""
 
     def __init__(self, limit: int = LIMIT, idle: float = IDLE_S) -> None:
         super().__init__()
@@ -44,14 +43,14 @@ class IoLog(logging.Filter):
         self._io_threads: set[int] = set()
         self._waiting: SimpleQueue[logging.LogRecord | threading.Lock] = SimpleQueue()
         self._turn = new_lock()
-        """Held by the thread that passes records on, so that only one does and order is kept."""
+        """Lock of the thread that passes records to handlers, so that only one does, in order."""
         self._thread = -1
         self._running = False
         self._count = new_lock()
         self._dropped = 0
 
     def abandon(self) -> None:
-        """Forget all records in a forked child, because the parent passes them on."""
+        """Forget all log records in a forked child, because the parent handles them."""
         self._begin()
 
     # I/O threads
@@ -61,18 +60,16 @@ class IoLog(logging.Filter):
         for name in LOGGERS:
             filters = logging.getLogger(name).filters
             if self not in filters:
-                filters.insert(
-                    0, self
-                )  # before other filters, which see a record when it is passed on
-        watch(self)  # a child's threads may have the same ids
+                filters.insert(0, self)  # first: other filters run in the other thread
+        watch(self)  # a child's threads may have these ids
         self._io_threads.add(threading.get_ident())
 
     def leave(self) -> None:
-        """Unmark the calling thread, as another thread may get its id."""
+        """Unmark the calling thread, because another thread may get its id."""
         self._io_threads.discard(threading.get_ident())
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Queue records of I/O threads; let those of all other threads through."""
+        """Queue log records of I/O threads; let log records of other threads through."""
         if threading.get_ident() not in self._io_threads:
             return True
         if self._waiting.qsize() >= self._limit:
@@ -86,8 +83,8 @@ class IoLog(logging.Filter):
     def _start(self) -> bool:
         """Start a thread after a record was queued, if none is running.
 
-        Returns False if no thread can be started, as at the program's end: `drain` handles these
-        records.
+        Returns False if no thread can be started, as at the program's exit; then `drain` handles
+        the records.
         """
         if self._running:
             return True
@@ -96,13 +93,14 @@ class IoLog(logging.Filter):
             threading.Thread(target=self._run, name="odradek-log", daemon=True).start()
         except RuntimeError:
             self._running = False
-        # An exception from outside: if the thread did start, a second one only waits for it.
+        # An exception from outside (Ctrl-C): if the thread did start, a second one only waits for
+        # it.
         except BaseException:
             self._running = False
             raise
         return self._running
 
-    # The thread that passes records on
+    # The thread that passes log records to handlers
 
     def _run(self) -> None:
         with self._turn:
@@ -124,7 +122,7 @@ class IoLog(logging.Filter):
 
     def _hand_on(self, line: logging.LogRecord | threading.Lock) -> None:
         if not isinstance(line, logging.LogRecord):
-            line.release()  # all earlier records were passed on
+            line.release()  # earlier log records are handled
             return
         try:
             logging.getLogger(line.name).handle(line)
@@ -135,15 +133,15 @@ class IoLog(logging.Filter):
                     "%d log lines of I/O threads were dropped, because log handlers were too slow",
                     count,
                 )
-        except BaseException:  # a handler's error: logging reports it on stderr and continues
-            with suppress(Exception):  # stderr may be closed: that mustn't end the thread
+        except BaseException:  # a handler's error is printed on stderr
+            with suppress(Exception):  # stderr may be closed
                 if logging.raiseExceptions and sys.stderr is not None:
                     traceback.print_exc()
 
     def drain(self, timeout: float = DRAIN_S) -> None:
         """Wait, for `DRAIN_S` seconds at most, until handlers have processed all earlier records.
 
-        The other records aren't lost: the thread continues as long as the program does.
+        Later, the thread continues with the other records until the program exits.
         """
         if not self._running and self._waiting.empty():
             return

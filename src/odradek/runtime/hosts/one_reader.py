@@ -1,8 +1,8 @@
-"""Allow one thread at a time in calls that return records (R-HO-3).
+"""Allow only one thread at a time in a consumer's calls that return records (R-HO-3).
 
-In: a claim at the beginning of such a call, its end. Out: an error that names both threads, before
-any record is returned. Must not: remain claimed after an exception: a claim is only valid while its
-call is on its thread's stack.
+In: the beginning of such a call, which claims the consumer, and its end. Out: an error that names
+both threads, before any record is returned. Must not: block the consumer after an exception: a
+claim is only valid while its call is on the stack.
 """
 
 from __future__ import annotations
@@ -23,33 +23,33 @@ if TYPE_CHECKING:
 A = TypeVar("A")
 T = TypeVar("T")
 NAME = "claim"
-"""Name of the local variable in which a call holds its claim."""
+"""Name of the local variable in which a call stores its claim."""
 NO_READER = -1
-"""An id that no thread has."""
+"""A value that isn't the id of any thread."""
 
 
 class ReaderCall:
-    """The claim of one thread's call."""
+    """The claim on a consumer by one thread's call."""
 
     __slots__ = ("ident", "iterates")
 
     def __init__(self) -> None:
         self.ident = threading.get_ident()
         self.iterates = self.ident
-        """Id of the thread that may continue without a check; `NO_READER` after a `wake`."""
+        """Id of the thread that may continue to iterate; `NO_READER` after a `wake`."""
 
     @property
     def thread(self) -> str:
-        """The name of its thread."""
+        """The name of the thread that made the call."""
         there = (t.name for t in threading.enumerate() if t.ident == self.ident)
         return next(there, f"{self.ident}")
 
     @property
     def is_active(self) -> bool:
-        """Whether the call is still running; if it was interrupted, its claim may remain.
+        """Whether the call is still running; after an interruption, its claim may remain.
 
-        Without a GIL, CPython can't inspect a running thread. Then a claim of another thread counts
-        as active until that thread has ended or calls again.
+        Free-threaded CPython can't inspect a running thread. There, a claim of another thread
+        counts as active until that thread has ended or calls again.
         """
         frame: FrameType | None = sys._current_frames().get(self.ident)  # noqa: SLF001
         if FREE_THREADS and frame is not None and self.ident != threading.get_ident():
@@ -62,26 +62,26 @@ class ReaderCall:
 
 
 class OneReader:
-    """Holds the claim of the call that is running."""
+    """The thread that may read records from one consumer now."""
 
     def __init__(self) -> None:
         self._lock = new_lock()
         self._held: ReaderCall | None = None
         self._last: ReaderCall | None = None
         self.woken = False
-        """Whether the current reader, or the next one, must return without a record."""
+        """Whether the current iteration, or else the next one, must end without a record."""
 
     def wake(self) -> None:
-        """End iterations before their next record; may be called anywhere, in any thread."""
+        """End iterations before their next record; any thread or signal handler may call this."""
         self.woken = True
         last = self._last
         if last is not None:
             last.iterates = NO_READER
 
     def claim(self, what: str, callback: Callable[[], str | None] | None = None) -> ReaderCall:
-        """Claim the consumer, or raise; the caller keeps the claim in a variable called `claim`.
+        """Return a claim, or raise; the caller must store it in a local variable named `claim`.
 
-        `callback` returns the name of the user's function that is running, if any.
+        `callback` returns the name of the user's function that is running, or None.
         """
         mine = ReaderCall()
         with self._lock:
@@ -99,14 +99,14 @@ class OneReader:
         )
 
     def leave(self, claim: ReaderCall) -> None:
-        """Release the claim."""
+        """Release a claim, unless the consumer has another one by now."""
         if self._held is claim:
             self._held = None
 
     def inside(
         self, what: str, callback: Callable[[], str | None], run: Callable[[A], T], call: A
     ) -> T:
-        """Run a call; other threads' calls raise meanwhile."""
+        """Run a call; while it runs, calls of other threads raise."""
         claim = self.claim(what, callback)
         try:
             return run(call)
@@ -117,9 +117,9 @@ class OneReader:
     def records(
         self, more: Callable[[], Iterator[T] | None], calls: ConsumerCalls, now: Callable[[], float]
     ) -> Iterator[T]:
-        """Iterate over records until there are no more.
+        """Iterate over records until `more` returns None.
 
-        After each record, note the time in the group, and run its callbacks before the next record.
+        After each record, note the time for the group, and run its waiting callbacks.
         """
         while found := more():
             calls.engine.delivery.handed_over()
@@ -136,7 +136,7 @@ class OneReader:
 
     @staticmethod
     def batches(more: Callable[[], T | None], calls: ConsumerCalls) -> Iterator[T]:
-        """Iterate over large results; release each before the next one is requested."""
+        """Iterate over large results; drop each reference before the next result is requested."""
         while (one := more()) is not None:
             calls.engine.delivery.handed_over()
             yield one
@@ -145,13 +145,13 @@ class OneReader:
     def each(self, found: Iterator[T], what: str) -> Iterator[T]:
         """Iterate over records; release the claim while the caller processes a record.
 
-        There is no call between `next(found)` and `yield`, so that no signal handler runs there.
+        No function is called between `next(found)` and `yield`, so no signal handler runs there.
         """
         claim = self.claim(what)
         for one in self._giving_back(found) if FREE_THREADS else found:
             self._held = None
             yield one
-            # With a GIL, no other thread runs between this check and the assignment.
+            # With the GIL, no other thread runs between this check and the assignment.
             if FREE_THREADS:
                 with self._lock:
                     if back := threading.get_ident() == claim.iterates and self._held is None:
@@ -165,10 +165,10 @@ class OneReader:
         self.leave(claim)
 
     def _giving_back(self, found: Iterator[T]) -> Iterator[T]:
-        """Iterate, and release the claim if the iteration raises.
+        """Iterate, and release the claim if the iteration raises an error.
 
-        Without a GIL, `is_active` can't detect that. There is no `finally`: it would also run when
-        a loop is left, could be interrupted there, and its exception would be lost.
+        Without a GIL, `is_active` can't detect that the call has ended. There is no `finally`,
+        which would also run when the user's loop ends early, where an exception would be lost.
         """
         try:
             yield from found

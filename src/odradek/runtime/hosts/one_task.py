@@ -1,7 +1,7 @@
-"""Allow one task at a time in calls that return records (R-HO-3), as `OneReader` for threads.
+"""Allow only one asyncio task at a time in a consumer's calls that return records (R-HO-3).
 
-In: a call's flow. Out: its result, or an error that names both tasks, before any record is
-returned. Between two records of a loop no task is inside.
+In: a call, as a generator. Out: its result, or an error that names both tasks, before any record is
+returned. While a task processes a record in a loop, it isn't within a call.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 STRETCH = 128
-"""Number of records after which the event loop may run other tasks."""
+"""Number of records after which an iteration lets the event loop run other tasks."""
 
 
 class OneTask:
-    """Holds the task whose call is running."""
+    """The task whose call on a consumer is running now."""
 
     def __init__(self) -> None:
         self.woken = False
-        """Whether the current task, or the next one, must return without a record."""
+        """Whether the current iteration, or else the next one, must end without a record."""
         self._held: asyncio.Task[object] | None = None
         self._wakes = 0
 
     def wake(self) -> None:
-        """End iterations before their next record; may be called anywhere, in any thread."""
+        """End iterations before their next record; any thread or signal handler may call this."""
         self.woken = True
         self._wakes += 1
 
@@ -61,7 +61,7 @@ class OneTask:
         run: Callable[[CallerFlow[T]], Awaitable[T]],
         flow: CallerFlow[T],
     ) -> T:
-        """Run a call; other tasks' calls raise meanwhile."""
+        """Run a call; while it runs, calls of other tasks raise."""
         self._check(what, callback)
         self._held = asyncio.current_task(running_loop())
         try:
@@ -75,9 +75,9 @@ class OneTask:
         calls: ConsumerCalls,
         host: LoopHost,
     ) -> AsyncIterator[T]:
-        """Iterate over records until there are no more.
+        """Iterate over records until no more are returned.
 
-        After each record, note the time in the group, and run its callbacks before the next record.
+        After each record, note the time for the group, and run its waiting callbacks.
         """
         while (found := await more()) is not None:
             calls.engine.delivery.handed_over()
@@ -103,7 +103,7 @@ class OneTask:
     async def batches(
         more: Callable[[], Awaitable[T | None]], calls: ConsumerCalls
     ) -> AsyncIterator[T]:
-        """Iterate over large results; release each before the next one is requested."""
+        """Iterate over large results; drop each reference before the next result is requested."""
         while (one := await more()) is not None:
             calls.engine.delivery.handed_over()
             yield one

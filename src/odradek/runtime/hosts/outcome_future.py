@@ -1,9 +1,9 @@
-"""Define a future of the standard library that costs nothing until the library uses it.
+"""Define a `concurrent.futures.Future` whose lock and state are created on first use.
 
-In: `done`, `result`, `exception` and `add_done_callback` of subclasses. Out: the state that
-`concurrent.futures.wait` and `as_completed` use (a lock, a state, waiters), and `await`. All of it
-is created on first use: a record whose future isn't used has none of it. Must not: let the thread
-that reports outcomes wait for a lock that user code may hold.
+In: `done`, `result`, `exception` and `add_done_callback` of subclasses. Out: what
+`concurrent.futures.wait` and `as_completed` need (a lock, a state, waiters), and `await`. It is
+created on first use, because most futures are never used. Must not: let the thread that reports
+outcomes wait for a lock that user code may hold.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 PENDING, FINISHED = "PENDING", "FINISHED"
-"""Two of the states of `concurrent.futures`; these futures are never cancelled or running."""
+"""States of `concurrent.futures`; a producer's futures are never cancelled or running."""
 _making = new_lock()
 
 
@@ -35,7 +35,7 @@ NO_LOOP = (
 def running_loop() -> AbstractEventLoop:
     """Return the running asyncio event loop; raise an error that says what to do if none runs.
 
-    That also happens in a coroutine of another framework, such as trio.
+    The error is also raised in a coroutine of another framework, such as trio.
     """
     from asyncio import get_running_loop
 
@@ -46,7 +46,7 @@ def running_loop() -> AbstractEventLoop:
 
 
 class Watch:
-    """Waiters of one future, and the future's lock.
+    """The lock, the state and the waiters of one future.
 
     While the lock is held, the state doesn't change. If the outcome arrives meanwhile, the thread
     that holds the lock reports it on release, so the thread that delivers outcomes never waits.
@@ -61,7 +61,7 @@ class Watch:
         self.waiters: list[Any] = []
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        """Acquire the lock, like `threading.Condition`."""
+        """Acquire the lock; the signature is that of `threading.Condition`."""
         return bool(self._lock.acquire(blocking, timeout))
 
     def release(self) -> None:
@@ -76,7 +76,7 @@ class Watch:
         self.release()
 
     def over(self, future: OutcomeFuture[Any]) -> None:
-        """Report the outcome, now or when the lock is released."""
+        """Report the outcome to the waiters, now or when the lock is released."""
         self._over = future
         self._tell()
 
@@ -107,11 +107,11 @@ class OutcomeFuture(Future[T], Generic[T]):
         raise NotImplementedError
 
     def result(self, timeout: float | None = None) -> T:
-        """Wait for the result, and return it or raise its error."""
+        """Wait for the outcome; return the result, or raise the error."""
         raise NotImplementedError
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """Wait for the result; return its error, or None."""
+        """Wait for the outcome; return the error, or None on success."""
         raise NotImplementedError
 
     def add_done_callback(self, callback: Callable[[Self], object]) -> None:
@@ -119,7 +119,7 @@ class OutcomeFuture(Future[T], Generic[T]):
         raise NotImplementedError
 
     def _begin_waiting(self) -> float:
-        """Ensure progress for a caller that waits without calling `result`.
+        """Let the client work for a caller that waits without calling `result`.
 
         Returns the timeout of an `await` in seconds.
         """
@@ -132,7 +132,7 @@ class OutcomeFuture(Future[T], Generic[T]):
     # Common methods
 
     def cancel(self) -> bool:
-        """Return False: a sent record can't be revoked."""
+        """Return False, because a record can't be revoked."""
         return False
 
     def cancelled(self) -> bool:
@@ -144,7 +144,7 @@ class OutcomeFuture(Future[T], Generic[T]):
         return not self.done()
 
     def set_result(self, result: T) -> None:
-        """Raise `IllegalStateError`: only the producer sets results."""
+        """Raise `IllegalStateError`, because only the producer sets results."""
         raise IllegalStateError("only the producer can set the result of a record")
 
     def set_exception(self, exception: BaseException | None) -> None:
@@ -161,7 +161,7 @@ class OutcomeFuture(Future[T], Generic[T]):
     def __await__(self) -> Generator[Any, None, T]:
         """Wait for the result as `result()` does, without blocking the event loop.
 
-        Ending the wait (`asyncio.timeout`, a cancelled task) doesn't revoke the record.
+        If the wait is cancelled, the record is sent nevertheless.
         """
         if self.done():
             return self.result()
@@ -204,7 +204,7 @@ class OutcomeFuture(Future[T], Generic[T]):
             return self._watched().waiters
 
     def _get_snapshot(self) -> tuple[bool, bool, Any, BaseException | None]:
-        """Return done, cancelled, result and error, for asyncio in Python 3.14."""
+        """Return (done, cancelled, result, error), as asyncio in Python 3.14 needs it."""
         if not self.done():
             return False, False, None, None
         error = self.exception()
@@ -217,10 +217,10 @@ class OutcomeFuture(Future[T], Generic[T]):
             if not self.done():
                 self._begin_waiting()
         watch = Watch()
-        # Before the watch is stored: if an exception from outside interrupted in between, a stored
-        # watch without this callback would never get the outcome.
+        # Before the watch is stored: if an exception such as Ctrl-C occurs in between, a stored
+        # watch without callback would never get the outcome.
         self.add_done_callback(watch.over)
-        with _making:  # if two threads create one, the first is kept
+        with _making:  # of two threads' watches, keep the first
             with suppress(AttributeError):
                 return self._watch
             self._watch = watch

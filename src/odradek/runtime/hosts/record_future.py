@@ -1,7 +1,7 @@
-"""Define the futures of `send()`, `send_many()` and `send_arrow()`: cheap until they are used.
+"""Define the futures of `send()`, `send_many()` and `send_arrow()`, which cost little if unused.
 
-In: a place in a batch. Out: `RecordMetadata`, or the batch's error; a future for
-`concurrent.futures` and `asyncio` (`runtime.outcome_future`). Must not: hold the record.
+In: a record's position in a batch. Out: `RecordMetadata`, or the batch's error; a future for
+`concurrent.futures` and `asyncio` (see `outcome_future`). Must not: keep a reference to the record.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ F = TypeVar("F")
 
 
 class SendingClient(Protocol):
-    """The producer that returned a future."""
+    """Interface of the producer that returned a future."""
 
     def _surface(self, error: BaseException) -> None:
         """Let the program's next or waiting call raise a callback's error (R-HO-5)."""
@@ -46,15 +46,15 @@ class SendingClient(Protocol):
         """Return the error of a wait that timed out."""
 
     def _watched(self) -> float:
-        """Ensure progress for a caller that waits by itself; return its timeout in seconds."""
+        """Let the client work for a caller that waits by itself; return the timeout in seconds."""
 
 
 class RecordFuture(OutcomeFuture[RecordMetadata]):
     """The result of one `send()`: a `concurrent.futures.Future` that can also be awaited.
 
     `concurrent.futures.wait`, `as_completed` and `asyncio.wrap_future` accept it. `await` returns
-    or raises as `result()` does, without blocking the event loop. A sent record can't be taken
-    back: `cancel()` always returns False.
+    or raises as `result()` does, without blocking the event loop. A record can't be revoked:
+    `cancel()` always returns False.
 
         >>> producer.send("flights", b"JFK").result(timeout=10).offset
         0
@@ -62,7 +62,7 @@ class RecordFuture(OutcomeFuture[RecordMetadata]):
 
     __slots__ = ("_batch", "_index", "_producer", "_timestamp_ms")
     _blank = ()
-    """Initial values of further attributes: `OpenBatches` creates futures without `__init__`."""
+    """Initial values of attributes, for `OpenBatches`, which creates futures without `__init__`."""
 
     def __init__(
         self, producer: SendingClient, batch: ProducerBatch, index: int, timestamp_ms: int
@@ -95,12 +95,12 @@ class RecordFuture(OutcomeFuture[RecordMetadata]):
         return batch.metadata(self._index, self._timestamp_ms)
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """Wait as `result` does; return the record's error instead of raising it, or None."""
+        """Wait as `result` does; return the record's error (not raised), or None on success."""
         self._wait(timeout)
         return self._find()[0].error()
 
     def _find(self) -> tuple[ProducerBatch, bool]:
-        """Return the record's batch, or its part after a split, and whether it is finished."""
+        """Return the record's batch (or its part of a split batch), and whether it has ended."""
         batch, _, over = self._batch.find(self._index)
         return batch, over
 
@@ -167,8 +167,8 @@ class RowsFuture(OutcomeFuture[list[OffsetRange]]):
 
         `timeout` is in seconds (default: `delivery.timeout.ms`). Raises `KafkaTimeoutError` if some
         results aren't available by then; the producer keeps trying. If rows failed, raises the
-        first error: `errors()` returns which rows failed, `acknowledged()` the offsets of the
-        others.
+        first error: `errors()` returns which rows failed, `acknowledged()` the offsets of the other
+        rows.
         """
         error = self.exception(timeout)
         if error is not None:
@@ -181,7 +181,7 @@ class RowsFuture(OutcomeFuture[list[OffsetRange]]):
         return self._delivery.ranges()
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """Wait as `result` does; return the first error instead of raising it, or None."""
+        """Wait as `result` does; return the first error (not raised), or None on success."""
         if not self._delivery.done.done:
             self._producer._await_outcome(self._waited_for, timeout)
         return self._delivery.outcome()
@@ -198,7 +198,7 @@ class RowsFuture(OutcomeFuture[list[OffsetRange]]):
     def add_done_callback(self, callback: Callable[[Self], object]) -> None:
         """Call `callback(future)` once all results are available, on the producer's I/O thread.
 
-        As with `RecordFuture`, it must be quick and must not wait; its errors are logged.
+        As with `RecordFuture`, the callback must be quick and must not wait; its errors are logged.
         """
         function("callback", callback)
         self._delivery.done.when_done(lambda _: called(callback, self, self._producer))
@@ -246,10 +246,10 @@ class ManyFuture(RowsFuture):
 
 
 def report_to(future: RecordFuture, on_delivery: DeliveryCallback) -> None:
-    """Pass a record's outcome to `on_delivery` of `send`, always on the producer's I/O thread.
+    """Call `on_delivery`, passed to `send`, with the outcome, always on the producer's I/O thread.
 
-    The outcome may be known before the callback is registered. The callback isn't called in this
-    thread then, because the program may hold a lock that the callback takes.
+    Even if the outcome is known before the callback is registered, the callback isn't called in
+    this thread, because the program may hold a lock that the callback takes.
     """
     producer = future._producer
     registering = get_ident()
@@ -265,7 +265,7 @@ def report_to(future: RecordFuture, on_delivery: DeliveryCallback) -> None:
 
 
 def called(callback: Callable[[F], object], future: F, producer: SendingClient) -> None:
-    """Call a user's callback within the engine's step, and raise none of its errors there.
+    """Call a user's callback within the engine's step; don't raise its errors in the step.
 
     An `Exception` is logged; any other error is raised in the program's next call (R-HO-5).
     """

@@ -1,14 +1,14 @@
-"""Run an engine in the caller's thread: without background work, except for names and worker calls.
+"""Run a client's engine in the caller's thread; the engine only works during calls.
 
-In: the engine's effects. Out: the engine's inputs, and completions within their time. One pass is:
-step, carry out the effects, sleep in the selector until something happens or a deadline comes, pass
-events to the engine. Must not: decide anything about Kafka, or work without a call.
+In: the engine's effects (I/O operations to do). Out: the engine's inputs; whether a completion is
+done at its deadline. One pass is: step, do the I/O operations, sleep in the selector until an event
+or a deadline, pass events to the engine. Must not: decide anything about Kafka.
 
-Ctrl-C: see `interrupt`; a `run` that it ends leaves host and engine ready for the next call. Any
-other exception from outside during a pass (R-HO-1) *tears* the host: its operation is half done.
-`torn` says so, and the owner of the client then sets a new engine (`renew`). While a pass is
-between two safe points (asleep, in a user's callback), code that interrupts it in its own thread
-may not drive it: a signal handler, a finaliser (R-HO-2).
+After a `run` that Ctrl-C has ended (see `interrupt`), the next call works as usual. Any other
+exception from outside during a pass (R-HO-1) *tears* the host: an operation is half done. `torn` is
+then true, and the client sets a new engine (`renew`). A pass is at a safe point while it sleeps or
+runs a user's callback; otherwise code that interrupts it (a signal handler, a finalizer) mustn't
+run the engine (R-HO-2).
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ REFUSED = (
     "limit (ulimit -n); a later call tries again"
 )
 CLOSING_LOOK = 0.05
-"""Seconds between two checks whether another thread has stopped working without closing."""
+"""Seconds between two checks whether another thread ended its `run` without closing the host."""
 
 
 class SelectorHost(EngineHost):
-    """A host for one thread at a time. `seed` fixes the random generator, for tests.
+    """The host of a client that one thread at a time uses; `seed` fixes the random generator.
 
-    `tls` returns the context of each connection; None means no TLS. `on_call` receives the calls
-    with `where="caller"`; by default they run in the thread that steps.
+    `tls` returns the TLS context of each connection; None means no TLS. `on_call` receives `Call`s
+    with `where="caller"`; by default, they run in the thread that steps.
     """
 
     def __init__(
@@ -64,23 +64,23 @@ class SelectorHost(EngineHost):
         self._on_call = on_call or self._run_call
         self._selector: selectors.BaseSelector | None = None
         self._at_work = new_lock()
-        """Held by the thread that works; shows whether the current thread is that thread."""
+        """Lock of the thread that runs the engine now; shows whether it is the current thread."""
         self._busy = new_mark()
-        """Held together with `_at_work`: shows other threads whether the host is working."""
+        """Locked together with `_at_work`; shows other threads whether a thread runs the engine."""
         self._amid = False
-        """Whether a pass is at a point where no other call may run; remains set if `torn`."""
+        """Whether a pass is between two safe points, and no call may run; remains set if `torn`."""
         self._interrupts = InterruptGuard(lambda: self._amid and self._at_work.is_mine())
         self._wake_up = WakeUp()
         self.nudge = self._wake_up.wake
-        """Like `wake`, without the check for a forked child."""
+        """Function that wakes as `wake` does, without the check for a forked child."""
         self._close_at: float | None = None
         self._quiet = False
-        """Whether the last step had no effects."""
+        """Whether the last step requested no I/O operation."""
         self._stepped = -math.inf
         """Time of the last step."""
         self._close_done = threading.Event()
 
-    # Methods for facades
+    # Methods for clients
 
     def check(self) -> None:
         """Raise in a forked child; raise a callback's error that was passed to `surface`."""
@@ -100,17 +100,17 @@ class SelectorHost(EngineHost):
 
     @property
     def interrupted(self) -> bool:
-        """Whether this thread was interrupted in an atomic operation (R-HO-2)."""
+        """Whether this thread was interrupted between two safe points (R-HO-2)."""
         return self.lock.is_mine() or (self._amid and self._at_work.is_mine())
 
     @property
     def inside(self) -> bool:
-        """Whether a call can't wait here, because it has interrupted the same client."""
+        """Whether a call can't wait, because it interrupts the client in its own thread."""
         return self.interrupted
 
     @property
     def torn(self) -> bool:
-        """Whether an exception from outside interrupted a pass, so that the state is unknown."""
+        """Whether an exception such as Ctrl-C interrupted a pass, so that the state is unknown."""
         return self._torn or (self._amid and not self._busy.locked())
 
     @property
@@ -119,17 +119,17 @@ class SelectorHost(EngineHost):
         return self._selector is not None
 
     def renew(self, engine: EngineInputs) -> None:
-        """Close everything of a `torn` engine, and run another engine instead."""
+        """Close all sockets of a `torn` engine, and run another engine from now on."""
         super().renew(engine)
         self._amid = False
 
     def open(self) -> None:
-        """Open the selector before a thread runs this host; may raise `SystemLimitError`."""
+        """Open the selector before a thread starts to run this; may raise `SystemLimitError`."""
         self.guard.check()
         self._opened_selector()
 
     def run(self, completion: Completion[Any], deadline: float | None) -> bool:
-        """Work until the completion is done or the deadline passed; return whether it is done."""
+        """Run the engine until the completion is done (return True) or the deadline passed."""
         self.guard.check()
         if completion.done:
             return True
@@ -161,7 +161,7 @@ class SelectorHost(EngineHost):
                 engine = self._engine
                 if engine is None or engine.inputs or self._deferred or self._close_at is not None:
                     break
-                wanted = soon  # no response is complete: wait for more bytes before the next step
+                wanted = soon  # no response is complete yet: step later
 
     def drive(self) -> None:
         """Run one pass without sleeping; during a step (in a callback), do nothing."""
@@ -175,31 +175,31 @@ class SelectorHost(EngineHost):
         wanted = self._advance()
         if self._closed or (self._quiet and (wanted is None or wanted > self._clock())):
             return
-        self._poll(0.0)  # responses to the requests just sent may have arrived
+        self._poll(0.0)  # responses may have arrived by now
         self._advance()
 
     def wake(self) -> None:
-        """End the sleep of a thread inside `run`, if there is one."""
+        """Wake the thread that sleeps in `run`, if there is one."""
         self.guard.check()
         self._wake_up.wake()
 
     def defer(self, action: Callable[[], None]) -> None:
-        """Run an action after the running step, or after the next one if none is running."""
+        """Run an action after the current step; if no step is running, after the next one."""
         self.guard.check()
         self._deferred.append(action)
         self._wake_up.wake()
 
     def run_deferred(self) -> None:
-        """Run the deferred actions; several threads may do so after the end."""
+        """Run the deferred actions; after the host was closed, several threads may do this."""
         while self._deferred:
             try:
                 action = self._deferred.popleft()
-            except IndexError:  # another thread runs it
+            except IndexError:  # another thread runs the action
                 return
             action()
 
     def close(self, deadline: float) -> None:
-        """Carry out the engine's last effects, write queued bytes, close everything.
+        """Do the engine's last I/O operations, write queued bytes, close all sockets.
 
         During a step, do this right after the step. If another thread is working, let that thread
         close, and wait for it until the deadline. In a forked child, only close the child's copies
@@ -210,7 +210,7 @@ class SelectorHost(EngineHost):
             return
         if self._closed:
             if not self._busy.locked():
-                self._release()  # an exception may have interrupted the first time
+                self._release()  # again, if the first time was interrupted
             return
         if self.interrupted:
             self._close_at = deadline
@@ -245,7 +245,7 @@ class SelectorHost(EngineHost):
             self._close_done.set()
 
     def drop(self) -> None:
-        """Close everything without sending, because this host isn't referenced any more."""
+        """Close all sockets without sending, because this host isn't referenced any more."""
         if not self.guard.forked and not self._busy.locked():
             self._closed = True
             self._release()
@@ -255,13 +255,13 @@ class SelectorHost(EngineHost):
         self._wake_up.abandon()
         selector, self._selector = self._selector, None
         if selector is not None:
-            selector.close()  # unregisters nothing from the shared epoll set
+            selector.close()  # doesn't change the parent's epoll set
         super().abandon()
 
     # The loop
 
     def _work(self, job: Callable[[], T]) -> T:
-        """Run a job in this thread; at safe points, a job may run within another one."""
+        """Run a function in this thread; at a safe point of a function, another one may run."""
         if self._engine is None:
             self._attached()
         if self._at_work.is_mine():
@@ -295,7 +295,7 @@ class SelectorHost(EngineHost):
             result = job()
             self._amid = False
         except BaseException:
-            if self._amid:  # the job itself raises nothing here, so it came from outside
+            if self._amid:  # `job` raises only at safe points: Ctrl-C etc.
                 self._torn = not self._closed
             self._amid = False
             raise
@@ -304,19 +304,19 @@ class SelectorHost(EngineHost):
         return result
 
     def _safe(self, action: Callable[[], T]) -> T:
-        """Run code that may be interrupted and may call this client."""
+        """Run code at a safe point: it may be interrupted, and may call this client."""
         self._amid = False
-        result = action()  # if it raises, nothing is half done
+        result = action()  # if this raises, nothing is half done
         self._amid = True
         return result
 
     def _catch_up(self) -> None:
-        """Read bytes that arrived between two calls, so that their requests don't time out."""
+        """Read bytes that arrived between two calls, before requests time out."""
         if self._transports and not self._closed:
             self._poll(0.0)
 
     def _advance(self) -> float | None:
-        """Step once and carry out the effects; return when the engine wants to step again."""
+        """Step once and do the I/O operations; return when the engine must step again."""
         if self._interrupts.pending:
             self._safe(self._interrupts.check)
         engine = self._engine or self._attached()
@@ -336,7 +336,7 @@ class SelectorHost(EngineHost):
         return wanted
 
     def _patience(self, now: float, wanted: float | None, deadline: float | None) -> float | None:
-        """Return how long to sleep in seconds; None for no limit."""
+        """Return how many seconds to sleep at most; None for no limit."""
         outsiders = self.external_results
         late = outsiders.next_deadline() if outsiders.owed else None
         first = math.inf if wanted is None else wanted
@@ -349,7 +349,7 @@ class SelectorHost(EngineHost):
     def _poll(self, timeout: float | None) -> bool:
         """Sleep until a socket is ready, a wake-up or the timeout; pass events to the engine.
 
-        Returns whether sockets were ready without a wake-up.
+        Returns whether only sockets, not `wake`, ended the sleep.
         """
         selector = self._selector or self._opened_selector()
         hungry: list[Transport] = []
@@ -384,7 +384,7 @@ class SelectorHost(EngineHost):
             self._wake_up.goes_to_sleep()
             if self._interrupts.pending:
                 self._safe(self._interrupts.check)
-            # Inputs recorded before `goes_to_sleep` are seen here, later ones wake the selector.
+            # Inputs recorded before `goes_to_sleep` are noticed here; later ones wake the selector.
             engine = self._engine or self._attached()
             early = engine.inputs or self._deferred or self._close_at is not None
             self._amid = False  # like `_safe`, inlined
@@ -405,7 +405,7 @@ class SelectorHost(EngineHost):
             raise
 
     def _opened_selector(self) -> selectors.BaseSelector:
-        """Return the selector; the first call creates it and registers the wake-up socket.
+        """Return the selector; the first call creates it and registers the socket that wakes it.
 
         Raises `SystemLimitError`.
         """

@@ -1,8 +1,8 @@
-"""Run an engine in one daemon thread, so that it works without calls.
+"""Run a client's engine in a daemon thread, so that the engine also works between calls.
 
-In: as for `SelectorHost`, which works inside the thread. Out: completions that callers in any
-thread wait for. Must not: start the thread before the first call, or keep the interpreter from
-ending: the thread is a daemon, and isn't waited for at exit.
+In: as for `SelectorHost`, which this host runs in the thread. Out: results for callers, which may
+wait in any thread. Must not: start the thread before the first call, or keep the interpreter from
+exiting, which doesn't wait for daemon threads.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 logger = logging.getLogger("odradek")
 
 NO_THREAD = 0
-"""An id that no thread has."""
+"""A value that isn't the id of any thread."""
 JOIN_GRACE = 0.05
-"""Additional seconds to wait for the thread after the deadline of `close`."""
+"""Seconds after the deadline of `close` for which the thread's end is awaited."""
 
 
 class _Waiter:
-    """A thread that waits in `run`; unlike an Event, it creates no lock for each wait."""
+    """A thread that waits in `run`; unlike an `Event`, this creates no lock for each wait."""
 
     __slots__ = ("_lock",)
 
@@ -47,19 +47,19 @@ class _Waiter:
         self._lock.acquire()
 
     def wake(self, _: object = None) -> None:
-        """End the wait, or the next one if the thread isn't waiting."""
+        """End the thread's wait; if the thread isn't waiting, end its next wait."""
         try:
             self._lock.release()
-        except RuntimeError:  # it was woken already
+        except RuntimeError:  # already woken
             return
 
     def wait(self, seconds: float) -> None:
-        """Sleep until woken, at most this many seconds."""
+        """Sleep until `wake` is called, for at most this number of seconds."""
         self._lock.acquire(timeout=min(seconds, threading.TIMEOUT_MAX))
 
 
 class ThreadHost:
-    """A host for callers in any number of threads."""
+    """The host of a client that any number of threads use."""
 
     def __init__(
         self,
@@ -73,13 +73,13 @@ class ThreadHost:
         self.lock: Lock = self._inner.lock
         self._clock = clock
         self.now = clock
-        """Return monotonic seconds: the clock itself, to save a Python call."""
+        """Function that returns monotonic seconds; the clock itself, to save a Python call."""
         self._start_lock = new_lock()
         self._thread: threading.Thread | None = None
         self._runs: dict[str, int] = {}
-        """Id of the thread that runs the engine: the first thread that stored its id here."""
+        """Key "thread": id of the thread that runs the engine. `setdefault` sets it only once."""
         self.raised: deque[BaseException] = deque()
-        """Errors of callbacks that the program's next call raises."""
+        """Errors of callbacks, to be raised by the program's next calls."""
         self._end: Completion[None] = Completion()
         self._close_deadline: float | None = None
         self._ended = False
@@ -92,10 +92,10 @@ class ThreadHost:
         self._inner.attach(engine)
 
     wall_clock = staticmethod(wall_clock())
-    """Return the seconds since the epoch; called for each record, so without a Python function."""
+    """Function that returns the seconds since the epoch, written in C, as each record calls it."""
 
     def _check(self) -> None:
-        # Inlined calls, because this runs three times for each record with a waiting caller.
+        # Calls are inlined, as this runs three times for each record whose result a caller awaits.
         if os.getpid() != self._guard.pid or sys.is_finalizing():
             self._guard.check()
             raise ClientClosedError(
@@ -110,7 +110,7 @@ class ThreadHost:
             self._raise()
 
     def surface(self, error: BaseException) -> None:
-        """Let the program's next or waiting call raise a callback's error (R-HO-5)."""
+        """Let a waiting call, or the program's next call, raise a callback's error (R-HO-5)."""
         self.raised.append(error)
         for waiter in list(self._waiters):
             waiter.wake()
@@ -122,43 +122,43 @@ class ThreadHost:
 
     def _raise(self) -> None:
         if not self.inside:
-            with suppress(IndexError):  # another thread has raised it
+            with suppress(IndexError):  # another thread has raised the error
                 raise self.raised.popleft()
 
     @property
     def interrupted(self) -> bool:
-        """Whether this thread holds the client's lock, or is starting its thread (R-HO-2)."""
+        """Whether this thread holds the client's lock, or is starting the I/O thread (R-HO-2)."""
         return self.lock.is_mine() or self._start_lock.is_mine()
 
     @property
     def cut_off(self) -> bool:
         """Whether this is a forked child, or the interpreter is ending.
 
-        At its end the interpreter stops all daemon threads at any point, perhaps with a lock held,
+        When the interpreter exits, it stops daemon threads at any point, perhaps with a lock held,
         so that a finalizer that waits for this client would never return.
         """
         return self._guard.forked or sys.is_finalizing()
 
     @property
     def in_use(self) -> bool:
-        """Whether the thread runs."""
+        """Whether the I/O thread was started and hasn't ended."""
         return self._thread is not None and not self._ended
 
     torn = False
-    """Always false: signal handlers don't run in the thread that steps."""
+    """Always False, because signal handlers don't run in the thread that steps."""
 
     def renew(self, engine: EngineInputs) -> None:
-        """Raise an error: this host is never torn, so its engine is never replaced."""
+        """Raise an error, because this host is never torn, so that its engine is never replaced."""
         raise IllegalStateError("a client with a background thread can't be recreated")
 
     def rng(self) -> Rng:
-        """Return this client's random generator, which the engine uses in its thread."""
+        """Return this client's random generator, which the engine uses in the I/O thread."""
         return self._inner.rng()
 
     def run(self, completion: Completion[Any], deadline: float | None) -> bool:
         """Wait until the completion is done or the deadline passed; return whether it is done.
 
-        Calls with `where="caller"` run here, in the waiting thread.
+        `Call`s with `where="caller"` run in the thread that waits.
         """
         self._check()
         already = completion.done
@@ -200,18 +200,18 @@ class ThreadHost:
                 completion.forget(waiter.wake)
 
     def drive(self) -> None:
-        """Do nothing, because the thread does everything that is due."""
+        """Do nothing, because the I/O thread does the work that is due."""
         self._check()
 
     def wake(self) -> None:
-        """Let the thread process new inputs; start it if necessary."""
+        """Let the I/O thread process new inputs; start the thread if necessary."""
         self._check()
         if not self._runs:
             self._start()
         self._inner.nudge()
 
     def defer(self, action: Callable[[], None]) -> None:
-        """Run an action in the thread between two steps, or here if the thread has ended."""
+        """Run an action in the I/O thread between two steps; if that has ended, in this thread."""
         self._check()
         self._inner.defer(action)
         if self._ended:
@@ -220,15 +220,15 @@ class ThreadHost:
             self.wake()
 
     def close(self, deadline: float) -> None:
-        """End the thread after it wrote the queued bytes; wait for it until the deadline.
+        """Let the I/O thread write the queued bytes and end; wait for it until the deadline.
 
-        Also wait for slow log handlers. If a callback calls this in the thread itself, don't wait.
-        If the host is `cut_off`, only close this process's copies of the file descriptors.
+        Also wait for slow log handlers. If a callback calls this in the I/O thread, don't wait. If
+        the host is `cut_off`, only close this process's copies of the file descriptors.
         """
         if self.cut_off:
             self._inner.abandon()
             return
-        if self.interrupted:  # let the thread close, and don't wait for it
+        if self.interrupted:  # the I/O thread closes; don't wait for it
             self._closing(deadline)
             return
         with self._start_lock:
@@ -236,13 +236,13 @@ class ThreadHost:
             thread = self._thread
             dead = thread is not None and not thread.is_alive()
             if dead and self._runs.setdefault("thread", NO_THREAD) == NO_THREAD:
-                thread = None  # its start was interrupted, so it won't work
+                thread = None  # its start was interrupted: it does nothing
             if thread is None:
                 self._ended = True
         if thread is None:
             self._inner.close(deadline)
         elif not self.inside:
-            # RuntimeError: the start of this thread was interrupted; another one works.
+            # RuntimeError: the start of this thread was interrupted; another thread does the work.
             with suppress(RuntimeError):
                 thread.join(max(0.0, deadline - self._clock()) + JOIN_GRACE)
             io_log.drain(deadline - self._clock() + JOIN_GRACE)
@@ -251,10 +251,10 @@ class ThreadHost:
         if self._close_deadline is None:
             self._close_deadline = deadline
         if not self._ended:
-            self._inner.defer(self._finish)  # may be repeated
+            self._inner.defer(self._finish)  # repeating this is harmless
 
     def drop(self) -> None:
-        """Let the thread end without waiting: the client isn't referenced any more (R-HO-4)."""
+        """Let the I/O thread end, without waiting, as the client was collected (R-HO-4)."""
         if self.cut_off or self._ended:
             return
         if self._thread is None:
@@ -267,21 +267,21 @@ class ThreadHost:
 
     @property
     def inside(self) -> bool:
-        """Whether the calling thread is the host's thread, which runs a callback."""
+        """Whether the calling thread is the I/O thread, which runs a callback."""
         return self._runs.get("thread") == threading.get_ident()
 
     def _start(self) -> bool:
-        """Start the thread unless it runs; return False if it has ended for good.
+        """Start the I/O thread unless it runs; return False if it has ended permanently.
 
         An exception may interrupt this at any point, also within `Thread.start`. So if the thread
-        doesn't seem to run, another one is started, and only the first that runs does the work. The
-        selector is opened here, so that the caller gets the error if the system refuses that
-        (`SystemLimitError`), and a later call can try again.
+        doesn't seem to run, another one is started, and the first one that runs does the work. The
+        selector is opened here, so that the caller gets the error if the system refuses it
+        (`SystemLimitError`), and a later call can retry.
         """
         if self._runs:
             return not self._ended
         if self._start_lock.is_mine():
-            return True  # this interrupts a call of `_start`, which continues
+            return True  # a call of `_start`, which this interrupts, continues
         with self._start_lock:
             thread = self._thread
             if not self._ended and (thread is None or not (self._runs or thread.is_alive())):
@@ -304,7 +304,7 @@ class ThreadHost:
         io_log.enter()
         try:
             self._inner.run(self._end, None)
-        except BaseException as error:  # a bug, which waiting callers must learn of
+        except BaseException as error:  # a bug: waiting callers must get an error
             self._crash = error
             logger.critical("the client's I/O thread ended", exc_info=error)
         try:
@@ -317,11 +317,11 @@ class ThreadHost:
             self._ended = True
             for waiter in list(self._waiters):
                 waiter.wake()
-            self._inner.run_deferred()  # what was added before `_ended` was set
+            self._inner.run_deferred()  # actions added before `_ended` was set
             io_log.leave()
 
     def _run_after_end(self, completion: Completion[Any]) -> bool:
-        """Run the engine here, as the thread has ended; return whether the completion is done."""
+        """Run the engine in this thread, as the I/O thread has ended; return if it is done."""
         if self._crash is not None:
             raise ClientBrokenError(
                 f"the client's I/O thread failed: {self._crash!r}"
@@ -342,7 +342,7 @@ class ThreadHost:
         while self._calls:
             try:
                 call = self._calls.popleft()
-            except IndexError:  # another waiting thread runs it
+            except IndexError:  # another waiting thread runs the call
                 return
             if outsiders.owes(call.token):
                 outsiders.run(call.token, call.function, call.arguments)

@@ -1,7 +1,7 @@
-"""Send and receive bytes on one socket of a host.
+"""Send and receive bytes on one socket, without blocking.
 
-In: buffers to send, a buffer to fill. Out: the number of bytes, and the events that the selector
-should watch. Must not know the engine, join large buffers, or block.
+In: buffers to send, a buffer to fill. Out: numbers of bytes, and the events for which the selector
+should watch the socket. Must not: know the engine, join large buffers, or block.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ KEEPALIVE = tuple(
 )
 """Options of TCP keepalive.
 
-A broker may hold a JoinGroup for minutes. If the peer's host vanished, or a firewall dropped the
-connection, the kernel finds out within 40 s, not after its default of two hours.
+A broker may hold a JoinGroup for minutes. If the broker's machine vanished, or a firewall dropped
+the connection, the kernel detects it within 40 s, not after its default of two hours.
 """
 SEND_BUDGET = 4 << 20
 """Maximum number of bytes written to one connection before other connections are served."""
 HIGH_WATER = 16 << 20
-"""With more queued bytes on one connection, the engine must pause (`writable`)."""
+"""Maximum queued bytes on one connection; with more, the engine must pause (`writable`)."""
 LOW_WATER = 4 << 20
 FLUSH_PATIENCE = 0.5
 """Seconds without progress after which `flush_all` drops the queued bytes."""
@@ -52,18 +52,18 @@ class Transport:
         self.connection = connection
         self.address = address
         self.tunnel = tunnel
-        """The conversation with a proxy before the connection can be used; None without a proxy."""
+        """The exchange with a proxy before the connection can be used; None without a proxy."""
         self.sock: socket.socket | None = None
         self.fd = -1
-        """The file descriptor, for the selector: TLS replaces the socket object, but not this."""
+        """The file descriptor, for the selector; TLS replaces the socket object, but not this."""
         self.tcp_up = False
         self.established = False
         self.queued = 0
-        """Bytes that wait to be written."""
+        """Number of bytes that wait to be written."""
         self.full = False
-        """Whether the engine must pause."""
+        """Whether the engine must pause, because too many bytes are queued."""
         self.watched = 0
-        """Events that the selector watches; 0: none."""
+        """Events for which the selector watches the socket; 0: none."""
         self._queue: deque[memoryview] = deque()
         self._written = 0
         """Number of bytes that the kernel has accepted."""
@@ -104,14 +104,14 @@ class Transport:
         return error if self.tunnel is None else self.tunnel.unreachable(error)
 
     def handshake(self) -> bool:
-        """Do the steps between TCP and the first request; return whether they are done.
+        """Continue what follows TCP (an exchange with a proxy, TLS); return whether it is done.
 
         Raises `OSError`, or the proxy's error.
         """
         return self.tunnel is None or self.tunnel.advance(self._socket())
 
     def came_up(self) -> None:
-        """Note that TCP and a proxy's conversation are done, so bytes may be sent."""
+        """Note that TCP, and an exchange with a proxy, are finished, so that bytes may be sent."""
         self.established = True
 
     def _socket(self) -> socket.socket:
@@ -121,18 +121,18 @@ class Transport:
 
     @property
     def wanted(self) -> int:
-        """Events that the selector should watch."""
+        """Events for which the selector should watch the socket."""
         if not self.established:
             return WRITE if self.tunnel is None else self.tunnel.wanted
         return READ | WRITE if self._queue else READ
 
     def now_watched(self, what: int) -> None:
-        """Set the events that the selector watches from now on."""
+        """Set the events for which the selector watches the socket from now on."""
         self.watched = what
 
     @property
     def pending(self) -> bool:
-        """Whether there are bytes to read that no selector reports."""
+        """Whether there are bytes to read of which the selector doesn't know."""
         return False
 
     def queue(self, buffers: Sequence[bytes | memoryview]) -> None:
@@ -166,17 +166,17 @@ class Transport:
         return False
 
     def turned(self) -> bool:
-        """Update `full`; return whether it has changed, so that the engine must be notified."""
+        """Update `full`; return whether it changed, so that the engine must be notified."""
         before = self.full
         self.full = self.queued > HIGH_WATER or (before and self.queued >= LOW_WATER)
         return self.full != before
 
     def mark(self, identity: int) -> None:
-        """Let `marked` return this number once all bytes queued so far are written."""
+        """Register a number, which `marked` returns once all bytes queued so far are written."""
         self._marks.append((self._written + self.queued, identity))
 
     def marked(self) -> list[int]:
-        """Return and remove the marks whose bytes are written."""
+        """Remove and return the numbers registered by `mark` before bytes that are now written."""
         found, marks = [], self._marks
         while marks and marks[0][0] <= self._written:
             found.append(marks.popleft()[1])
@@ -234,8 +234,8 @@ class Transport:
 
 
 def flush_all(transports: Iterable[Transport], deadline: float, clock: Callable[[], float]) -> None:
-    """Write queued bytes as long as there is progress and time; used before closing."""
-    with selectors.DefaultSelector() as selector:  # a separate one, which watches only for writing
+    """Write queued bytes before closing, while there is progress and time."""
+    with selectors.DefaultSelector() as selector:  # watches for writing only
         for transport in transports:
             selector.register(transport.fd, WRITE, transport)
         limit = min(deadline, clock() + FLUSH_PATIENCE)

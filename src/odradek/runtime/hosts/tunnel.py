@@ -1,8 +1,8 @@
-"""Run the conversation with a proxy on a socket of the host, without blocking.
+"""Exchange messages with a proxy on a non-blocking socket, to connect to a broker.
 
-In: a TCP connection to the proxy, a conversation of `network.proxies`. Out: the same connection,
-now to the broker. Must not read a byte that the broker sent, nor show the conversation: it contains
-a password, and a hostile proxy may repeat it.
+In: a TCP connection to the proxy; the generator of exchanges from `network.proxies`. Out: the TCP
+connection, which now leads to the broker. Must not: read a byte that the broker sent, or show an
+exchange, which contains a password, even if a proxy repeats it.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from odradek.network.proxies import END_OF_HEAD, Exchange, conversation
 
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 LONGEST_HEAD = 16 << 10
-"""Maximum size of the head of a proxy's HTTP response in bytes."""
+"""Maximum size in bytes of the status line and headers of a proxy's HTTP response."""
 AWAY_CURE = "Check host and port of proxy.url, and whether the proxy is running."
 
 
 class Tunnel:
-    """One conversation with a proxy, until its connection leads to the broker."""
+    """The exchange with a proxy, until the connection leads to the broker."""
 
     def __init__(self, hop: Hop) -> None:
         self._proxy = hop.proxy
@@ -40,7 +40,7 @@ class Tunnel:
         return ProxyError(f"the proxy {self._proxy} can't be reached: {why}", cure=AWAY_CURE)
 
     def advance(self, sock: socket.socket) -> bool:
-        """Continue the conversation; return whether the connection leads to the broker now.
+        """Continue the exchange; return whether the connection leads to the broker now.
 
         Raises `ProxyError` and `ValueError`.
         """
@@ -58,7 +58,7 @@ class Tunnel:
         return True
 
     def _next(self) -> None:
-        """Pass the proxy's response to the conversation, which returns the next exchange."""
+        """Pass the proxy's response to the generator, and store the next exchange it yields."""
         try:
             if self._now is None:
                 self._now = next(self._conversation)
@@ -87,7 +87,7 @@ class Tunnel:
         return True
 
     def _heard_head(self, sock: socket.socket) -> bool:
-        """Read up to an empty line (found by MSG_PEEK): later bytes are the broker's."""
+        """Read up to an empty line (found by MSG_PEEK), because later bytes are the broker's."""
         while not self._got.endswith(END_OF_HEAD):
             seen = sock.recv(LONGEST_HEAD, socket.MSG_PEEK)
             before = len(self._got)

@@ -1,7 +1,7 @@
-"""End a host's sleep from other threads.
+"""Wake an I/O host, which sleeps in a selector, from other threads.
 
-In: `wake` from any thread. Out: a selector that returns. The socket pair exists as long as the
-selector does, and a byte is only written during a sleep. Must not: take a lock.
+In: calls of `wake` from any thread. Out: the selector's `select` returns. The socket pair exists as
+long as the selector, and a byte is only written while the host sleeps. Must not: take a lock.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from contextlib import suppress
 
 
 class WakeUp:
-    """A flag and, once there is a selector, a socket pair."""
+    """A flag and, once a selector exists, a socket pair that the selector watches."""
 
     def __init__(self) -> None:
         self.sleeping = False
-        """Whether the host's thread sleeps, or is about to: it checks its inputs once more."""
+        """Whether the host's thread sleeps, or is about to sleep after checking its inputs."""
         self.pending = False
         """Whether `wake` was called since the last step began."""
         self._pair: tuple[socket.socket, socket.socket] | None = None
         self._sleep = 0
-        """The number of the last sleep."""
+        """Serial number of the last sleep."""
         self._told = -1
-        """The last sleep for which a byte was written; one byte per sleep is enough."""
+        """Serial number of the last sleep for which a byte was written; one byte is enough."""
 
     def open(self, selector: selectors.BaseSelector) -> None:
         """Create the socket pair; after a failure, call `close` and close the selector."""
@@ -47,11 +47,9 @@ class WakeUp:
         self.sleeping = False
 
     def wake(self) -> None:
-        """End the sleep. Record the input before this call, so that it can't be missed."""
+        """End the sleep; callers record their input first, so that the host can't miss it."""
         self.pending = True
-        sleep = (
-            self._sleep
-        )  # read first: if this is outdated, the byte only ends the next sleep early
+        sleep = self._sleep  # read first: an outdated number only costs a wake-up
         if not self.sleeping or self._told == sleep:
             return
         # Don't clear `sleeping` here: an exception before `send` would then lose this wake-up.
@@ -59,7 +57,7 @@ class WakeUp:
         if pair is not None:
             try:
                 pair[1].send(b"w")
-            except OSError:  # full: a byte is pending already; closed: no thread sleeps
+            except OSError:  # full: already woken; closed: no sleep
                 return
             self._told = sleep
 
@@ -72,7 +70,7 @@ class WakeUp:
                 return
 
     def close(self) -> None:
-        """Close the pair; this can be repeated if it was interrupted."""
+        """Close the sockets; if this was interrupted, it can be repeated."""
         for end in self._pair or ():
             end.close()
         self._pair = None

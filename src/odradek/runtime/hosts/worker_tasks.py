@@ -1,7 +1,7 @@
-"""Run coroutine functions of workers as tasks of the event loop.
+"""Run a user's coroutine functions, which process records, as tasks of the event loop.
 
-In: records to process. Out: results. A task is cancelled if its record's partition goes to another
-member. Must not decide what runs.
+In: records to process. Out: results. A task is cancelled if the partition of its record is assigned
+to another group member. Must not: decide which records are processed.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ T = TypeVar("T")
 
 NOTHING = nullcontext()
 CLOSE_TIMEOUT = 1.0
-"""Seconds that cancelled tasks have to end."""
+"""Seconds within which cancelled tasks must end."""
 
 
 class WorkerTasks:
-    """The tasks of one run (`WorkerPool`)."""
+    """The tasks of one call of `run` (implements `WorkerPool`)."""
 
     def __init__(
         self,
@@ -40,22 +40,22 @@ class WorkerTasks:
         outcome: Callable[[], None],
         traces: Traces | None = None,
     ) -> None:
-        """Take the same arguments as `WorkerThreads`."""
+        """Set the functions and clients of the run, as in `WorkerThreads`."""
         self._work, self._producer, self._now = work, producer, now
         self._convert, self._outcome, self._traces = convert, outcome, traces
         self.busy: dict[WorkItem, asyncio.Task[None]] = {}
         self._came: list[Outcome] = []
         self._event = asyncio.Event()
         self._owner: asyncio.Task[Any] | None = None
-        """The task of the run itself: the first that requests results."""
+        """The task that called `run`: the first one that requests results."""
 
     @property
     def arrived(self) -> bool:
-        """Whether there are results."""
+        """Whether results are available."""
         return bool(self._came)
 
     def start(self, item: WorkItem) -> None:
-        """Start a task for a record."""
+        """Start a task that processes a record."""
         where = f"{item.tp} offset {item.record.offset}"
         task = asyncio.get_running_loop().create_task(self._attempt(item), name=where)
         self.busy[item] = task
@@ -86,7 +86,7 @@ class WorkerTasks:
         self._outcome()
 
     async def taken(self) -> list[Outcome]:
-        """Return the current results, after letting tasks run."""
+        """Let tasks run, then return the results that are available."""
         self._owner = self._owner or asyncio.current_task()
         await asyncio.sleep(0)
         came, self._came = self._came, []
@@ -96,14 +96,14 @@ class WorkerTasks:
         return came
 
     async def done(self, seconds: float) -> list[Outcome]:
-        """Return results; wait at most this many seconds for the first result."""
+        """Return results; wait at most this number of seconds for the first result."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._event.wait()
         return await self.taken()
 
     def abandon(self, items: Collection[WorkItem]) -> None:
-        """Cancel the tasks of these records."""
+        """Cancel the tasks that process these records."""
         for item in items:
             self.busy[item].cancel()
 
@@ -118,7 +118,7 @@ class WorkerTasks:
     ) -> Callable[[Any, list[TopicPartition]], Coroutine[Any, Any, None]]:
         """Return a rebalance callback.
 
-        If a worker's task closes the consumer of the run, the callback does nothing, as with
+        If a task that processes a record closes the consumer, the callback does nothing, as with
         threads.
         """
 
@@ -130,9 +130,9 @@ class WorkerTasks:
 
 
 async def carried_out(flow: WorkFlow[T], now: Callable[[], float]) -> T:
-    """Call the functions that a flow yields and await their results, until the flow ends.
+    """Call the functions that a generator yields and await their results, until it ends.
 
-    An error in between, also a cancellation, is raised in the flow.
+    An error that occurs meanwhile, also a cancellation, is raised in the generator.
     """
     resume: Callable[[Any], Callable[[], Any]] = flow.send
     given: Any = None
@@ -144,13 +144,13 @@ async def carried_out(flow: WorkFlow[T], now: Callable[[], float]) -> T:
                 if isawaitable(came):
                     came = await came
                 resume, given = flow.send, (now(), came)
-            except GeneratorExit:  # the loop is closed: nothing can be awaited any more
+            except GeneratorExit:  # the loop is closed, so nothing can be awaited
                 raise
             except BaseException as error:
                 resume, given = flow.throw, error
-    except StopIteration as end:  # the flow's result; an action's error was raised in the flow
+    except StopIteration as end:  # from the flow itself, so its result
         result: T = end.value
         return result
     finally:
-        given = came = None  # so that an error's traceback doesn't refer to it
+        given = came = None  # an error's traceback mustn't refer to it
         flow.close()

@@ -1,8 +1,8 @@
-"""Run blocking functions of workers in threads.
+"""Run a user's blocking functions, which process records, in threads.
 
-In: records to process, from the one thread that runs the loop. Out: results, by a queue that
-signals can't damage. Threads are started when there is work for them, and are daemons: one that
-hangs doesn't delay the program's end. Must not decide what runs, or touch state of the loop.
+In: records to process, from the thread that called `run`. Out: results, through a queue that signal
+handlers can't damage. Threads are started when there is work for them, and are daemons, so that a
+thread that hangs doesn't delay the program's exit. Must not: decide which records are processed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NOTHING = nullcontext()
 
 
 class WorkerThreads:
-    """The threads of one run (`WorkerPool`)."""
+    """The threads of one call of `run` (implements `WorkerPool`)."""
 
     def __init__(
         self,
@@ -50,16 +50,16 @@ class WorkerThreads:
         self._jobs: SimpleQueue[tuple[Context, WorkItem] | None] = SimpleQueue()
         self._came: SimpleQueue[Outcome] = SimpleQueue()
         self._threads = self._out = 0
-        """Number of threads; number of started items whose results weren't taken yet."""
+        """Number of threads, and of started records whose results weren't taken yet."""
         self._owner = threading.get_ident()
 
     @property
     def arrived(self) -> bool:
-        """Whether there are results."""
+        """Whether results are available."""
         return not self._came.empty()
 
     def start(self, item: WorkItem) -> None:
-        """Pass a record to a thread, with the context variables of the loop's caller."""
+        """Pass a record to a thread, with the context variables of the caller of `run`."""
         self.busy[item] = None
         self._out += 1
         self._jobs.put((copy_context(), item))
@@ -72,10 +72,10 @@ class WorkerThreads:
         while (job := self._jobs.get()) is not None:
             context, item = job
             self._came.put((item, context.run(self._attempted, item)))
-            # Here and not when the result is taken, as a Ctrl-C may lose a result there. After
-            # `put`, so that a reader that sees no busy thread finds all results.
+            # Here and not where the result is taken, where a Ctrl-C may lose it. After `put`, so
+            # that a reader that sees no busy thread finds all results.
             self.busy.pop(item, None)
-            del job, context, item  # release them before waiting
+            del job, context, item  # drop references before waiting
             self._outcome()
 
     def _attempted(self, item: WorkItem) -> BaseException | None:
@@ -99,7 +99,7 @@ class WorkerThreads:
         return None
 
     def taken(self) -> list[Outcome]:
-        """Return the current results."""
+        """Return the results that are available."""
         came: list[Outcome] = []
         while not self._came.empty():
             came.append(self._came.get_nowait())
@@ -107,7 +107,7 @@ class WorkerThreads:
         return came
 
     def done(self, seconds: float) -> list[Outcome]:
-        """Return results; wait at most this many seconds for the first result."""
+        """Return results; wait at most this number of seconds for the first result."""
         try:
             first = self._came.get(timeout=seconds)
         except Empty:
@@ -119,7 +119,7 @@ class WorkerThreads:
         """Do nothing: threads can't be cancelled."""
 
     def close(self) -> None:
-        """Let each thread end after its current work."""
+        """Let each thread end after its current record."""
         for _ in range(self._threads):
             self._jobs.put(None)
 
@@ -128,8 +128,8 @@ class WorkerThreads:
     ) -> Callable[[Any, list[TopicPartition]], None]:
         """Return a rebalance callback.
 
-        If a worker's thread closes the consumer of the run, the callback does nothing: the run
-        decides about its records, and ends because of the close.
+        If a thread that processes a record closes the consumer, the callback does nothing: `run`
+        decides about its records, and ends because the consumer is closed.
         """
 
         def call(_: Any, partitions: list[TopicPartition]) -> None:
@@ -140,9 +140,9 @@ class WorkerThreads:
 
 
 def carried_out(flow: WorkFlow[T], now: Callable[[], float]) -> T:
-    """Call the functions that a flow yields until the flow ends.
+    """Call the functions that a generator yields until it ends; return its result.
 
-    An error in between, also a Ctrl-C, is raised in the flow.
+    An error that occurs meanwhile, also a Ctrl-C, is raised in the generator.
     """
     resume: Callable[[Any], Callable[[], Any]] = flow.send
     given: Any = None
@@ -169,9 +169,9 @@ def _do_steps(
     resume: Callable[[Any], Callable[[], Any]],
     given: Any,
 ) -> Never:
-    """Call the functions that a flow yields until the flow ends, or another error is raised.
+    """Call the functions that a generator yields until it ends, or another error is raised.
 
-    This is a separate function for the same reason as `_do_steps` in `caller`.
+    This is a separate function for the reason given for `_do_steps` in `caller`.
     """
     try:
         while True:

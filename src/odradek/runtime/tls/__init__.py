@@ -1,4 +1,4 @@
-"""TLS contexts from the configuration, and the key and trust stores that they load.
+"""Create TLS contexts from the configuration, and read the key and trust stores that they load.
 
-In: options, files. Out: `ssl.SSLContext`s, created again when a file changes.
+In: options, files. Out: `ssl.SSLContext`s, recreated when a file changes.
 """

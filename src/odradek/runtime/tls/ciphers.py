@@ -1,7 +1,7 @@
-"""Convert Java's (IANA's) names of cipher suites to OpenSSL's.
+"""Convert names of cipher suites from Java's (IANA) to OpenSSL's.
 
-In: the value of `ssl.cipher.suites`. Out: OpenSSL's list for TLS 1.2, and whether TLS 1.3 is in it.
-Must not: judge which suites are good; OpenSSL's security level refuses broken ones.
+In: the value of `ssl.cipher.suites`. Out: OpenSSL's name for a suite of TLS 1.2; whether a suite is
+of TLS 1.3. Must not: judge which suites are secure; OpenSSL's security level refuses broken suites.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _BLOCK = re.compile(
     r"(?P<family>AES|ARIA|CAMELLIA)_(?P<bits>128|256)_(?P<mode>CBC|GCM|CCM_8|CCM)(?:_(?P<mac>SHA\d*))?"
 )
 NOT_SUITES = frozenset(("TLS_EMPTY_RENEGOTIATION_INFO_SCSV", "TLS_FALLBACK_SCSV"))
-"""Entries of Java's lists that aren't suites; OpenSSL always sends these signals."""
+"""Entries of Java's lists that aren't suites but signals, which OpenSSL always sends."""
 
 
 def openssl_name(name: str) -> str | None:
-    """Return OpenSSL's name of a TLS 1.2 suite, given either name; None if it is unknown."""
+    """Return OpenSSL's name of a TLS 1.2 suite, given Java's or OpenSSL's; None if unknown."""
     match = _NAME.fullmatch(name)
     if match is None:
         return name if re.fullmatch(r"[A-Z0-9-]+", name) and "-" in name else None
@@ -45,5 +45,5 @@ def openssl_name(name: str) -> str | None:
 
 
 def is_tls13(name: str) -> bool:
-    """Return whether a suite is of TLS 1.3, whose names contain no key exchange."""
+    """Return whether a suite is of TLS 1.3, which its name shows (it contains no key exchange)."""
     return name.startswith("TLS_") and "_WITH_" not in name and name not in NOT_SUITES

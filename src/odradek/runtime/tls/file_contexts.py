@@ -1,8 +1,8 @@
-"""Create a TLS context again when one of its files changes.
+"""Recreate a TLS context when one of its files changes.
 
-In: files, a function that reads them. Out: `FileContexts.context()`, called for each connection, so
-that files that are replaced on disk are used from the next connection on. Must not: let an invalid
-new file break a working client: the old context is kept, with a warning.
+In: files, a function that creates a context from them. Out: `FileContexts.context()`, called for
+each connection, so that replaced files are used from the next connection on. Must not: let an
+invalid new file break a working client: the old context is kept, and a warning is logged.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from odradek.common.errors import ConfigurationError
 logger = logging.getLogger("odradek")
 
 TlsSource = Callable[[], ssl.SSLContext]
-"""Returns the context of the next connection."""
+"""Type of a function that returns the TLS context of the next connection."""
 Signature = tuple[tuple[int, ...] | None, ...]
 
 
 class FileContexts:
-    """The context of one client; callable in any thread."""
+    """The TLS context of one client, which any thread may request."""
 
     def __init__(
         self, files: Sequence[str], build: TlsSource, given: ssl.SSLContext | None = None
     ) -> None:
-        """Set `given`, a context from the user, which is never replaced."""
+        """Set `given`, an optional context from the user, which is never replaced."""
         self._files = () if given is not None else tuple(files)
         self._build = build
-        # One tuple, so that all threads see a context together with the state of its files.
+        # One tuple, so that threads never see a context with the state of other files.
         self._now: tuple[ssl.SSLContext, Signature] | None = None
         if given is not None:
             self._now = given, ()
         self._told: Signature | None = None
-        """State of the files for which a warning was logged."""
+        """State of the files for which a warning was logged; None if there was no warning."""
 
     def context(self) -> ssl.SSLContext:
-        """Return the context for a connection; raise only if there was no valid one yet."""
+        """Return the context for a connection; raise only if no valid context was ever created."""
         if self._now is None:
             signature = self._look()
             self._now = self._build(), signature
@@ -47,9 +47,9 @@ class FileContexts:
         return self._now[0]
 
     def _renew(self, found: Signature) -> None:
-        """Read changed files; retry a failure at each connection, and report it once.
+        """Read changed files; after a failure, retry at each connection, but log it once.
 
-        `found` is the state before the files are read, so that a change in between is noticed at
+        `found` is the state of the files before they are read, so that a later change is noticed at
         the next connection.
         """
         try:

@@ -1,11 +1,11 @@
-"""Read JKS, Java's format of stores for keys and certificates.
+"""Read JKS, Java's file format for stores of keys and certificates.
 
-In: a file's bytes, the store's password, the key's. Out: a `Store`. Must not need Java, or have a
-password or a key in a local variable when it raises.
+In: a file's bytes, the passwords of the store and of its key. Out: a `Store`. Must not: need Java,
+or have a password or key in a local variable when it raises an error.
 
-A store consists of: magic, version, entries, and a SHA-1 digest over the password, a constant and
-all bytes before. Keys are encrypted by a stream that SHA-1 creates from password and salt, as
-Java's class `KeyProtector` does; that is weak, but JKS has no other.
+A store consists of magic, version, entries, and a SHA-1 digest of the password, a constant and all
+bytes before it. Keys are encrypted with a stream that SHA-1 creates from password and salt, as in
+Java's class `KeyProtector`; this is weak, but JKS has no other encryption.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ DIGEST = 20
 SALT = 20
 _WHITENER = b"Mighty Aphrodite"
 _PROTECTION = bytes.fromhex("2b060104012a02110101")
-"""The object identifier 1.3.6.1.4.1.42.2.17.1.1, in DER."""
+"""Object identifier of Java's key protection, 1.3.6.1.4.1.42.2.17.1.1, in DER."""
 SEQUENCE, OBJECT_IDENTIFIER, OCTETS = 0x30, 0x06, 0x04
 
 
 class _Reader:
-    """Reads big-endian values from bytes; raises `StoreError` if bytes are missing."""
+    """Reader of big-endian values from bytes; raises `StoreError` if bytes are missing."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -52,11 +52,11 @@ class _Reader:
         return int.from_bytes(self.take(size))
 
     def text(self) -> str:
-        """Return a string that follows its length."""
+        """Return the next string, which follows its length."""
         return self.take(self.number(2)).decode("utf-8", "replace")
 
     def der(self, tag: int) -> bytes:
-        """Return the content of one DER value."""
+        """Return the content of the next DER value."""
         if self.number(1) != tag:
             raise StoreError("a private key isn't in its expected place")
         length = self.number(1)
@@ -73,10 +73,10 @@ class _Reader:
 def read_jks(
     data: bytes, password: Secret | None, key_password: Secret | None, *, for_trust: bool = False
 ) -> Store:
-    """Read a store. Without a password its digest isn't checked, and keys can't be read.
+    """Read a store. Without a password, its digest isn't checked, and keys can't be read.
 
-    With `for_trust`, no key is decrypted. As in Java, the certificate of a key is trusted, but not
-    the authorities that signed it.
+    With `for_trust`, no key is decrypted. As in Java, the certificate of a key is trusted, but the
+    authorities that signed it aren't.
     """
     if password is not None and not _intact(data, password):
         raise WrongPasswordError("the store's password is wrong, or the file was modified")
@@ -127,7 +127,7 @@ def _intact(data: bytes, password: Secret) -> bool:
 
 
 def _key(protected: bytes, password: Secret | None) -> Secret:
-    """Decrypt a private key and return it as PEM."""
+    """Decrypt a private key, and return it as PEM."""
     if password is None:
         raise WrongPasswordError("it contains a private key, but no password was set")
     info = _Reader(_Reader(protected).der(SEQUENCE))

@@ -1,8 +1,8 @@
-"""Write the keys of TLS connections to a file, for Wireshark, if an option is set.
+"""Write the keys of TLS connections to a file if an option is set, to use them in Wireshark.
 
-In: the value of `ssl.keylog.file`. Out: a context that writes the keys of its connections there.
-Must not: use `SSLKEYLOGFILE` unless the option names it, write to a file that other users may read,
-or remain silent: with that file the traffic can be decrypted.
+In: the value of `ssl.keylog.file`. Out: a TLS context that writes its connections' keys to the
+file. Must not: use `SSLKEYLOGFILE` unless the option names it, write to a file that other users can
+read, or omit a warning: with the file, the traffic can be decrypted.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ OPTION, VARIABLE = "ssl.keylog.file", "SSLKEYLOGFILE"
 
 
 def key_log_path(value: str | None) -> str | None:
-    """Return the file; for the word SSLKEYLOGFILE, that variable's value, if it is set."""
+    """Return the file's path; for the word SSLKEYLOGFILE, the value of this variable, if set."""
     return (os.environ.get(VARIABLE) or None) if value == VARIABLE else value
 
 
 def log_keys(context: ssl.SSLContext, path: str) -> None:
-    """Let a context write its keys to a file that is created for this user only."""
+    """Let a TLS context write keys to a file that only this user can read."""
     try:
         os.close(append_privately(path))
         context.keylog_filename = path
@@ -37,7 +37,7 @@ def log_keys(context: ssl.SSLContext, path: str) -> None:
 
 
 def warn_of_key_log(path: str) -> None:
-    """Warn that key logging was requested."""
+    """Log a warning that TLS keys are written to a file."""
     logger.warning(
         "%s: the keys of all TLS connections are written to %s. With this file, the traffic, "
         "including passwords, can be decrypted; don't use it in production",

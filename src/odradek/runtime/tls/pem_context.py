@@ -1,7 +1,7 @@
 """Create a TLS context from three PEM files, for servers that aren't brokers.
 
-In: files of authorities, of a certificate and of its key. Out: a context. Must not: verify less
-than chain and host name.
+In: files with authorities, with a certificate and with its key. Out: a TLS context. Must not: omit
+the verification of chain or host name.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from odradek.common.secret import Secret
 def pem_context(
     authorities: str | None, certificate: str | None, key: str | None, password: Secret | None
 ) -> ssl.SSLContext:
-    """Return the context; without authorities it trusts the system's."""
+    """Return a TLS context; without a file of authorities, it trusts the system's authorities."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:

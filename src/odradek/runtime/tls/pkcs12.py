@@ -1,7 +1,7 @@
 """Read PKCS12 stores (`.p12`, `.pfx`) with `cryptography`, because Python's `ssl` can't.
 
 In: a file's bytes, the store's password. Out: a `Store`. Must not: be imported before a PKCS12
-store is read, as `cryptography` takes a while to import.
+store has to be read, as importing `cryptography` takes a while.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from odradek.runtime.tls.store_contents import KeyEntry, Store, StoreError, Wron
 def read_pkcs12(data: bytes, password: Secret | None, *, for_trust: bool = False) -> Store:
     """Read a store: its certificates, and its key with the key's certificates.
 
-    With `for_trust`, only certificates are returned, and a separate password of the key isn't
-    needed.
+    With `for_trust`, only certificates are returned, so that a key with another password is no
+    problem.
     """
     try:
         return _read(data, password, for_trust=for_trust)

@@ -1,9 +1,9 @@
-"""Remove the private keys from a PKCS12 store, if only its certificates are needed.
+"""Remove the private keys from a PKCS12 store of which only the certificates are needed.
 
-In: a store whose key has a separate password, the store's password. Out: the same store without its
-keys, with a new digest, or None if that is impossible. `cryptography` only reads a store as a
-whole, and so can't read one like that; Java, for trust, never reads keys. Must not accept content
-that the store's digest doesn't confirm.
+In: a store whose key has a separate password; the store's password. Out: the bytes of a store
+without keys, with a new digest, or None if that is impossible. `cryptography` reads a store only
+with all its keys, and so can't read a store with two passwords; Java reads no keys of a truststore.
+Must not: accept content that the store's digest doesn't confirm.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from odradek.common.secret import Secret
 SEQUENCE, OBJECT_IDENTIFIER, OCTETS, INTEGER, TAGGED = 0x30, 0x06, 0x04, 0x02, 0xA0
 DATA = bytes.fromhex("2a864886f70d010701")
 KEY_BAGS = frozenset(bytes.fromhex(f"2a864886f70d010c0a010{n}") for n in (1, 2))
-"""Types of entries with a plain and with an encrypted key."""
+"""Types of entries with a key, plain or encrypted (object identifiers in DER)."""
 HASHES = {
     bytes.fromhex("2b0e03021a"): ("sha1", 64),
     bytes.fromhex("608648016503040201"): ("sha256", 64),
     bytes.fromhex("608648016503040203"): ("sha512", 128),
 }
-"""Hash functions of the store's digest, with their block sizes."""
+"""Hash functions of a store's digest, with their block sizes, by object identifier."""
 MOST_ITERATIONS = 5_000_000
 FOR_MAC = 3
-"""Purpose of the derived key (RFC 7292, B.3)."""
+"""Number for the purpose "MAC" of a derived key (RFC 7292, B.3)."""
 
 
 def without_keys(data: bytes, password: Secret) -> bytes | None:
-    """Return the store without its keys; None if its digest is wrong or it isn't a store."""
+    """Return the store without its keys; None if its digest is wrong or it isn't PKCS12."""
     try:
         return _rebuilt(data, password)
     except (ValueError, IndexError):
@@ -62,7 +62,7 @@ def _rebuilt(data: bytes, password: Secret) -> bytes | None:
 
 
 def _without(part: tuple[int, bytes]) -> bytes:
-    """Return a part of the store without keys; encrypted parts, with certificates, are kept."""
+    """Return a section of the store without its keys; encrypted sections are kept unchanged."""
     kind, *rest = list(_values(part[1]))
     if kind[1] != DATA or not rest:
         return _der(*part)
@@ -73,7 +73,7 @@ def _without(part: tuple[int, bytes]) -> bytes:
 
 
 def _mac_key(name: str, block: int, password: Secret, salt: bytes, iterations: int) -> bytes:
-    """Derive the MAC's key (RFC 7292, B.2); it is as long as one digest."""
+    """Derive the key of the MAC (RFC 7292, B.2), which is as long as a digest."""
     text = password.reveal().encode("utf-16-be", "surrogatepass") + b"\0\0"
     found = bytes([FOR_MAC]) * block + _filled(salt, block) + _filled(text, block)
     for _ in range(iterations):
@@ -82,7 +82,7 @@ def _mac_key(name: str, block: int, password: Secret, salt: bytes, iterations: i
 
 
 def _filled(text: bytes, block: int) -> bytes:
-    """Return bytes, repeated until they fill whole blocks."""
+    """Repeat bytes until they fill whole blocks."""
     size = -(-len(text) // block) * block
     return (text * (size // max(1, len(text)) + 1))[:size]
 
@@ -91,7 +91,7 @@ def _filled(text: bytes, block: int) -> bytes:
 
 
 def _values(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield tag and content of each value; raise `ValueError` if one is truncated."""
+    """Yield tag and content of each DER value; raise `ValueError` if a value is truncated."""
     at = 0
     while at < len(data):
         tag, length = data[at], data[at + 1]
@@ -109,7 +109,7 @@ def _values(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _only(data: bytes, tag: int) -> bytes:
-    """Return the content of a single value; raise `ValueError` if it has another tag."""
+    """Return the content of a single DER value; raise `ValueError` if it has another tag."""
     ((found, content),) = _values(data)
     if found != tag:
         raise ValueError("it has an unexpected structure")

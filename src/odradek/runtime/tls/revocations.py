@@ -1,7 +1,7 @@
 """Read a file with lists of revoked certificates (CRL).
 
-In: the file of `ssl.crl.location`, PEM. Out: lists in a TLS context, and OpenSSL's flag. Must not
-trust anything: OpenSSL takes certificates in such a file for trusted authorities.
+In: the PEM file of `ssl.crl.location`. Out: lists loaded into a TLS context, and OpenSSL's flag.
+Must not: load certificates from the file, which OpenSSL would trust as authorities.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def take_revoked(context: ssl.SSLContext, path: str) -> ssl.VerifyFlags:
     """Load the lists of a file; return the flag that checks only a broker's own certificate.
 
     OpenSSL refuses a certificate if its issuer's list is missing. If the whole chain were checked,
-    all brokers would be refused without the list of an offline root.
+    all brokers would be refused if the list of an offline root authority is missing.
     """
     blocks = [*pem_blocks(read_file(StoreSource(OPTION, path, None)).decode("latin-1"))]
     if any(kind in CERTIFICATES for kind, _ in blocks):

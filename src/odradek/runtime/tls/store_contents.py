@@ -1,6 +1,6 @@
-"""Define the content of a store: keys and certificates, and why it can't be read.
+"""Define the content of a store (keys and certificates), and the errors of reading a store.
 
-In: certificates and keys as DER. Out: a `Store`, PEM. Must not read files.
+In: certificates and keys as DER. Out: a `Store`; PEM texts. Must not: read files.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from odradek.common.secret import Secret
 
 
 class StoreError(Exception):
-    """An error in a key or trust store; its text completes an error message."""
+    """An error in a key or trust store; its text is the second part of a message."""
 
 
 class WrongPasswordError(StoreError):
@@ -32,19 +32,19 @@ class KeyEntry(NamedTuple):
 
 
 class Store(NamedTuple):
-    """Contents of a key or trust store."""
+    """The contents of a key or trust store."""
 
     certificates: tuple[bytes, ...]
     keys: tuple[KeyEntry, ...]
 
 
 def pem(certificate: bytes) -> str:
-    """Return a certificate as PEM."""
+    """Return a DER certificate as PEM."""
     return _armoured(certificate, "CERTIFICATE")
 
 
 def key_pem(key: bytes) -> Secret:
-    """Return an unencrypted key (PKCS8) as PEM."""
+    """Return an unencrypted DER key (PKCS8) as PEM."""
     return Secret(_armoured(key, "PRIVATE KEY"))
 
 

@@ -1,11 +1,11 @@
 """Read files with keys and certificates: PEM, PKCS12 and JKS, recognized by their content.
 
-In: an option's name with the file it names, and passwords. Out: a `Store`: certificates as DER,
-keys as PEM. Must not raise anything but a `ConfigurationError`, whatever a file contains, or put a
-secret into it.
+In: an option's name, the file that it names, and passwords. Out: a `Store`: certificates as DER,
+keys as PEM. Must not: raise anything but a `ConfigurationError`, whatever a file contains, or put a
+secret into an error.
 
-The content decides, not `ssl.*store.type`: Java's own `keytool` has written PKCS12 for years into
-files that are called .jks, and Java reads them by their content.
+The content determines the format, not `ssl.*store.type`: Java's `keytool` has written PKCS12 for
+years into files that are called .jks, and Java reads them by their content.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from odradek.runtime.tls.store_contents import Store, StoreError, WrongPasswordE
 logger = logging.getLogger("odradek")
 
 LARGEST = 16 << 20
-"""Maximum size of a store in bytes, in case a wrong file is configured."""
+"""Maximum size of a store in bytes, in case that a wrong file is configured."""
 OTHERS_MAGIC = {b"\xce\xce\xce\xce": "JCEKS"}
 _EDGE = re.compile(r"-----(BEGIN|END) ([A-Z0-9 ]+)-----")
 CERTIFICATES = frozenset(("CERTIFICATE", "X509 CERTIFICATE", "TRUSTED CERTIFICATE"))
-"""Kinds of PEM blocks with a certificate."""
+"""Kinds of PEM blocks that contain a certificate."""
 _HEADERS = re.compile(r"\s*Proc-Type:\s*(\S+)\s+DEK-Info:\s*(\S+)\s")
 _KEY_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]*)PRIVATE KEY-----")
 _told: set[str] = set()
@@ -41,7 +41,7 @@ _told: set[str] = set()
 
 @dataclass(frozen=True, slots=True)
 class StoreSource:
-    """A store in the configuration: options and their values."""
+    """The options of a key or trust store, with their values."""
 
     option: str
     """Name of the option, such as `ssl.truststore.location`, for messages."""
@@ -51,7 +51,7 @@ class StoreSource:
 
     @property
     def password_option(self) -> str:
-        """The option with the store's password."""
+        """Name of the option for the store's password."""
         return self.option.removesuffix(".location") + ".password"
 
     def problem(self, what: str) -> ConfigurationError:
@@ -60,17 +60,17 @@ class StoreSource:
 
 
 def tidy_pem(text: Secret) -> Secret:
-    """Return PEM with the line breaks that OpenSSL needs, without text between blocks.
+    """Return PEM with the line breaks that OpenSSL needs, and without text between blocks.
 
-    Java accepts blocks in one line, as in properties files and environment variables.
+    Java also accepts a block in one line, as used in properties files and environment variables.
     """
     return Secret("".join(_tidy_block(what, body) for what, body in pem_blocks(text.reveal())))
 
 
 def pem_blocks(text: str) -> Iterator[tuple[str, str]]:
-    """Yield kind and body of each block, in one pass over all boundaries.
+    """Yield kind and body of each PEM block, in one pass over the text.
 
-    Searching the end of each block separately would take quadratic time if ends are missing.
+    To search the end of each block separately would take quadratic time if ends are missing.
     """
     kind, start = "", 0
     for edge in _EDGE.finditer(text):
@@ -82,7 +82,7 @@ def pem_blocks(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _tidy_block(what: str, body: str) -> str:
-    """Rebuild a block, unless it has unusual headers."""
+    """Return a PEM block with usual line breaks; leave a block with unusual headers unchanged."""
     headers = _HEADERS.match(body)
     if headers is not None:
         body = body[headers.end() :]
@@ -109,7 +109,7 @@ def certificates_of(text: str, where: str) -> list[bytes]:
 
 
 def read_file(source: StoreSource) -> bytes:
-    """Read a whole file; raise a `ConfigurationError` with option and path if that fails."""
+    """Read a whole file; if that fails, raise a `ConfigurationError` with option and path."""
     try:
         path = Path(source.path)
         if not stat.S_ISREG(path.stat().st_mode):
@@ -129,7 +129,7 @@ def read_file(source: StoreSource) -> bytes:
 
 
 def is_pem(source: StoreSource, data: bytes) -> bool:
-    """Return whether the bytes are PEM; raise for formats that can't be read here."""
+    """Return whether the bytes are PEM; raise for file formats that aren't supported."""
     if OTHERS_MAGIC.get(data[:4]):
         raise source.problem(
             f"it is a {OTHERS_MAGIC[data[:4]]} store, which isn't supported. Convert it with: "
@@ -139,7 +139,7 @@ def is_pem(source: StoreSource, data: bytes) -> bool:
 
 
 def read_store(source: StoreSource, data: bytes, *, for_trust: bool = False) -> Store:
-    """Parse a PKCS12 or JKS store; with `for_trust`, only its certificates."""
+    """Parse a PKCS12 or JKS store; with `for_trust`, read only its certificates."""
     problem: str
     try:
         return _read(source, data, for_trust=for_trust)
@@ -167,7 +167,7 @@ def _read(source: StoreSource, data: bytes, *, for_trust: bool) -> Store:
 
 
 def trusted(source: StoreSource) -> list[bytes]:
-    """Return the certificates to trust, as DER."""
+    """Return the trusted certificates of a store, as DER."""
     data = read_file(source)
     if is_pem(source, data):
         return certificates_of(_pem_text(data), f"{source.option}: {source.path}")
@@ -205,7 +205,7 @@ def own_key(source: StoreSource) -> Secret:
 
 
 def checked_key(source: StoreSource, data: bytes) -> Secret:
-    """Check that a PEM file contains a key; warn once if all users can read it."""
+    """Return a PEM file's content if it has a key; warn once if all users can read the file."""
     text = Secret(_pem_text(data))
     kind = _KEY_BLOCK.search(text.reveal())
     if kind is None:

@@ -1,10 +1,10 @@
-"""Create TLS contexts from the configuration, again when one of their files changes.
+"""Create TLS contexts from the configuration, and recreate them when a file changes.
 
 In: a `Config`. Out: `TlsContexts.context()`, called for each connection, so that certificates that
-are rotated on disk count from the next connection on (`file_contexts`). Must not: write a key to
-disk unless configured (`key_log`).
+are rotated on disk are used from the next connection on (`file_contexts`). Must not: write a key to
+disk, except for `key_log`.
 
-Chain and host name are verified unless an option says otherwise; TLS 1.2 is the minimum.
+Chain and host name are verified unless an option disables it; TLS 1.2 is the minimum.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ OLD_VERSIONS = frozenset(("SSLV2HELLO", "SSLV3", "TLSV1", "TLSV1.0", "TLSV1.1"))
 
 
 def tls_source(config: Config) -> TlsSource | None:
-    """Return the `tls` argument of a host; None if the protocol has no TLS.
+    """Return the function that returns TLS contexts; None if the protocol has no TLS.
 
-    Files are read at once, so that their errors are raised by the client's constructor.
+    Files are read at once, so that the client's constructor raises their errors.
     """
     if not config["security.protocol"].endswith("SSL"):
         return None
@@ -65,9 +65,9 @@ def tls_source(config: Config) -> TlsSource | None:
 
 
 def https_source(config: Config) -> TlsSource:
-    """Return the source of contexts for HTTPS to a token endpoint.
+    """Return the function that returns contexts for HTTPS to a token endpoint.
 
-    The system's trust store is read for each use, because its changes can't be noticed.
+    The system's trust store is read each time, because its changes can't be detected.
     """
     path, build = config["https.ca.location"], partial(https_context, config)
     return build if path is None else FileContexts([path], build).context
@@ -83,7 +83,7 @@ def https_context(config: Config) -> ssl.SSLContext:
 
 
 class TlsContexts(FileContexts):
-    """The context of one client."""
+    """The TLS context of one client's connections to brokers."""
 
     def __init__(self, config: Config) -> None:
         files = [config[name] for name in FILES if config[name] is not None]
@@ -95,14 +95,14 @@ def build(config: Config) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version, context.maximum_version = _versions(context, config)
     context.check_hostname = bool(config["ssl.endpoint.identification.algorithm"])
-    # RFC 9525: only names in subjectAltName count. An authority's name constraints don't apply to
-    # the common name.
+    # RFC 9525: only names in subjectAltName are compared, because an authority's name constraints
+    # don't apply to the common name.
     context.hostname_checks_common_name = False
     if not config["enable.ssl.certificate.verification"]:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     if _trust(context, config, "ssl.truststore.location", "ssl.truststore.certificates"):
-        # As in Java, each certificate in the store is trusted, also a broker's own certificate or
+        # As in Java, each certificate in the store is trusted, even a broker's own certificate or
         # an intermediate authority.
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     if (path := config["ssl.crl.location"]) is not None:
@@ -153,7 +153,7 @@ def _versions(context: ssl.SSLContext, config: Config) -> tuple[ssl.TLSVersion, 
 def _set_ciphers(context: ssl.SSLContext, suites: tuple[str, ...] | str) -> tuple[bool, bool]:
     """Set the suites; return whether some are of TLS 1.2, and whether some are of TLS 1.3.
 
-    Python's `ssl` can't select suites of TLS 1.3; all three are strong.
+    Python's `ssl` can't select among the three suites of TLS 1.3, which are all strong.
     """
     if isinstance(suites, str):
         _hand_over(context, suites)
@@ -189,7 +189,7 @@ def _hand_over(context: ssl.SSLContext, text: str) -> None:
 
 
 def _trust(context: ssl.SSLContext, config: Config, location: str, inline: str) -> bool:
-    """Load the trusted certificates; return whether options name them."""
+    """Load the trusted certificates; return whether options name them (else: the system's)."""
     path, text = config[location], config[inline]
     if path is None and text is None:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
@@ -225,7 +225,7 @@ def _take_key(context: ssl.SSLContext, config: Config) -> None:
     def reveal() -> str:
         nonlocal asked
         asked = True
-        if password is None:  # without this callback OpenSSL would prompt on the terminal
+        if password is None:  # otherwise OpenSSL would ask in the terminal
             raise ConfigurationError(
                 f"{_place(config, where)}: the private key is encrypted: set ssl.key.password"
             )
@@ -263,12 +263,12 @@ _KEY_PLACES = (
 
 
 def _place(config: Config, option: str) -> str:
-    """Return the option's name, with the path if it is a file option."""
+    """Return the option's name for messages, with the path if its value is a file."""
     return f"{option}: {config[option]}" if option.endswith(".location") else option
 
 
 def _key_and_chain(config: Config) -> Secret:
-    """Return key and certificates as one PEM text, whatever their sources."""
+    """Return key and certificates as one PEM text, from whichever options contain them."""
     store = config["ssl.keystore.location"]
     if store is not None:
         warn_of_readers("ssl.keystore.location", store)
@@ -299,7 +299,7 @@ def _key_and_chain(config: Config) -> Secret:
 
 @contextmanager
 def _readable(both: Secret) -> Iterator[str]:
-    """Yield a path from which OpenSSL can read a key: of a file in memory if possible.
+    """Yield the path of a temporary file with a key, which is in memory if possible.
 
     Python's `ssl` only reads keys from files.
     """
@@ -310,7 +310,7 @@ def _readable(both: Secret) -> Iterator[str]:
             file.flush()
             yield f"/proc/self/fd/{number}"
         return
-    with tempfile.NamedTemporaryFile() as file:  # readable for this user only
+    with tempfile.NamedTemporaryFile() as file:  # only this user can read it
         file.write(both.reveal().encode())
         file.flush()
         yield file.name

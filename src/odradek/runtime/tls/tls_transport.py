@@ -1,8 +1,8 @@
-"""Encrypt inside the host with TLS: the engine sees plain bytes.
+"""Encrypt a connection with TLS, in the I/O host: the engine gets decrypted bytes.
 
-In: an established TCP connection, an `ssl.SSLContext`. Out: the same transport, whose bytes are
-encrypted. Decrypted bytes are written directly to the engine's buffer, so the rule of one buffer
-per response holds here too. Must not: choose protocols or trust: that is the context's part.
+In: an established TCP connection, an `ssl.SSLContext`. Out: a `Transport` whose bytes are
+encrypted. Decrypted bytes are written directly into the engine's buffer, without a copy. Must not:
+choose protocols or trusted certificates, which the context determines.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from odradek.runtime.hosts.tunnel import Tunnel
 
 CHUNK = 64 << 10
-"""Bytes passed to OpenSSL at once; it splits them into records of 16 KiB."""
+"""Number of bytes passed to OpenSSL at once, which splits them into records of 16 KiB."""
 JOIN = 8 << 10
-"""Smaller buffers are joined, as each write creates a separate record."""
+"""Size in bytes below which buffers are joined, as each write creates a TLS record."""
 
 
 class TlsTransport(Transport):
@@ -48,19 +48,19 @@ class TlsTransport(Transport):
     def handshake(self) -> bool:
         """Continue the handshake. Raises `ssl.SSLError` with the reason, or `OSError`.
 
-        The file descriptor stays the same when the socket is wrapped.
+        The file descriptor remains the same when the socket is wrapped.
         """
         if self._tls is None:
             if not super().handshake():
                 self._wanted = super().wanted
                 return False
             sock = self._socket()
-            # If these fail inside `wrap_socket`, Python 3.11 leaks the descriptor.
+            # If one of these fails inside `wrap_socket`, Python 3.11 leaks the descriptor.
             self.address.host.encode("idna")
             sock.getpeername()
             self.sock = self._tls = self._context.wrap_socket(
                 sock,
-                # DNS names may end with a dot, names in certificates don't.
+                # A host name may end with a dot, a name in a certificate doesn't.
                 server_hostname=self.address.host.removesuffix("."),
                 do_handshake_on_connect=False,
             )
@@ -81,7 +81,7 @@ class TlsTransport(Transport):
 
     @property
     def wanted(self) -> int:
-        """Events to watch: with TLS, reading may require writing, and vice versa."""
+        """Events for which the selector should watch: with TLS, reading may require writing."""
         if not self.established:
             return self._wanted
         write = self._read_wants_write or (self._queue and not self._write_wants_read)
@@ -89,7 +89,7 @@ class TlsTransport(Transport):
 
     @property
     def pending(self) -> bool:
-        """Whether there are decrypted bytes, an end or an error that no selector reports."""
+        """Whether there are decrypted bytes, an end or an error that the selector can't report."""
         if self._tls is None:
             return False
         return self._broken is not None or self._ended or self._tls.pending() > 0
@@ -106,7 +106,7 @@ class TlsTransport(Transport):
         super().queue([b"".join(small)])
 
     def flush(self) -> None:
-        """Write as much as OpenSSL accepts; after SSLWant…Error, it needs the same bytes again."""
+        """Write as much as OpenSSL accepts; after SSLWant…Error, pass the same bytes again."""
         tls, queue, budget = self._encrypted(), self._queue, SEND_BUDGET
         self._write_wants_read = False
         while queue and budget > 0:
@@ -121,11 +121,11 @@ class TlsTransport(Transport):
             budget -= count
 
     def receive(self, buffer: memoryview) -> int:
-        """Decrypt into a buffer until it is full or nothing is left; return 0 at the end.
+        """Decrypt into a buffer until it is full or nothing is left; return 0 at the stream's end.
 
         OpenSSL returns one TLS record of 16 KiB at a time; reading several saves engine steps. An
-        end without close_notify is accepted: Kafka frames carry their length, so a cut stream can't
-        pass for a complete response. An error after bytes is raised by the next call.
+        end without close_notify is accepted: Kafka's frames contain their length, so a cut stream
+        isn't taken for a response. An error after decrypted bytes is raised by the next call.
         """
         self._read_wants_write = False
         if self._broken is not None:
@@ -158,6 +158,6 @@ class TlsTransport(Transport):
         super().close()
 
     def abandon(self) -> None:
-        """Close the descriptor in a forked child; send nothing, as the keys are the parent's."""
+        """Close the descriptor in a forked child; send nothing, as the parent uses the keys."""
         self._tls = None
         super().abandon()
