@@ -432,8 +432,7 @@ class SimulatedBroker(BrokerState):
 
         def reply(response: Message | None) -> None:
             if unanswered and response is not None:
-                # The request was refused; closing is the only way to report it if acks=0, as in
-                # Kafka.
+                # the request was refused; as in Kafka, acks=0 leaves closing as the only response
                 session.end()
                 return
             quiet = self.quota or self.throttle
