@@ -19,7 +19,7 @@ from typing import Any
 from odradek.common.types import TopicPartition
 
 Place = tuple[TopicPartition, int]
-"""A partition and an offset."""
+"""A partition and an offset in it."""
 NO_OFFSET = -1
 NEXT = 1e-9
 """Minimum difference in seconds between two times of a history, so that times define an order."""
@@ -50,13 +50,13 @@ class CallKind(StrEnum):
     SUBSCRIBE = "subscribe"
     """The application subscribes; the positions of its partitions may change."""
     ASSIGNED = "assigned"
-    """A rebalance added partitions."""
+    """A rebalance added partitions to a consumer."""
     REVOKED = "revoked"
-    """A rebalance removed partitions, or they were lost."""
+    """A rebalance removed partitions from a consumer, or the consumer lost them."""
     SEEK = "seek"
-    """The application seeks, or the old positions don't exist any more."""
+    """The application seeks another offset, or the old positions don't exist any more."""
     COMMIT = "commit"
-    """Offsets that a consumer commits."""
+    """A consumer commits offsets."""
     OFFSETS = "offsets"
     """A group's committed offsets at the end, as an observer reads them."""
     CLOSE = "close"
@@ -73,7 +73,7 @@ class Write:
     partition: TopicPartition
     value: str
     offset: int | None = None
-    """Acknowledged offset, if there is one."""
+    """Offset from the acknowledgement; None before it, or if the acknowledgement had no offset."""
     invoked: float = 0.0
     returned: float | None = None
     """Time of the acknowledgement."""
@@ -85,7 +85,7 @@ class Operation:
 
     history: History = field(repr=False, compare=False)
     number: int
-    """Position in the history."""
+    """Position of the operation in the history."""
     call: CallKind
     client: str
     """The transactional id of a producer, or else the client's name."""
@@ -104,7 +104,7 @@ class Operation:
     """For a transaction, the consumed records whose positions it commits; for other calls,
     partitions with their new positions or committed offsets (`NO_OFFSET` if there are none)."""
     committing: float | None = None
-    """When the commit of a transaction was invoked; before that it can't be committed."""
+    """Time when a transaction's commit was invoked; a transaction can't be committed before."""
     transaction: int | None = None
     """Number of the transaction in which a poll took place."""
     complete: bool = False
@@ -119,12 +119,12 @@ class Operation:
 
     @property
     def name(self) -> str:
-        """Name of the operation for texts."""
+        """Name of the operation for violations' texts."""
         return f"{self.process}/{self.number}"
 
     @property
     def aborted(self) -> bool:
-        """Whether none of its records may be visible: its commit wasn't invoked, or it failed."""
+        """Whether no record may be visible: no commit was invoked, or the transaction failed."""
         never = self.call is CallKind.TXN and self.committing is None
         return self.result is CallResult.FAIL or never
 
@@ -140,7 +140,7 @@ class Operation:
         return write
 
     def acknowledged(self, offset: int | None = None, write: Write | None = None) -> None:
-        """Note that a record is acknowledged now: `write`, or the only record of a send."""
+        """Note that a record is acknowledged now: `write`, or a send's only record."""
         write = write or self.writes[0]
         write.offset = None if offset is None or offset < 0 else offset
         write.returned = self.history.now()
@@ -194,7 +194,7 @@ class History:
         return self._instances[client]
 
     def only(self, clients: Collection[str]) -> History:
-        """Return a history with the operations of some clients."""
+        """Return a history with these clients' operations only."""
         found = History(self._clock)
         found.operations = [one for one in self.operations if one.client in clients]
         found._last = self._last
@@ -222,7 +222,7 @@ class History:
 
     @property
     def committed(self) -> dict[str, dict[TopicPartition, int]]:
-        """Committed offsets at the end of the run: group → partition → offset."""
+        """Committed offsets at the end of the run, by group and partition."""
         found: dict[str, dict[TopicPartition, int]] = {}
         for one in self.operations:
             if one.call is CallKind.OFFSETS and one.group is not None:
@@ -262,7 +262,7 @@ class History:
         *,
         incarnation: int = 0,
     ) -> Operation:
-        """Add one record of an idempotent producer, with its offset if it was acknowledged."""
+        """Add the send of one record by an idempotent producer, with its acknowledged offset."""
         made = self.invoke(CallKind.SEND, producer, incarnation)
         made.wrote(partition, value)
         if offset is not None:

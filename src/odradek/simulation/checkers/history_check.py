@@ -5,7 +5,7 @@ unique and a log only grows, so an offset identifies the transaction that wrote 
 identifies the transaction that it depends on. An unknown outcome is decided by the reads: if one
 record is visible, all must be. Kafka doesn't isolate writers from each other, so two transactions
 may have different orders in two partitions; but it is an anomaly if they read each other. Times
-order what didn't overlap. Must not know clients, clusters or clocks.
+order operations that didn't overlap. Must not know clients, clusters or clocks.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Kind(StrEnum):
     """Kind of anomaly."""
 
     LOST_WRITE = "lost write"
-    """Committed, or seen by a reader, but not seen by another one that has read all records."""
+    """A record was committed, or one reader saw it, but another reader of all records didn't."""
     DUPLICATE = "duplicate"
     """One record is in the log at two offsets."""
     ABORTED_READ = "aborted read"
@@ -50,7 +50,7 @@ class Kind(StrEnum):
     REAL_TIME = "real-time order"
     """A record has a lower offset than one that was acknowledged or read before it was sent."""
     WRONG_PLACE = "wrong place"
-    """A record doesn't have the acknowledged offset."""
+    """A record's offset in the log isn't the acknowledged offset."""
     READERS_DISAGREE = "readers disagree"
     """Two readers saw different records at one offset, or a reader of all records missed some."""
     NONMONOTONIC_POLL = "nonmonotonic poll"
@@ -77,7 +77,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Anomaly:
-    """One anomaly."""
+    """One anomaly: its kind, and a text that names the transactions and offsets."""
 
     kind: Kind
     text: str
@@ -102,7 +102,7 @@ def check(
 
 
 class _Judge:
-    """Index of a history, and all checks of it."""
+    """Index of a history's operations and logs, and all checks of the history."""
 
     def __init__(
         self,
@@ -206,7 +206,7 @@ class _Judge:
         rows: list[tuple[int, str]],
         before: int | None,
     ) -> Iterator[Anomaly]:
-        """Compare a poll's records of one partition with the log, after the offset `before`."""
+        """Compare a poll's records of one partition with the log after the offset `before`."""
         log, who = self._logs[partition], f"{poll.process} at {partition}"
         inside = False
         for offset, value in rows:
@@ -245,7 +245,7 @@ class _Judge:
                 yield Anomaly(Kind.ABORTED_READ, f"{value!r} of {made.name} in {where}")
 
     def _precommitted(self) -> Iterator[Anomaly]:
-        """Yield records that were returned before they can have been visible."""
+        """Yield records that a poll returned before they can have been visible."""
         for poll in self._history.polls:
             if poll.returned is None:
                 continue
@@ -367,7 +367,7 @@ class _Judge:
         for partition in sorted(sent.keys() - self._undefined):
             yield from _overtaken(partition, sorted(known.get(partition, ())), sent[partition])
 
-    # Read, process, write
+    # Transactions that read, process and write
 
     def _inputs(self) -> Iterator[Anomaly]:
         taken: dict[tuple[str, TopicPartition, int], Operation] = {}
@@ -397,7 +397,7 @@ class _Judge:
                         yield Anomaly(Kind.INPUT_LOST, text)
 
     def _perhaps_taken(self) -> set[tuple[str, TopicPartition, int]]:
-        """Return inputs of unknown transactions that have no records to decide the outcome."""
+        """Return inputs of transactions whose outcome is unknown and that wrote no records."""
         return {
             (made.group, partition, offset)
             for made in self._all
@@ -463,7 +463,7 @@ def _owned(one: Operation, before: set[TopicPartition] | None) -> set[TopicParti
 
 
 def _reset(one: Operation, known: Collection[TopicPartition]) -> set[TopicPartition]:
-    """Return the partitions that an event repositions: their next record may have any offset."""
+    """Return the partitions whose position an event changes: any record may be the next one."""
     partitions = {partition for partition, _ in one.places}
     match one.call:
         case CallKind.ASSIGN:

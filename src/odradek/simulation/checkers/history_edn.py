@@ -24,7 +24,7 @@ ASSIGNING = frozenset(
 
 @dataclass(slots=True)
 class _Row:
-    """One operation in Jepsen's form."""
+    """One operation of the history in Jepsen's form."""
 
     process: str
     f: str
@@ -44,7 +44,7 @@ def edn_lines(history: History) -> Iterator[str]:
 
 
 class _Export:
-    """Conversion of one history."""
+    """The conversion of one history to EDN."""
 
     def __init__(self, history: History) -> None:
         self._history = history
@@ -52,7 +52,7 @@ class _Export:
         self._end = history.now()
         self._rows: list[_Row] = []
         self._inner: dict[int, list[Operation]] = {}
-        """Polls by the number of their transaction."""
+        """The polls within each transaction, by the transaction's number."""
         self._transactional = {
             write.value
             for one in history.operations
@@ -114,7 +114,7 @@ class _Export:
         invoked = " ".join(part for _, part, _ in parts)
         value = " ".join(part for _, _, part in parts)
         crash, result = one.call is CallKind.CRASH, one.result
-        if one.call is CallKind.TXN and one.aborted:  # its commit may never have been invoked
+        if one.call is CallKind.TXN and one.aborted:  # perhaps no commit was invoked
             result = CallResult.FAIL
         elif crash or one.returned is None:
             result = CallResult.INFO
@@ -184,7 +184,7 @@ class _Export:
 
 
 def _processes(rows: list[_Row]) -> Iterator[int]:
-    """Yield the number of each row's process: the first free one of its client, or a new one."""
+    """Yield each row's process number: the first idle process of its client, or a new one."""
     lanes: dict[str, dict[int, float]] = {}
     count = 0
     for row in rows:
