@@ -42,15 +42,15 @@ from odradek.simulation.world.link import Mode
 LEAVE_TIMEOUT, PATIENT_LEAVE = 10.0, 30.0
 """Timeouts of an orderly close: the second one if nothing but late responses can delay it."""
 COMMITTED_WITHIN = LEAVE_TIMEOUT * (1 - LEAVING_SHARE) - 0.5
-"""Seconds of an orderly close in which its last commit must succeed."""
+"""Seconds of an orderly close within which the close's last commit must succeed."""
 
 
 class ApplicationError(Exception):
-    """Raised by a callback of an application."""
+    """Error that a callback of an application raises on purpose."""
 
 
 class MemberDriver(ReadingDriver):
-    """One member, which polls until it leaves or dies."""
+    """One member of the group, which polls until it leaves or dies."""
 
     works_after_a_stop = 0.0
     """Maximum time in seconds to process a poll's records after a stopped process was resumed."""
@@ -68,10 +68,10 @@ class MemberDriver(ReadingDriver):
         self.topics = topics
         self.habits = ApplicationBehaviour(**client.habits)
         self.serial = 0
-        """Number of returned records."""
+        """Number of records that were returned to the application."""
         self.violations: list[Violation] = []
         self.errors: list[Exception] = []
-        """Errors of polls and commits."""
+        """Errors of the application's polls and commits."""
         self._polling = False
         self._leaving = False
         self._frozen = False
@@ -84,9 +84,9 @@ class MemberDriver(ReadingDriver):
         self._rejoins = RejoinsAtOnce()
         self.instance = checkers.history.instance(client.name)
         self.reading: Operation | None = None
-        """The last poll in the history."""
+        """The last poll, as the history records it."""
         self._owned: dict[TopicPartition, TopicPartition] = {}
-        """Owned partitions, with the names of their topics' incarnations in the history."""
+        """Owned partitions, with their names in the history (by incarnation of the topic)."""
         super().__init__(stage, client, mode, checkers)
 
     @property
@@ -96,13 +96,13 @@ class MemberDriver(ReadingDriver):
 
     @property
     def group(self) -> ConsumerGroup:
-        """The engine's group."""
+        """The client's part in the group."""
         group = self.engine.group
         if group is None:
             raise AssertionError(f"{self.name} has no group.id")
         return group
 
-    # The ledger's view
+    # What the group's checker reads
 
     @property
     def identity(self) -> tuple[str, int]:
@@ -112,7 +112,7 @@ class MemberDriver(ReadingDriver):
 
     @property
     def static(self) -> bool:
-        """Whether the member has an instance id."""
+        """Whether the member has a group instance id."""
         return self.config["group.instance.id"] is not None
 
     @property
@@ -217,14 +217,14 @@ class MemberDriver(ReadingDriver):
         self.newest_generation = max(self.newest_generation, self.identity[1])
         try:
             note(self, partitions)
-        except Violation as violation:  # raised here, it would be the application's error
+        except Violation as violation:  # the client must not get it
             self.violations.append(violation)
         if self.habits.raises and self.rng.random() < 0.3:
             raise ApplicationError("a callback failed")
 
     def _revoked(self, member: MemberView, partitions: list[TopicPartition]) -> None:
         membership = self.group.membership
-        if membership is not None and not self.static:  # these may leave before they join
+        if membership is not None and not self.static:  # static members may leave before
             self._rejoins.revoked(self.world.now, membership.state, self.identity[1])
         self.ledger.revoked(member, partitions)
 
@@ -235,7 +235,7 @@ class MemberDriver(ReadingDriver):
         self.history.note(CallKind.SEEK, self.reader, self.instance, [place])
 
     def stop_polling(self, seconds: float) -> None:
-        """Let the application do something else instead of polling for this time."""
+        """Let the application do something else than poll for this many seconds."""
         self._idle_until = max(self._idle_until, self.world.now + seconds)
 
     def hurry(self) -> None:
@@ -253,7 +253,7 @@ class MemberDriver(ReadingDriver):
             self._later(0.0)
 
     def freeze(self, seconds: float) -> None:
-        """Stop the whole process for this time: the client and the application."""
+        """Stop the whole process for this many seconds: the client and the application."""
         if self.over or self._frozen:
             return
         self._frozen = True

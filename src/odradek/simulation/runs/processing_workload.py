@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 class Writer(TransactionalDriver):
-    """A processor's producer, which the processor controls."""
+    """The producer of a processor (`owner`), which makes all of the producer's calls."""
 
     def __init__(
         self, owner: ProcessorDriver, client: ScheduledClient, mode: Mode, checkers: Checkers
@@ -50,7 +50,7 @@ class Writer(TransactionalDriver):
         return Caller(self.world, self.calls, lambda: self.owner.over, self.owner.soon)
 
     def close(self, *, died: bool = False) -> None:
-        """Close the producer, because it is replaced or its process has ended."""
+        """Close the producer, because another one replaces it or its process has ended."""
         self.died = died
         if not died:
             self.engine.shut()
@@ -62,10 +62,10 @@ class Writer(TransactionalDriver):
             super().look()
 
     def probe(self) -> None:
-        """Do nothing: the owner continues by itself."""
+        """Do nothing: the processor continues by itself."""
 
     def finished(self) -> bool:
-        """Return True: its owner decides."""
+        """Return True: the processor decides whether the run is finished."""
         return True
 
 
@@ -137,7 +137,7 @@ class ProcessorDriver(MemberDriver):
     def _have(
         self, writer: Writer, what: str, flow: CallerFlow[T], then: Callable[[T], None]
     ) -> None:
-        """Make a call of the producer; after a fatal error, replace the producer first."""
+        """Make a call of the producer; if the call fails fatally, replace the producer."""
 
         def failed(error: Exception) -> None:
             if not isinstance(error, KafkaError):
@@ -167,7 +167,7 @@ class ProcessorDriver(MemberDriver):
             return PAUSE
         self._back_to_committed = False
         for partition, found in committed.items():
-            with suppress(KafkaError):  # the partition was lost
+            with suppress(KafkaError):  # the consumer has lost the partition
                 self.consumer.seek(partition, found or 0)
                 self.sought(partition)
         return 0.0

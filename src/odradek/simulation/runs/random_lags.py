@@ -23,7 +23,7 @@ RECREATED = 0.2
 NEWCOMERS = 0.7
 """Share of schedules with a lag in which clients start during it."""
 MOST = 0.7
-"""Share of those in which most brokers lag."""
+"""Share of schedules with newcomers in which most brokers lag."""
 DECIDED = 9.0
 """Maximum number of seconds for which most brokers may lag: after 10 s, clients believe them."""
 AGES = (100, 300, 1000)
@@ -93,7 +93,7 @@ def with_newcomers(schedule: Schedule) -> Schedule:
 
 
 def _of_most(rng: random.Random, schedule: Schedule, lag: Lag) -> Iterator[Fault]:
-    """Yield faults by which all brokers but one or two lag like this one."""
+    """Yield faults that let all brokers but one or two lag at the same time as this one."""
     others = [i for i in range(1, schedule.brokers + 1) if i != lag.broker]
     for i in others[: len(others) - rng.choice((1, 1, 2))]:
         yield Fault(lag.begins, "stale_metadata", {"i": i, "on": True, "deleted": True})
@@ -102,7 +102,7 @@ def _of_most(rng: random.Random, schedule: Schedule, lag: Lag) -> Iterator[Fault
 
 
 def _lags(schedule: Schedule) -> Iterator[Lag]:
-    """Yield the lags of a schedule about topics that exist again before they end."""
+    """Yield the lags of a schedule that end only after the deleted topic is recreated."""
     for fault in schedule.faults:
         if fault.verb != "stale_metadata" or not fault.arguments.get("deleted"):
             continue
