@@ -33,8 +33,8 @@ from odradek.testing.java import own_cache
 LISTS = Path(__file__).parent
 DEFAULT_VERSION = "4.4.0"
 TOOLS_OF = {"4.4.0": "4.3.1"}
-"""Kafka versions whose console tools aren't on Maven Central, with the version whose tools are used
-instead."""
+"""Kafka versions whose console tools aren't on Maven Central, with the version whose tools are
+used."""
 _CONNECTIONS = 6
 _ANSWER_TIMEOUT_S = 30
 _MIRROR = (
@@ -43,9 +43,9 @@ _MIRROR = (
     "of certificates."
 )
 _USER = re.compile(r"//\S*@")
-"""User and password of a URL in an error's text."""
+"""User and password of a URL that an error's text may contain."""
 _checked: set[Path] = set()
-"""Directories whose hashes this process has checked."""
+"""Directories whose files this process has compared with the committed hashes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ def fetch_listed(listed: Path, report: Callable[[str], None] = lambda _: None) -
     with _locked(target.parent / f"{name}.lock"):
         if _trusted(target, jars, report):  # another process has fetched them
             return target
-        for stale in target.parent.glob(f".fetch-{name}-*"):  # left by a process that was killed
+        for stale in target.parent.glob(f".fetch-{name}-*"):  # left by a killed process
             shutil.rmtree(stale, ignore_errors=True)
         if target.is_dir():  # not as listed: move it aside, and remove it
             aside = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".fetch-{name}-"))
@@ -183,7 +183,7 @@ def _download(work: Path, jars: list[Jar]) -> None:
         component = context.project(jar.group, jar.artifact).at_version(jar.version)
         try:
             file = component.artifact(jar.classifier, jar.extension).resolve()
-        except (OSError, ValueError) as error:  # includes the errors of requests
+        except (OSError, ValueError) as error:  # requests' errors are OSErrors
             reason = _USER.sub("//", str(error))
             raise JarsError(
                 f"{jar.file_name} can't be fetched: {sentence(reason)} {_MIRROR}"
