@@ -31,7 +31,7 @@ class Progress:
 
 
 def read(path: Path) -> Progress:
-    """Return the content of the file; before it exists, no test is finished."""
+    """Return the progress in the file; before the file exists, no test is finished."""
     try:
         return Progress(*(int(word) for word in path.read_text().split()))
     except FileNotFoundError:
@@ -40,7 +40,7 @@ def read(path: Path) -> Progress:
 
 @dataclass(eq=False)  # pytest keeps plug-ins in sets
 class Counter:
-    """Count the reports of tests."""
+    """Counts the reports of finished and failed tests."""
 
     path: Path
     total: int = 0

@@ -1,8 +1,8 @@
 """Run kafka-python's own integration tests with our classes under its names: a pytest plugin.
 
-In: their tests below `test/`. Out: the fixtures that they use, with `odradek.Consumer` and
-`odradek.Producer` called by kafka-python's methods. No module replaces kafka-python: this file
-makes the changes that a program makes by hand (docs/switching.md).
+In: kafka-python's tests below `test/`. Out: the fixtures that these tests use, with
+`odradek.Consumer` and `odradek.Producer` called by kafka-python's methods. No module replaces
+kafka-python: this file makes the changes that a program makes by hand (docs/switching.md).
 """
 
 import contextlib
@@ -19,7 +19,7 @@ import pytest
 import odradek
 from odradek.testing import LocalCluster
 
-kafka.errors.KafkaTimeoutError = odradek.KafkaTimeoutError  # tests import them from there
+kafka.errors.KafkaTimeoutError = odradek.KafkaTimeoutError  # tests import it from there
 os.environ["KAFKA_VERSION"] = "4.2.0"
 NOT_OURS = ("api_version", "key_deserializer", "value_deserializer", "consumer_timeout_ms",
             "key_serializer", "value_serializer")  # fmt: skip
@@ -27,13 +27,13 @@ FOREVER = 1e6
 
 
 class Outcome:
-    """Our future with kafka-python's method names."""
+    """An Odradek future with the method names of kafka-python's future."""
 
     def __init__(self, future: Any) -> None:
         self.future = future
 
     def get(self, timeout: float | None = None) -> Any:
-        """Return the result."""
+        """Return the record's metadata, or raise the error."""
         return self.future.result(timeout)
 
     def succeeded(self) -> bool:
@@ -100,11 +100,11 @@ class Reader:
         self.consumer.assign([odradek.TopicPartition(*tp) for tp in partitions])
 
     def assignment(self) -> set:
-        """Return a set, as kafka-python does."""
+        """Return the assigned partitions as a set, as kafka-python does."""
         return set(self.consumer.assignment())
 
     def paused(self) -> set:
-        """Return a set, as kafka-python does."""
+        """Return the paused partitions as a set, as kafka-python does."""
         return set(self.consumer.paused())
 
     def seek_to_end(self, *partitions) -> None:
@@ -124,7 +124,7 @@ class Reader:
         return set(self.consumer.list_topics())
 
     def partitions_for_topic(self, topic: str) -> set:
-        """Return partition numbers."""
+        """Return the numbers of a topic's partitions as a set."""
         return {tp.partition for tp in self.consumer.partitions_for(topic)}
 
     def offsets_for_times(self, times: dict) -> dict:
