@@ -1,8 +1,7 @@
 """The measured clients: how the driver of each is built and started.
 
 In: a lane (a client and its way of doing a task). Out: the command of its driver, or the reason why
-there is none. A driver is a program for one library, in the library's language; it prints one
-measurement.
+there is none. A driver is a program for one library, in its language, that prints one measurement.
 """
 
 from __future__ import annotations

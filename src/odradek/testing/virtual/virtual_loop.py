@@ -3,7 +3,6 @@
 In: a simulation (`World`), and the coroutines of a program. Out: a run of the program that can be
 repeated exactly and never sleeps: when no callback is ready, time advances to the simulation's next
 event or the loop's next timer, whichever comes first. Must not: open a socket or read a real clock.
-
 At each time the order is fixed: first the simulation's events, with callbacks that they make ready;
 then timers in the order of creation; then, if nothing else is left, threads' calls.
 """
