@@ -69,7 +69,7 @@ RATIOS = (
 
 
 def rows() -> list[Row]:
-    """Return the rows that these ratios need, with only the clients (lanes) that they compare."""
+    """Return the rows of these ratios, with only the clients (lanes) that the ratios compare."""
     wanted: dict[str, set[str]] = {}
     for ratio in RATIOS:
         wanted.setdefault(ratio.row, set()).update((ratio.lane, ratio.against))

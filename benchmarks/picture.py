@@ -47,7 +47,7 @@ def render(results: Results, note: str) -> str:
 
 
 def _speeds(results: Results, row: Row) -> list[tuple[str, str, float]]:
-    """Return the highest speed of each client, of ours with and without Arrow, sorted by speed."""
+    """Return each client's highest speed, for Odradek with and without Arrow, sorted by speed."""
     best: dict[tuple[str, bool], tuple[str, str, float]] = {}
     for lane in results.measured(row):
         speed = results.median(row.key, lane.key, "speed")

@@ -42,7 +42,7 @@ class Bench:
         self.stand_ins = StandIns()
 
     def prepare(self) -> None:
-        """Install and build what the clients need; list those that aren't available."""
+        """Install and build what the clients need; list the clients that aren't available."""
         lanes = {lane for row in self.rows for lane in row.lanes}
         for client, mode in sorted({(lane.client, lane.mode) for lane in lanes}):
             built = peers.command(client, mode)

@@ -119,7 +119,7 @@ class Bench:
         log = self.folder / f"spark-{name}-{len(list(self.folder.iterdir()))}.log"
         old = self.made if name == OLD else None
         variables = old.variables() if old else environment.variables_of(sys.executable)
-        # As with installed packages: no process compiles modules that another one has compiled.
+        # As with installed packages, a process doesn't compile modules that another has compiled.
         variables.pop("PYTHONDONTWRITEBYTECODE", None)
         variables["PYTHONPYCACHEPREFIX"] = str(self.folder / "compiled")
         if master.startswith("local-cluster"):
@@ -188,7 +188,7 @@ class Bench:
         job: Job = {"kind": "read", "format": lane.format, "options": options}
         job |= QUERIES[query][1]
         if query == "value":
-            # A user of the JVM connector selects columns; ours reads less because of the schema.
+            # A user of the JVM connector selects columns; Odradek's source has a schema instead.
             job |= {"select": ["value"]} if lane.format == "kafka" else {"schema": "value binary"}
         return job
 
@@ -224,7 +224,7 @@ class Bench:
                 **(TUNED if lane.options is TUNED_SINK else {}),
             }  # fmt: skip
             job = {**writing(lane, whole=whole), "kind": "copy", "from": source}
-            # As in `reading`: a user of the JVM connector selects columns, ours has a schema.
+            # As in `reading`: a user of the JVM connector selects columns, Odradek has a schema.
             return job | ({} if lane.format == "kafka" else {"schema": "key binary, value binary"})
 
         def check(lane: Lane, job: Job, result: Result) -> str:

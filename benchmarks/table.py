@@ -259,7 +259,7 @@ def circumstances(store: Store) -> str:
 
 
 def in_a_line(store: Store) -> str:
-    """Return the newest sitting's circumstances, for a picture's subtitle."""
+    """Return the circumstances of the newest call of the benchmark, for a picture's subtitle."""
     found = list(store["sittings"].values())
     if not found:
         return "nothing measured"

@@ -55,7 +55,7 @@ def side_by_side(works: Sequence[Work]) -> float:
 
 
 def in_turn(works: Sequence[Work]) -> Work:
-    """Return a function that calls these functions one after the other."""
+    """Return a function that calls the given functions one after the other."""
 
     def run() -> None:
         for work in works:

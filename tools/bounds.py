@@ -36,7 +36,7 @@ class Bound:
     function: str
     text: str
     by_one: bool
-    """Whether the check is weakened by one instead of being disabled."""
+    """Whether the check is weakened by one instead of being disabled completely."""
     start: int
     stop: int
     new: str

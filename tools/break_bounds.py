@@ -101,7 +101,7 @@ NO_BOUNDS = {
     r": (not )?(data|found(\.data)?|self\.slots|block\.data)$": "no memory",
     r": work\.error == NO_MEMORY$": "no memory",
 }
-"""Conditions that aren't disabled: regular expressions for their names, with the reason."""
+"""Conditions that aren't disabled: regular expressions for their names, each with the reason."""
 
 
 def checks(kernel: str, *, by_one: bool) -> dict[int, bounds.Bound]:
@@ -133,7 +133,7 @@ def first_line(text: str) -> str:
 def noticed(
     builds: Builds, kernel: str, number: int, folder: Path, seconds: float, quick: bool
 ) -> str | None:
-    """Return the target or test that fails without this check; None if all of them pass."""
+    """Return the target or test that fails without this check; None if none fails."""
     own = folder / f"{kernel}-{number}"
     own.mkdir()
     flag = {bounds.VARIABLE: str(number)}

@@ -149,7 +149,7 @@ def fits(tags: str, wheel: Path) -> bool:
 
 
 def find_interpreters(given: list[str]) -> list[Interpreter]:
-    """Find a Python of each version on PATH, in pyenv and uv; add those given as arguments."""
+    """Return a Python of each version on PATH, in pyenv and uv, and the interpreters in `given`."""
     commands = [tuple(shlex.split(one)) for one in given]
     for version in VERSIONS:
         number = version.rstrip("t")

@@ -111,7 +111,7 @@ def _texts(case: ElementTree.Element) -> Iterator[str]:
 
 
 def worth_repeating(failed: list[Failure]) -> list[Failure]:
-    """Return the tests to run once more: those that timed out, unless too many tests failed."""
+    """Return the tests to run once more: timed-out tests, unless too many tests failed."""
     if len(failed) > MOST:
         return []
     return [failure for failure in failed if failure.timed_out and "::" in failure.test]

@@ -37,7 +37,7 @@ def snake(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """A range of versions, both ends included; empty when `low > high`."""
+    """A range of versions, which includes both ends; it is empty when `low > high`."""
 
     low: int
     high: int

@@ -328,7 +328,7 @@ class Module:
         read = [f"{local(item)}, pos = {self.reader(m, struct, version)}(view, pos)"]
         if not nullable:
             return read
-        # KIP-893: a nullable struct follows one byte, which is negative for null.
+        # KIP-893: before a nullable struct is one byte, which is negative for null.
         head = [f"{local(item)}: {python_type(item)} = None", "pos += 1"]
         return [*head, f"if {self.run('unpack', 'b')}(view, pos - 1)[0] >= 0:", *_indent(read)]
 

@@ -30,7 +30,7 @@ TABLE = "odradek.common.public_names"
 
 
 def record(project: Path) -> dict[str, Any]:
-    """Return the record of the imported package and of a checkout's metadata."""
+    """Return the public API of the imported package and of a checkout's metadata, as recorded."""
     settings = tomllib.loads((project / "pyproject.toml").read_text())["project"]
     modules, deprecated = ["odradek", "odradek.spark", "odradek.testing"], []
     if importlib.util.find_spec(TABLE):

@@ -79,7 +79,7 @@ def is_of_this_python(venv: Path) -> bool:
 
 
 def requirements(project: dict[str, object], end: str) -> list[str]:
-    """Return the requirements for uv: users' packages with our ranges, then those of tests."""
+    """Return the requirements for uv: users' packages with our ranges, then tests' packages."""
     users = direct(project, "dev", without=True)
     theirs = {name_of(line) for line in users}
     tests = [line for line in direct(project, "dev") if name_of(line) not in theirs]

@@ -162,7 +162,7 @@ def outage_table(results: Results) -> list[str]:
 
 
 def columns(one: Result | None, names: Sequence[str]) -> list[str]:
-    """Return the figures with these names, such as `ack.p50`; without a point: p50 / p99."""
+    """Return the results with these names, such as `ack.p50`; a name without a point: p50 / p99."""
     if one is None:
         return ["not run", *[""] * (len(names) - 1)]
     found = []

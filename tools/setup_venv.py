@@ -30,7 +30,7 @@ REPORT = "from odradek import record; print(record.kernel_warning() or '')"
 # downloads nothing that the lock doesn't pin.
 BUILDERS = ("setuptools", "wheel", "pip", "cython")
 COMPILER = "ziglang"  # takes a hundred megabytes, so it is only for machines without a C compiler
-KERBEROS = "gssapi"  # is compiled against Kerberos' library, so it is only installed if that is
+KERBEROS = "gssapi"  # a C extension that is installed only where Kerberos' library is
 RECORD = ROOT / "src" / "odradek" / "record"
 
 

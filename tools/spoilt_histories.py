@@ -116,7 +116,7 @@ Damage = Callable[[Spoiler], Found | None]
 
 
 def lost_write(spoiler: Spoiler) -> Found | None:
-    """Remove a record that other records follow from all polls."""
+    """Remove from all polls a record that other records follow."""
     chosen = spoiler.pick(
         value
         for _, _, rows in spoiler.readings(complete=True)
@@ -297,7 +297,7 @@ def zombie_write(spoiler: Spoiler) -> Found | None:
 
 
 def intermediate_read(spoiler: Spoiler) -> Found | None:
-    """Remove one of several records of a transaction from all polls."""
+    """Remove from all polls one of several records of a transaction."""
     chosen = spoiler.pick(
         write for one, write in spoiler.writes(CallKind.TXN) if len(one.writes) > 1
     )
@@ -356,7 +356,7 @@ def open_read(spoiler: Spoiler) -> Found | None:
 
 
 def hidden_record(spoiler: Spoiler) -> Found | None:
-    """Remove a record that another reader saw from the poll that reads all records at the end."""
+    """Remove a record that another poll returned from the final poll of all records."""
     seen = {value for _, _, rows in spoiler.readings(complete=False) for _, value in rows}
     chosen = spoiler.pick(
         (rows, row)
@@ -371,7 +371,7 @@ def hidden_record(spoiler: Spoiler) -> Found | None:
 
 
 def unseen(spoiler: Spoiler) -> Found | None:
-    """Remove a record from all polls except the one that reads all records at the end."""
+    """Remove a record from all polls except the final poll of all records."""
     chosen = spoiler.pick(
         rows[-1][1]
         for _, _, rows in spoiler.readings(complete=False)
@@ -444,7 +444,7 @@ def unowned_read(spoiler: Spoiler) -> Found | None:
 
 
 def input_twice(spoiler: Spoiler) -> Found | None:
-    """Let a transaction commit the position of a record that another one has consumed."""
+    """Let a transaction commit the position of a record that another transaction consumed."""
     chosen = [
         one
         for one in spoiler.history.transactions

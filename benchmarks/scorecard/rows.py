@@ -51,9 +51,9 @@ class Figure:
     slack: float = 0.0
     """A value is tied with the best one if it is higher by at most this …"""
     share: float = 0.0
-    """… plus this share of the best value."""
+    """How much higher than the best value a value may be to be tied with it …"""
     enough: float | None = None
-    """Values up to this one are tied for first, because even lower values have no benefit."""
+    """… in addition to this share of the best value."""
     ranked: bool = True
     needs: str | None = None
     """Name of another value that must not be "never": attempts don't count if the client gives

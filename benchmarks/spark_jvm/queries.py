@@ -25,7 +25,7 @@ PATIENCE_S = 90
 AT_ONCE = 3
 """Number of parallel streams: each starts a Python process, for which Spark waits at most 10 s."""
 NOT_CONNECTED = "Python worker failed to connect back"
-"""Spark's error after these 10 s; the stream is started once more then."""
+"""Spark's error if a Python process took longer; the stream is then started once more."""
 _COLUMNS = (
     "hex(key)", "hex(value)", "topic", "partition", "offset", "unix_micros(timestamp)",
     "timestampType",

@@ -56,7 +56,7 @@ def peer_cluster() -> Iterator[str]:
 
 @pytest.fixture(scope="session", autouse=True)
 def bootstrap_servers_where_none_is_given() -> None:
-    """Add bootstrap servers to clients of those tests that configure none."""
+    """Add bootstrap servers to the clients of tests that configure none."""
     if THEMSELVES:
         return
     settings = sys.modules["confluent_kafka.settings"]

@@ -20,7 +20,7 @@ from odradek.common.public_names import APART, HOMES, PLACES
 
 @dataclass(frozen=True)
 class Area:
-    """Names that share a page: those of modules whose names begin with these prefixes."""
+    """Names that share a page: all names in modules with these prefixes."""
 
     name: str
     title: str
@@ -170,7 +170,7 @@ def cell_code(text: str) -> str:
 
 
 def errors() -> Iterator[type[BaseException]]:
-    """Yield all public errors, those of brokers last."""
+    """Yield all public errors; errors of brokers come last."""
     classes = [public(name) for name in HOMES["odradek.errors"]]
     yield from sorted(classes, key=lambda one: (issubclass(one, BrokerError), one.__name__))
 

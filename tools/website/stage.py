@@ -45,9 +45,9 @@ def pages() -> list[Path]:
 
 
 def files(*patterns: str) -> list[Path]:
-    """Return the repository's files of these names, as paths below its root.
+    """Return the repository's files that match these patterns, as paths below its root.
 
-    Without git all files there count, except for hidden ones.
+    Without git all matching files count, except for hidden ones.
     """
     found = (p.relative_to(ROOT) for pattern in patterns for p in ROOT.glob(pattern) if p.is_file())
     plain = [path for path in found if not any(part.startswith(".") for part in path.parts)]

@@ -92,7 +92,7 @@ STORIES = (
 
 
 class Recorder:
-    """Runs one story, and records its brokers and clients."""
+    """Runs one story, and records what its brokers and clients do."""
 
     def __init__(self, story: Story, world: KafkaSimulation) -> None:
         self.story, self.world = story, world

@@ -62,7 +62,7 @@ async def each(options: argparse.Namespace) -> Found:
 
 
 async def arrow(options: argparse.Namespace) -> Found:
-    """Convert messages to Python lists and these to Arrow batches."""
+    """Convert messages to Python lists, and the lists to Arrow batches."""
     rows = Rows()
     watch = Watch()
     consumer = await reader(options)

@@ -85,7 +85,7 @@ def poll(options: argparse.Namespace) -> Found:
 
 
 def arrow(options: argparse.Namespace) -> Found:
-    """Convert messages to Python lists and these to Arrow batches, as all users have to."""
+    """Convert messages to Python lists, and the lists to Arrow batches, as users have to."""
     rows = Rows()
     watch = Watch()
     consumer = reader(options)

@@ -44,7 +44,7 @@ def consume(options: argparse.Namespace) -> Found:
 
 
 def arrow(options: argparse.Namespace) -> Found:
-    """Convert messages to Python lists and these to Arrow batches."""
+    """Convert messages to Python lists, and the lists to Arrow batches."""
     rows = Rows()
     watch = Watch()
     consumer = reader(options)

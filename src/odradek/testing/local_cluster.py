@@ -147,7 +147,7 @@ class LocalCluster:
         self._door.lead_to(())
         if keeper is not None:
             if self._kept is not None and self._current is not None:
-                # Only data that is kept needs a clean shutdown.
+                # Temporary data is removed anyway, so only kept data needs a clean shutdown.
                 self._current.stop(self._current.brokers, graceful=True)
             keeper.close()
         self._door.close()

@@ -274,7 +274,7 @@ class SimulatedBroker(BrokerState):
     def speak(
         self, versions: Mapping[int, tuple[int, int]] | None, *, closes_on_unknown: bool = False
     ) -> None:
-        """Close all connections, and support these API versions now (None: the cluster's)."""
+        """Close all connections, and support these API versions now (None: the cluster's ones)."""
         self.versions = versions
         self.closes_on_unknown |= closes_on_unknown
         self.disconnect_all()
@@ -461,7 +461,7 @@ class SimulatedBroker(BrokerState):
         self, session: BrokerSession, request: ReceivedRequest, *, known: bool
     ) -> None:
         asked = cast("ApiVersionsRequest | None", request.body)
-        # KIP-1242: objects decoded from older versions have these fields, too, with defaults.
+        # KIP-1242: objects decoded from older versions have the fields, too, with default values.
         told = known and request.version >= NAMES_WHO_IS_MEANT
         if told and asked is not None and self.misled(asked):
             response, version = ApiVersionsResponse(RebootstrapRequiredError.code), request.version

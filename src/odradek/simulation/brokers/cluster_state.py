@@ -301,7 +301,7 @@ class ClusterState:
         self.changed()
 
     def reassign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
-        """Replace the replicas of a partition by these brokers; the first broker leads it."""
+        """Move the replicas of a partition to these brokers; the first of the brokers leads it."""
         self.topics[topic].partitions[partition].reassign(replicas, self._candidates())
         self.changed()
 

@@ -60,7 +60,7 @@ class BrokerFetchSession:
         )
 
     def finish(self, response: f.FetchResponse) -> f.FetchResponse:
-        """Drop unchanged partitions of the response; move those with records to the queue's end."""
+        """Drop the response's unchanged partitions; move those with records to the queue's end."""
         topics = []
         for topic in response.responses:
             news = []

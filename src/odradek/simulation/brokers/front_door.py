@@ -23,7 +23,7 @@ class SimulatedFrontDoor:
         self._rng = rng
 
     def lead_to(self, brokers: Mapping[int, SimulatedBroker]) -> None:
-        """Connect clients to these brokers from now on."""
+        """Connect clients to these brokers from now on, instead of the former ones."""
         self.brokers = brokers
 
     def close(self, on: bool) -> None:

@@ -186,7 +186,7 @@ def consumer_group_describe(
 def share_group_describe(
     broker: BrokerState, request: sg.ShareGroupDescribeRequest, version: int, reply: Reply
 ) -> sg.ShareGroupDescribeResponse:
-    """Describe share groups: those with offsets exist, without members."""
+    """Describe share groups: a group exists if it has offsets, and has no members."""
 
     def told(group_id: str) -> str:
         group_shard(broker, group_id)

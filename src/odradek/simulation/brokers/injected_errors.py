@@ -45,7 +45,7 @@ CHANGES = frozenset(
     )
 )  # fmt: skip
 APIS = tuple(sorted(READS | CHANGES))
-"""APIs from which schedules choose: those that producers and consumers use."""
+"""APIs from which schedules choose: those of producers and consumers."""
 ADMIN_READS = frozenset(
     (
         "ConsumerGroupDescribe", "DescribeAcls", "DescribeClientQuotas", "DescribeConfigs",

@@ -67,7 +67,7 @@ class Stint:
     next_offset: int | None = None
     since: float = 0.0
     life: str = ""
-    """Name of the topic's incarnation (`GroupLedger.life`) that the member reads."""
+    """Name (`GroupLedger.life`) of the topic's incarnation that the member reads."""
     born: str = ""
     """The topic's incarnation at the time of on_assigned."""
     floor: int | None = None
@@ -90,7 +90,7 @@ class GroupLedger:
     """First offset, by member and partition, of the records that the application processes and that
     the client must not commit before the next poll."""
     hands: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
-    """How often the first of these records had been returned when processing began."""
+    """How often the records in `in_hand` had been returned when their processing began."""
     owed: list[tuple[TopicPartition, int, int]] = field(default_factory=list)
     """Partition, offset and number of returns of records that members were processing when they
     died: another member must return the records again."""
@@ -247,7 +247,7 @@ class GroupLedger:
         if other.lost(partition):
             return
         if self.by_id and stint.born != self.life(partition.topic):
-            return  # the other member learns that the topic was recreated with its next heartbeat
+            return  # the other member's next heartbeat reports that the topic was recreated
         if other.static and other.identity[1] < member.identity[1]:
             return  # a static member whose process was stopped keeps its assignment
         if other.identity[1] == member.identity[1]:
@@ -491,7 +491,7 @@ class GroupLedger:
         return group is None or member_id in group.members
 
     def note_lives(self) -> None:
-        """Count recreated topics, and those whose deleted one had uncommitted offsets."""
+        """Count recreated topics, and those whose deleted topic had uncommitted offsets."""
         for topic in {old.name for old in self.cluster.deleted} & self.cluster.topics.keys():
             life = self.life(topic)
             if self._known_lives.get(topic) != life:

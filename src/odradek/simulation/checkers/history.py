@@ -26,19 +26,19 @@ NEXT = 1e-9
 
 
 class CallResult(StrEnum):
-    """Result of an operation, with Jepsen's names."""
+    """Result of an operation, under the name that Jepsen gives it."""
 
     OK = "ok"
     """The operation took effect, and the caller was told so."""
     FAIL = "fail"
     """The operation certainly took no effect, for example an aborted transaction."""
     INFO = "info"
-    """Unknown, because the client was killed, timed out or is still waiting; later reads may decide
-    it."""
+    """The outcome is unknown, because the client was killed, timed out or is still waiting; later
+    reads may decide it."""
 
 
 class CallKind(StrEnum):
-    """Kind of operation."""
+    """Kind of a client's operation, or of an event in the history."""
 
     SEND = "send"
     """One record of an idempotent producer."""
@@ -61,7 +61,7 @@ class CallKind(StrEnum):
     """A group's committed offsets at the end, as an observer reads them."""
     CLOSE = "close"
     CRASH = "crash"
-    """The process ended without a close."""
+    """The process ended without closing its client."""
     HEAL = "heal"
     """The last fault has ended."""
 
@@ -204,12 +204,12 @@ class History:
 
     @property
     def transactions(self) -> list[Operation]:
-        """Sends and transactions."""
+        """All sends and transactions of the history."""
         return [one for one in self.operations if one.writing]
 
     @property
     def polls(self) -> list[Operation]:
-        """Polls, including those that read all records after the run."""
+        """All polls, including the polls that read all records after the run."""
         return [one for one in self.operations if one.call is CallKind.POLL]
 
     def partitions(self) -> dict[TopicPartition, None]:

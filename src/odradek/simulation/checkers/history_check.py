@@ -27,7 +27,7 @@ from odradek.simulation.checkers.history import (
 
 
 class Kind(StrEnum):
-    """Kind of anomaly."""
+    """Kind of anomaly in a history."""
 
     LOST_WRITE = "lost write"
     """A record was committed, or one reader saw it, but another reader of all records didn't."""
@@ -48,13 +48,13 @@ class Kind(StrEnum):
     ZOMBIE_WRITE = "zombie write"
     """A record of a fenced producer follows a record of the producer that fenced it."""
     REAL_TIME = "real-time order"
-    """A record has a lower offset than one that was acknowledged or read before it was sent."""
+    """A record's offset is lower than that of a record acknowledged or read before its send."""
     WRONG_PLACE = "wrong place"
     """A record's offset in the log isn't the acknowledged offset."""
     READERS_DISAGREE = "readers disagree"
     """Two readers saw different records at one offset, or a reader of all records missed some."""
     NONMONOTONIC_POLL = "nonmonotonic poll"
-    """A poll returned a record at or before the last one of an earlier poll of the process."""
+    """A poll returned a record at or before the last offset that the process had already polled."""
     INTERNAL_NONMONOTONIC_POLL = "internal nonmonotonic poll"
     """The records of one poll aren't in the order of their offsets."""
     POLL_SKIP = "poll skip"
@@ -66,7 +66,7 @@ class Kind(StrEnum):
     UNSEEN = "unseen"
     """No poll returned a record within `seen_within`."""
     CYCLE = "cycle"
-    """Transactions that read each other's records, in a cycle (G1c)."""
+    """Transactions read each other's records, in a cycle (G1c)."""
     INPUT_TWICE = "input twice"
     """Two visible transactions consumed the same record."""
     INPUT_LOST = "input lost"
@@ -350,7 +350,7 @@ class _Judge:
                         last[place] = (offset, made, write.value)
 
     def _real_time(self) -> Iterator[Anomaly]:
-        """Yield records sent after a record with a higher offset was known to exist."""
+        """Yield records that were sent when a record with a higher offset was already known."""
         known: dict[TopicPartition, list[tuple[float, int, str]]] = {}
         sent: dict[TopicPartition, list[tuple[float, int, str]]] = {}
         for poll in self._history.polls:

@@ -40,7 +40,7 @@ class EventChecker(Protocol):
 
     @property
     def KINDS(self) -> tuple[str, ...]:  # noqa: N802  # a constant of each
-        """The kinds of events to check."""
+        """The kinds of events that the checker gets."""
 
     def __call__(self, event: Event) -> None:
         """Check one event; raises a `Violation`."""

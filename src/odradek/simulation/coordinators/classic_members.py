@@ -194,7 +194,7 @@ class JoinPhase:
 
 
 def voted(members: Collection[Member]) -> str:
-    """Return the protocol that the most members prefer, among those that all members support."""
+    """Return the protocol that most members prefer, of the protocols that all members support."""
     common = set.intersection(*({name for name, _ in m.protocols} for m in members))
     votes = Counter(next(name for name, _ in m.protocols if name in common) for m in members)
     return max(votes, key=lambda name: (votes[name], name))

@@ -50,7 +50,7 @@ class StoredGroupOffsets:
         self.stable.pop(partition, None)
 
     def forget_topic(self, topic: str) -> None:
-        """Delete a topic's committed offsets, also those in open transactions."""
+        """Delete a topic's committed offsets, including offsets in open transactions."""
         for offsets in (self.stable, *self._pending.values()):
             for partition in [p for p in offsets if p.topic == topic]:
                 del offsets[partition]

@@ -52,7 +52,7 @@ def partition_for(key: str, count: int) -> int:
 
 
 class CoordinatingBroker(Protocol):
-    """A broker that coordinates groups or transactions, or that is asked for a coordinator."""
+    """A broker that is a coordinator, or that clients ask for a coordinator."""
 
     id: int
     alive: bool

@@ -236,7 +236,7 @@ def check(fault: Fault, scope: Scope) -> None:
 def draw(
     rng: random.Random, at: float, scope: Scope, verbs: Mapping[str, FaultKind] = PLAIN
 ) -> Fault:
-    """Draw a random fault, of one of these kinds."""
+    """Draw one fault at random; its kind is one of `kinds`."""
     name = rng.choices(list(verbs), [v.weight for v in verbs.values()])[0]
     while True:
         arguments = {}

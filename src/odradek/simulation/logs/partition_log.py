@@ -432,7 +432,7 @@ class PartitionLog:
         return offset
 
     def rows(self) -> list[Row]:
-        """Return all committed batches' records, also those of open and aborted transactions."""
+        """Return the records of all committed batches, including open and aborted transactions."""
         return [row for batch in self.batches if batch.committed for row in self._rows(batch)]
 
     def values(self, batches: Iterable[StoredBatch]) -> set[bytes]:

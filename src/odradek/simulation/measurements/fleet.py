@@ -70,7 +70,7 @@ class Case:
     outage: float = 60.0
     seed: int = 1
     settings: tuple[tuple[str, str], ...] = ()
-    """Options of every client, in addition to those of the policy."""
+    """Options of every client, in addition to the policy's options."""
 
     @property
     def setting(self) -> str:
@@ -112,7 +112,7 @@ def run(
 
 
 def simulate(case: Case, numbers: Iterable[int], sample: SampleListener | None = None) -> Load:
-    """Simulate the clients with these numbers in the outage, one after the other."""
+    """Simulate the clients with these numbers in the outage, one client after the other."""
     load, config = Load(case), case.config()
     # A client's simulation becomes garbage as a whole, so there is nothing to collect before.
     collecting = gc.isenabled()
@@ -131,7 +131,7 @@ def simulate(case: Case, numbers: Iterable[int], sample: SampleListener | None =
 
 
 class _Client:
-    """One client with its own simulation: a producer that writes one record after the other."""
+    """One client with its own simulation: a producer that writes records one by one."""
 
     def __init__(
         self,

@@ -309,7 +309,7 @@ class _Ghost:
         self.fault = fault
 
     def accept(self, peer: Peer) -> Session | Verdict:
-        """Accept a connection attempt, and reset the connection if that is the fault."""
+        """Accept a connection attempt; if the fault is `ACCEPT_RESET`, reset the connection."""
         if self.fault is RecoveryFault.ACCEPT_RESET:
             self.broker.time.after(0.0, lambda: peer.close(reset=True))
         return _GhostSession(self, peer)

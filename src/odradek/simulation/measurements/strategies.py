@@ -124,7 +124,7 @@ class JavaUpdater(MetadataUpdater):
         self._same = 0
 
     def _maybe_update(self, now: float) -> float:
-        """Update the metadata if that is due; return when to check again without an event."""
+        """Update the metadata if an update is due; return when to check again without an event."""
         if self._asked is not None and self._asked.reply.done:
             self._answered(self._asked, now)
         if self._rebootstraps and self.due_since is not None:
@@ -341,14 +341,14 @@ class Strategy:
     """Whether the real client has a thread that also runs between calls."""
 
     def configure(self, client: str, bootstrap_servers: str, **more: Any) -> Config:
-        """Return the configuration of one client with these rules."""
+        """Return the configuration of a client with this strategy's rules."""
         given = {"bootstrap.servers": bootstrap_servers, **self.config, **more}
         return self.kind(client, given)
 
 
 JAVA = Parts(JavaNetwork, JavaUpdater)
 CONSTANT_MS = 100
-"""Constant backoff in KIP-580's example in ms: ten attempts per second, without end."""
+"""Constant backoff of KIP-580's example in ms: ten attempts per second, without end."""
 
 STRATEGIES = {
     s.name: s

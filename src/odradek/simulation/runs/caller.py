@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class InVirtualTime:
-    """What the calls use of their process: here no signal wakes it up, and it isn't forked."""
+    """What calls need to know about their process: no signal wakes it, and it isn't forked."""
 
     woken = False
     here = True

@@ -41,7 +41,7 @@ from odradek.simulation.world.world import HostMaker
 SETTLED_WITHIN = 120.0
 """Virtual seconds after the last fault: a session timeout, a rebalance and a request timeout."""
 LEFT_WITHIN = 20.0
-"""Seconds within which a member leaves, after its current poll and commit."""
+"""Seconds within which a member must have left, after its current poll and commit."""
 LOOK_EVERY = 0.5
 SOURCE = 1_000_000
 """The first producer id of the transactions that write input records."""
@@ -69,7 +69,7 @@ timeout.
 
 
 class Seat:
-    """A client in the schedule, whose member another one may replace after it has died or left."""
+    """A client in the schedule; if its member dies or leaves, another member may replace it."""
 
     def __init__(self, run: GroupRun, client: ScheduledClient) -> None:
         self.run, self.client = run, client
@@ -96,7 +96,7 @@ class Seat:
             self.run.world.after(back, lambda: self._follow(self.driver))
 
     def _follow(self, left: MemberDriver | None) -> None:
-        """Start the next member once `left` is closed, unless `left` died or the run ends."""
+        """Start the next member once `left` is closed, unless `left` was killed or the run ends."""
         if left is None or self.driver is not left or left.died or self.run.ending:
             return
         if self.taken is None:
@@ -158,7 +158,7 @@ class GroupRun(Run):
             warnings=lambda: self.complaints.repeats,
         )
         self._orphans: dict[TopicPartition, tuple[int, float]] = {}
-        """Partitions without an owner, with the group's generation, and the time since when."""
+        """The group's generation, and the time since when, for each partition without an owner."""
         groups.observers.append(self.ledger.commits)
         self.members: list[MemberDriver] = []
         self.incarnations: Counter[str] = Counter()

@@ -40,7 +40,7 @@ from odradek.simulation.runs.workload import TOPIC
 from odradek.simulation.world.link import Mode
 
 LEAVE_TIMEOUT, PATIENT_LEAVE = 10.0, 30.0
-"""Timeouts of an orderly close: the second one if nothing but late responses can delay it."""
+"""Timeouts of an orderly close in seconds: the second if only late responses can delay it."""
 COMMITTED_WITHIN = LEAVE_TIMEOUT * (1 - LEAVING_SHARE) - 0.5
 """Seconds of an orderly close within which the close's last commit must succeed."""
 
@@ -71,7 +71,7 @@ class MemberDriver(ReadingDriver):
         """Number of records that were returned to the application."""
         self.violations: list[Violation] = []
         self.errors: list[Exception] = []
-        """Errors of the application's polls and commits."""
+        """Errors that the application's polls and commits have raised."""
         self._polling = False
         self._leaving = False
         self._frozen = False
@@ -96,7 +96,7 @@ class MemberDriver(ReadingDriver):
 
     @property
     def group(self) -> ConsumerGroup:
-        """The client's part in the group."""
+        """The engine's part that manages the group membership."""
         group = self.engine.group
         if group is None:
             raise AssertionError(f"{self.name} has no group.id")

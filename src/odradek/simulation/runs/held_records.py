@@ -31,7 +31,7 @@ AFTER_A_STOP = (0.0, 0.5, 3.0, 8.0)
 
 
 class HoldingDriver(MemberDriver):
-    """A member that commits the records of one poll before the next one."""
+    """A member that processes and commits the records of a poll before it polls again."""
 
     works_after_a_stop = PARTS * max(AFTER_A_STOP)
     _holding = False
@@ -178,7 +178,7 @@ class HeldRecords:
     # Seeks and pauses
 
     def _retry(self, rest: list[ConsumerRecord]) -> None:
-        """Seek to the first of these records in each partition, so that they are read again."""
+        """Seek to the first remaining record in each partition, so that the rest is read again."""
         first = {r.topic_partition: r.offset for r in reversed(rest)}
         driver = self._driver
 

@@ -62,13 +62,13 @@ class GroupBook:
             self._set({value, *self._doubtful})
 
     def look(self) -> Offsets:
-        """Begin a read; return its possible results, to which changes add theirs until it ends."""
+        """Begin a read; return its possible results, which changes extend until the read ends."""
         seen = set(self.possible)
         self._looks.append(seen)
         return seen
 
     def looked(self, seen: Offsets) -> None:
-        """Note that the read with these possible results has ended."""
+        """End the read to which `look` has returned these possible results."""
         self._looks = [one for one in self._looks if one is not seen]
 
     def _set(self, possible: Offsets) -> None:
@@ -88,7 +88,7 @@ class OperatorDriver(AskingDriver):
         return AdminEngine(self.config, host.rng())
 
     def begin(self) -> None:
-        """Create the books of the operator's groups, which don't exist yet."""
+        """Note that the operator's groups don't exist yet."""
         self.books = {f"{self.name}.{n}": GroupBook() for n in range(OWN)}
 
     def operate(self) -> None:
@@ -183,7 +183,7 @@ class OperatorDriver(AskingDriver):
 
             def check(results: Any, errors: Mapping[Any, KafkaError]) -> None:
                 told = {g.group_id for g in results.get(None, ())} & set(begun)
-                # A group whose coordinator moves may be missing in the responses of both brokers.
+                # If the group's coordinator moves, both brokers' responses may lack the group.
                 whole = None in results and leaders == self._leaders()
                 for one, possible in begun.items():
                     self.books[one].looked(possible)

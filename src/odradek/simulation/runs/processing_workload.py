@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 class Writer(TransactionalDriver):
-    """The producer of a processor (`owner`), which makes all of the producer's calls."""
+    """The producer of a processor; the processor (`owner`) makes all of the producer's calls."""
 
     def __init__(
         self, owner: ProcessorDriver, client: ScheduledClient, mode: Mode, checkers: Checkers
@@ -50,7 +50,7 @@ class Writer(TransactionalDriver):
         return Caller(self.world, self.calls, lambda: self.owner.over, self.owner.soon)
 
     def close(self, *, died: bool = False) -> None:
-        """Close the producer, because another one replaces it or its process has ended."""
+        """Close the producer, because it is being replaced or its process has ended."""
         self.died = died
         if not died:
             self.engine.shut()
@@ -109,7 +109,7 @@ class ProcessorDriver(MemberDriver):
         self._later(seconds)
 
     def poll(self) -> None:
-        """Poll, unless other calls are needed before."""
+        """Poll, unless the producer must be initialized or the position reset before."""
         done = self._ready and not self._back_to_committed
         if done or self.over or self._polling or self._leaving or self.engine.ended is not None:
             super().poll()
@@ -225,7 +225,7 @@ class ProcessorDriver(MemberDriver):
     def _write(
         self, writer: Writer, made: Operation, records: list[ConsumerRecord]
     ) -> CallerFlow[list[Acknowledged]]:
-        """Do everything in a transaction except its end."""
+        """Write the results and offsets in a transaction, without ending it."""
         producer, sent = writer.producer, []
         yield from producer.begin_transaction()
         count = len((yield from producer.partitions_for(TOPIC, CALL)))
@@ -250,7 +250,7 @@ class ProcessorDriver(MemberDriver):
     # Process
 
     def freeze(self, seconds: float) -> None:
-        """Stop the process for this time: both clients and the application."""
+        """Stop the process for this many seconds: both clients and the application."""
         stopped = self._frozen
         super().freeze(seconds)
         if self.writer is not None and not self.over and not stopped:

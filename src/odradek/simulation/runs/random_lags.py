@@ -33,7 +33,7 @@ MOST = 0.7
 DECIDED = 9.0
 """Maximum number of seconds for which most brokers may lag: after 10 s, clients believe them."""
 AGES = (100, 300, 1000)
-"""`metadata.max.age.ms` of these clients: each refresh may ask another broker."""
+"""`metadata.max.age.ms` of clients that start during a lag: each refresh may ask another broker."""
 
 
 class Lag(NamedTuple):

@@ -74,7 +74,7 @@ def with_ownership(schedule: Schedule, seed: int, *, short: bool) -> Schedule:
 
 
 def _with_habits(schedule: Schedule, more: Mapping[str, Any]) -> Schedule:
-    """Set these fields of `ApplicationBehaviour` for all members with auto-commit."""
+    """Set these fields of `ApplicationBehaviour` for all members that use auto-commit."""
     clients = (
         c
         if c.config.get("enable.auto.commit") is False

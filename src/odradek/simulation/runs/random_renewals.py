@@ -21,7 +21,7 @@ from odradek.simulation.world.virtual_time import derived_rng
 RENEWED = 0.15
 """Share of the schedules of classic groups that have recreated topics which grow again."""
 COOPERATIVE = 0.8
-"""Share of these schedules in which the members use the cooperative protocol."""
+"""Share of schedules with such topics in which the members use the cooperative protocol."""
 LEFT_OUT = {"quiet", "release", "zombie_leader"}
 """Faults that exclude a recreated topic from a schedule.
 

@@ -68,7 +68,7 @@ class Made:
 
 
 class TransactionalDriver(WritingDriver):
-    """Runs one transaction after the other; each is one operation of the schedule."""
+    """A driver that runs transactions one by one; each is one operation of the schedule."""
 
     def build(self, config: Config) -> ProducerCalls:
         """Create the producer's calls and the list of its transactions."""

@@ -59,7 +59,7 @@ class Peer(Protocol):
         """Close the connection from the broker's side, in an orderly way or by a reset."""
 
     def hold(self, on: bool) -> None:
-        """Hold back all bytes in both directions (black hole), or deliver those held back."""
+        """Hold back all bytes in both directions (black hole), or deliver the bytes held back."""
 
     def trickle(self, seconds: float, *, both: bool = False) -> None:
         """Deliver one response byte every `seconds`, and never the last byte; 0 ends the fault.

@@ -37,7 +37,7 @@ class _Pipe(asyncio.Protocol):
         if self.peer is not None and self.peer.transport is not None:
             self.peer.transport.write(data)
 
-    # asyncio calls these for this end's write buffer: the peer stops reading while it is full.
+    # asyncio calls these two methods: the peer stops reading while this end's buffer is full.
     def pause_writing(self) -> None:
         if self.peer is not None and self.peer.transport is not None:
             self.peer.transport.pause_reading()
@@ -50,8 +50,8 @@ class _Pipe(asyncio.Protocol):
         self._door.lost(self)
         peer, self.peer = self.peer, None
         if peer is not None and peer.transport is not None:
-            # A reset is passed on as a reset, and an orderly close after the last byte. Kafka
-            # doesn't use half-closed connections, so the end of one direction ends both.
+            # Pass on a reset as a reset, and an orderly close after the last byte. Kafka doesn't
+            # use half-closed connections, so the end of one direction ends the other.
             if exc is not None:
                 peer.transport.abort()
             else:
@@ -113,7 +113,7 @@ class FrontDoor:
         self._thread.join()
 
     def lead_to(self, backends: Iterable[Address]) -> None:
-        """Forward new connections to these addresses; without any, close them at once."""
+        """Forward new connections to these addresses; if none are given, close them at once."""
         self._backends = tuple(backends)
 
     def drop_connections(self) -> None:

@@ -99,7 +99,7 @@ def fetch(version: str, report: Callable[[str], None] = lambda _: None) -> Path:
 
 
 def fetch_listed(listed: Path, report: Callable[[str], None] = lambda _: None) -> Path:
-    """Return the directory with the jars of a committed list; both have the same name."""
+    """Return the directory with a list's jars; the directory is named like the list."""
     name = listed.stem
     target = own_cache() / name
     jars = read_list(listed)

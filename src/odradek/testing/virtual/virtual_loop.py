@@ -327,8 +327,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         job = Job(func, executor)
         through = JobExecutor(job, executor)
         self._threads.begun(job)
-        # If this were the running loop, Python 3.14 and later would report a job that ends at once
-        # immediately, but it must count as a call from another thread.
+        # If this were the running loop, Python 3.14 and later would report at once a job that ends
+        # at once; but the end of a job must count as a call from another thread.
         self._submitting, running = True, _get_running_loop()
         _set_running_loop(None)
         try:

@@ -102,7 +102,7 @@ class WorldAsyncioHost(AsyncioHost, StepCount):
         return self._client_rng
 
     callers_first = False
-    """False as in `SimulatedHost`, because traces of both must be equal."""
+    """False as in `SimulatedHost`, because the traces of both hosts must be equal."""
 
     @property
     def on_its_own(self) -> bool:  # type: ignore[override]
