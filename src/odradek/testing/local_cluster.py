@@ -327,7 +327,7 @@ class LocalCluster:
                      "--timeout-ms", str(int(timeout * 1000)), *options]  # fmt: skip
         if max_messages is not None:
             arguments += ["--max-messages", str(max_messages)]
-        # If its time limit ends the tool, its exit status is that of a failure.
+        # If the time limit ends the tool, the exit status is that of a failed tool.
         return self.run_tool(
             "org.apache.kafka.tools.consumer.ConsoleConsumer",
             arguments,

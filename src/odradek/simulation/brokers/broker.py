@@ -310,7 +310,7 @@ class SimulatedBroker(BrokerState):
         held, self.held = self.held, []
         if zombie is None or not self.alive:
             return
-        zombie.zombie = self  # fetches that wait are answered from the present state
+        zombie.zombie = self  # from the present state
         for batch in unacknowledged(zombie):
             batch.settle(False)
         for session, request in held:

@@ -136,7 +136,7 @@ class GroupLedger:
     expired: set[TopicPartition] = field(default_factory=set)
     """Partitions whose committed offset has expired, without a member that had to renew it."""
     by_name: bool = False
-    """Whether no broker knows topic ids in OffsetCommit (before version 10)."""
+    """Whether no broker knows topic ids in OffsetCommit requests (before version 10)."""
     misnamed: set[TopicPartition] = field(default_factory=set)
     """Partitions for which an offset of a deleted topic was committed by the topic's name.
 
@@ -167,14 +167,14 @@ class GroupLedger:
         return 0 if log is None else log.after_markers(log.start_offset)
 
     def _log(self, place: TopicPartition) -> PartitionLog | None:
-        """Return the log of a partition in one incarnation of its topic."""
+        """Return the log that a partition had in one incarnation of its topic."""
         topic = self.lives(place.topic.partition("#")[0]).get(place.topic)
         if topic is None or place.partition >= len(topic.partitions):
             return None
         return topic.partitions[place.partition].log
 
     def place(self, partition: TopicPartition, value: bytes | None = None) -> TopicPartition:
-        """Return the partition of the topic incarnation that contains a value, or of the last."""
+        """Return the partition in the topic's incarnation that contains a value, or in the last."""
         born = self.births.get(value) if value is not None else None
         return born or TopicPartition(self.life(partition.topic), partition.partition)
 
@@ -189,7 +189,7 @@ class GroupLedger:
     # Callbacks of members
 
     def assigned(self, member: MemberView, partitions: list[TopicPartition]) -> None:
-        """Check the arguments of on_assigned."""
+        """Check that the partitions that on_assigned gets may be assigned to this member."""
         self.members[member.name] = member
         self.processes[member.identity[0]] = member.name
         mine = self.stints.setdefault(member.name, {})
@@ -264,7 +264,7 @@ class GroupLedger:
             )
 
     def revoked(self, member: MemberView, partitions: list[TopicPartition]) -> None:
-        """Check the arguments of on_revoked or on_lost."""
+        """Check that the member owned the partitions that on_revoked or on_lost gets."""
         mine = self.stints.setdefault(member.name, {})
         for partition in partitions:
             if mine.pop(partition, None) is None:
@@ -442,7 +442,7 @@ class GroupLedger:
             self.owed_from.setdefault(place, committed.offset)
 
     def _is_misnamed(self, place: TopicPartition, committed: Committed) -> bool:
-        """Return whether an offset can only be of a deleted topic, and was committed by name."""
+        """Return whether an offset was committed by name and can only be the deleted topic's."""
         topic = self.lives(place.topic.partition("#")[0]).get(place.topic)
         if not self.by_name or _number(place.topic) == 1 or topic is None:
             return False
@@ -470,7 +470,7 @@ class GroupLedger:
         return max(self.taken.get(place, (0, None))[0], self.set_back.get(place, 0))
 
     def shard(self) -> GroupShard | None:
-        """Return the coordinator's state, if the group has a coordinator now."""
+        """Return the group's shard at its coordinator; None if the group has no coordinator now."""
         groups = self.cluster.groups
         topic = self.cluster.topics.get(GROUP_TOPIC)
         if topic is None:
@@ -627,7 +627,7 @@ class GroupLedger:
         return ""
 
     def orphans(self, topics: Iterable[str]) -> dict[TopicPartition, int]:
-        """Return the partitions without an owner, with the generation of the stable group."""
+        """Return the partitions that no member owns, with the stable group's generation."""
         shard = self.shard()
         group = shard.groups.get(self.group_id) if shard is not None else None
         if group is None or not group.members:
@@ -644,7 +644,7 @@ class GroupLedger:
         return dict.fromkeys((p for p in places if p not in owned), generation)
 
     def verify(self, topic: str) -> None:
-        """Check that every record of the log was returned with the right value."""
+        """Check that every record in the topic's log was returned with the right value."""
         for index in range(len(self.cluster.topics[topic].partitions)):
             place = self.place(TopicPartition(topic, index))
             if place in self.misnamed:
@@ -660,7 +660,7 @@ class GroupLedger:
                     raise Violation(f"{place} at {row[0]}: {self.values[place, row[0]]!r}")
 
     def committed(self, topic: str) -> dict[int, int]:
-        """Return committed offsets by partition; empty if there is no coordinator."""
+        """Return the group's committed offsets by partition; empty without a coordinator."""
         shard = self.shard()
         stable = shard.committed(self.group_id).stable if shard is not None else {}
         return {

@@ -130,7 +130,7 @@ class Operation:
 
     @property
     def writing(self) -> bool:
-        """Whether the operation is a send or a transaction."""
+        """Whether the operation is a send or a transaction, so that it writes records."""
         return self.call in (CallKind.SEND, CallKind.TXN)
 
     def wrote(self, partition: TopicPartition, value: str) -> Write:

@@ -153,7 +153,7 @@ class _Judge:
         return made is not None and made[0].call is CallKind.TXN
 
     def anomalies(self) -> Iterator[Anomaly]:
-        """Yield the anomalies of all checks."""
+        """Yield the anomalies that the checks find."""
         yield from self._readings()
         yield from self._values()
         for made in self._all:

@@ -84,8 +84,7 @@ class OneMetadataRequest:
             self._dialled.clear()
         elif (
             event.kind in ("broken", "closed", "metadata")
-            # A connection attempt of the same round may fail, too: only the address of the request
-            # counts.
+            # Another connection attempt may fail meanwhile: only the address of the request counts.
             or (event.kind in ("metadata_failed", "disconnected") and address == self._open)
         ):
             self._open = None
@@ -138,7 +137,7 @@ class BackoffInBounds:
         elif event.kind == "foreign_cluster":
             state.failures = max(state.failures, state.before_proof)
         elif event.kind != "dial" and event.fields.get("purpose") not in SECONDARY:
-            self._ended(event, str(address), state)  # secondary connections
+            self._ended(event, str(address), state)  # not if it is secondary
 
     def _ended(self, event: Event, address: str, state: _Dialled) -> None:
         failure = bool(event.fields["failure"])
@@ -301,7 +300,7 @@ class RecordLedger:
         self._sent[partition].append(_Sent(value, True, offset))  # sent without a partition
 
     def verify(self, cluster: SimulatedCluster) -> None:
-        """Check that no acknowledged record is lost or duplicated, and that order holds."""
+        """Check that no acknowledged record is lost, duplicated or out of order in the logs."""
         for partition, sent in self._sent.items():
             topic, index = partition
             there = cluster.topics.get(topic)
@@ -369,7 +368,7 @@ class PositionsGoForward:
         self._positions: dict[TopicPartition, int] = {}
 
     def moved(self, partition: TopicPartition, position: int) -> None:
-        """Check a position of the client, or the offset after a record that it returned."""
+        """Check that the client's position, or the offset after a returned record, isn't lower."""
         before = self._positions.get(partition, -1)
         if position < before:
             raise Violation(f"{partition}: the position went from {before} back to {position}")

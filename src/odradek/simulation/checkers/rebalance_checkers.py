@@ -24,7 +24,7 @@ class RejoinsAtOnce:
     def revoked(self, now: float, state: MemberState, generation: int) -> None:
         """Note that on_revoked was called.
 
-        An eager member does so only after it has left the stable state.
+        An eager member revokes only after it has left the stable state.
         """
         self._revoked = (now, generation) if state is MemberState.STABLE else None
 
@@ -38,7 +38,7 @@ class RejoinsAtOnce:
             self._revoked = now, self._revoked[1]
 
     def look(self, now: float, state: MemberState, generation: int) -> Violation | None:
-        """Return a violation if the member remains in the generation in which it has revoked."""
+        """Return a violation if the member doesn't leave the generation in which it has revoked."""
         if self._revoked is None:
             return None
         since, revoked_in = self._revoked

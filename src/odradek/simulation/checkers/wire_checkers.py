@@ -141,7 +141,7 @@ class Wire:
     # Callbacks of the client's I/O host
 
     def opened(self, number: int, address: Address, ip: str) -> None:
-        """Note a connection attempt."""
+        """Note that the client attempts to connect."""
         self.dials += 1
         self._lines[number] = _Line(address)
 
@@ -188,7 +188,7 @@ class Wire:
             self._found(f"{name} is asked more than {limit} times of brokers that are only slow")
 
     def came(self, number: int, size: int) -> None:
-        """Note bytes of an unfinished response."""
+        """Note that bytes of an unfinished response arrive."""
         line, now = self._lines.get(number), self._time.now
         if line is None:
             return
@@ -199,7 +199,7 @@ class Wire:
             line.progressed = now
 
     def answered(self, number: int, correlation_id: int, throttle: float = 0.0) -> None:
-        """Note a response."""
+        """Note that a response arrives."""
         line, now = self._lines.get(number), self._time.now
         if line is None:
             return

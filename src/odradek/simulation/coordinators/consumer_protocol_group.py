@@ -222,7 +222,7 @@ class ConsumerProtocolGroup:
     def _check_epoch(member: ConsumerMember, beat: Beat) -> None:
         if beat.epoch == member.epoch:
             return
-        # The response with the new epoch may be lost; the member then owns nothing unassigned.
+        # The response with the new epoch may be lost: then the member owns only what it had.
         lost = beat.epoch == member.previous_epoch and beat.epoch < member.epoch
         if not lost or beat.owned is None or not beat.owned <= member.assigned:
             raise errors.FencedMemberEpochError(f"{beat.epoch} instead of {member.epoch}")

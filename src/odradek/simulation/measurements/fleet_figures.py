@@ -32,7 +32,7 @@ metadata, one to the partition's leader."""
 
 
 def figures(load: Load) -> dict[str, Any]:
-    """Return all figures of one fleet that are printed."""
+    """Return all numbers about one fleet that the command prints."""
     case, clients = load.case, max(1, load.clients)
     outage = case.outage
     since = min(CAP, outage / 2)
@@ -107,7 +107,7 @@ def _between(counts: Counter[int], start: float, end: float) -> Counter[int]:
 
 
 def _phase(load: Load, start: float, end: float) -> list[dict[str, Any]]:
-    """Return connection attempts and metadata requests per second at each broker."""
+    """Return each broker's connection attempts and metadata requests per second."""
     seconds: dict[tuple[str, int], Counter[int]] = {}
     first, last = round(start * WINDOWS), round(end * WINDOWS)
     for (kind, broker, window), count in load.counts.items():

@@ -44,7 +44,7 @@ GOALS = {
 
 
 def percentile(values: Iterable[float | None], share: float) -> float | None:
-    """Return the nearest-rank percentile; None counts as infinity."""
+    """Return a percentile by the nearest-rank method; None counts as infinity."""
     ordered = sorted(math.inf if v is None else v for v in values)
     found = ordered[max(0, math.ceil(share * len(ordered)) - 1)]
     return None if found == math.inf else round(found, 4)

@@ -62,7 +62,7 @@ class NoLimiter(ConnectionLimiter):
     def wait(
         self, now: float, *, for_metadata: bool, failed: bool = False, again: bool = False
     ) -> float:
-        """Return 0.0: never wait."""
+        """Return 0.0, so that no attempt waits."""
         return 0.0
 
     def failed(self, now: float) -> None:

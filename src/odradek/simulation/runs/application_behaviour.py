@@ -30,7 +30,7 @@ class ApplicationBehaviour:
     """Share of polls after which an application commits although its client commits by itself."""
     pattern: str | None = None
     raises: bool = False
-    """Whether some of its callbacks fail."""
+    """Whether some of the application's callbacks fail."""
     regrets: float = 0.0
     """Share of transactions that a processor aborts although no error occurred."""
     holds: float = 0.0

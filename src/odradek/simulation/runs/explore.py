@@ -42,7 +42,7 @@ class RunOutcome:
 
     @property
     def ok(self) -> bool:
-        """Whether every invariant held."""
+        """Whether every invariant held in the run."""
         return self.violation is None
 
 

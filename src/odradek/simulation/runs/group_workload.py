@@ -130,12 +130,12 @@ class MemberDriver(ReadingDriver):
         return partition in self._lost
 
     def position(self, partition: TopicPartition) -> int | None:
-        """Return the client's position; None if it has none."""
+        """Return the client's position in a partition; None if it has no position."""
         state = self.engine.subscription.partitions.get(partition)
         return None if state is None else state.position
 
     def former_id(self, partition: TopicPartition) -> bytes:
-        """Return the id of the topic's previous incarnation for the client, or `NO_ID`."""
+        """Return the id that the topic had for the client before it was recreated, or `NO_ID`."""
         state = self.engine.subscription.partitions.get(partition)
         return NO_ID if state is None else state.former_id
 
@@ -280,7 +280,7 @@ class MemberDriver(ReadingDriver):
 
     @property
     def stopped(self) -> bool:
-        """Whether the process is stopped."""
+        """Whether the member's process is stopped."""
         return self._frozen
 
     def soon(self, seconds: float, action: Callable[[], None]) -> None:
@@ -304,7 +304,7 @@ class MemberDriver(ReadingDriver):
             self.poll()
 
     def poll(self) -> None:
-        """Poll as `Consumer.poll` does."""
+        """Poll with the steps that `Consumer.poll` makes."""
         if self.over or self._polling or self.engine.ended is not None:
             return
         if self._leaving:
@@ -399,7 +399,7 @@ class MemberDriver(ReadingDriver):
     # End
 
     def subscribe_anew(self) -> None:
-        """Unsubscribe and subscribe again, after the current poll."""
+        """Unsubscribe after the current poll, and subscribe again."""
         if not self._leaving and not self.over and not self._frozen:
             self.leave()
             self._back = True
@@ -412,7 +412,7 @@ class MemberDriver(ReadingDriver):
             self.host.wake()
 
     def leave(self) -> None:
-        """Close cleanly, after the current poll."""
+        """Close the consumer in an orderly way after the current poll."""
         self._back = False
         if not self._leaving and not self.over:
             self._leaving = True
@@ -499,5 +499,5 @@ class MemberDriver(ReadingDriver):
         self.hurry()
 
     def finished(self) -> bool:
-        """Return whether all records were returned, for the whole group."""
+        """Return whether the members together have returned all records."""
         return self.over or self._leaving or not any(map(self.ledger.settled, self.topics))

@@ -251,7 +251,7 @@ class OperatorDriver(AskingDriver):
         self.wrong.append(Violation(f"{self.world.now}: {self.name}: {text}"))
 
     def probe(self) -> None:
-        """Read all groups."""
+        """Read all groups with one call, to show that the operator has recovered."""
         call = group_offsets.listing([*self.books], False)
         self._carry_out(call.what, call, PROBE, self._found)
 
@@ -259,5 +259,5 @@ class OperatorDriver(AskingDriver):
         self._probed = not errors and set(results) == set(self.books)
 
     def finished(self) -> bool:
-        """Return whether the probe returned all groups."""
+        """Return whether the call of `probe` has returned all groups."""
         return self._probed

@@ -46,7 +46,7 @@ class Writer(TransactionalDriver):
         super().__init__(owner.stage, client, mode, checkers)
 
     def application(self) -> Caller:
-        """Return the caller of the owner's calls; a stopped or dead process makes none."""
+        """Return the object that makes the processor's calls while its process runs."""
         return Caller(self.world, self.calls, lambda: self.owner.over, self.owner.soon)
 
     def close(self, *, died: bool = False) -> None:
@@ -104,7 +104,7 @@ class ProcessorDriver(MemberDriver):
         return self._frozen or self.world.now < self._idle_until
 
     def _go_on(self, seconds: float = 0.0) -> None:
-        """Return to `poll`."""
+        """Let the application poll again after this many seconds."""
         self._polling = False
         self._later(seconds)
 
@@ -216,7 +216,7 @@ class ProcessorDriver(MemberDriver):
         return 0.0
 
     def _source(self, record: ConsumerRecord) -> TopicPartition:
-        """Return the source of a record, with the topic's incarnation."""
+        """Return where a record was read, with the topic's incarnation."""
         return self.ledger.place(record.topic_partition, record.value)
 
     def _works(self) -> CallerFlow[None]:

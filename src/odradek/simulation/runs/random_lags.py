@@ -99,7 +99,7 @@ def with_newcomers(schedule: Schedule) -> Schedule:
 
 
 def _of_most(rng: random.Random, schedule: Schedule, lag: Lag) -> Iterator[Fault]:
-    """Yield faults that let all brokers but one or two lag at the same time as this one."""
+    """Yield faults that let all brokers except one or two lag together with this one."""
     others = [i for i in range(1, schedule.brokers + 1) if i != lag.broker]
     for i in others[: len(others) - rng.choice((1, 1, 2))]:
         yield Fault(lag.begins, "stale_metadata", {"i": i, "on": True, "deleted": True})

@@ -144,7 +144,7 @@ class ProducerDriver(WritingDriver):
             self.put(partition)
 
     def finished(self) -> bool:
-        """Return whether all records have an outcome and every partition acknowledged a record."""
+        """Return whether all records have outcomes and all partitions acknowledged one of them."""
         count = len(self.cluster.topics[TOPIC].partitions)
         return not self.unsettled and not len(self.calls) and len(self.reached) == count
 
@@ -158,7 +158,7 @@ class ProducerDriver(WritingDriver):
                 self._none_in(cluster)
 
     def _none_in(self, cluster: SimulatedCluster) -> None:
-        """Check R-RB-5: another cluster has none of the client's records."""
+        """Check R-RB-5: no log of another cluster has a record of this client."""
         mark = self.name.encode() + b"/"
         for partition in range(len(cluster.topics[TOPIC].partitions)):
             for row in cluster.records(TOPIC, partition):
@@ -315,7 +315,7 @@ class ConsumerDriver(ReadingDriver):
             self.once.skipped(partition, offset)
 
     def _check_epoch(self, partition: TopicPartition, position: int, epoch: int) -> None:
-        """Check that the position's leader epoch is that of the records around it (KIP-320)."""
+        """Check that a position's leader epoch is the epoch of the records around it (KIP-320)."""
         log = self._log(partition)
         if log is None or self._disturbed(partition):
             return
@@ -345,7 +345,7 @@ class ConsumerDriver(ReadingDriver):
 
     def _disturbed(self, partition: TopicPartition) -> bool:
         if self.kept_of not in (None, self._home):
-            return True  # positions from another cluster
+            return True  # another cluster's positions
         return any(disturbed(c, *partition) for c in (*self.stage.left, self.stage.cluster))
 
     def _start(self, partition: TopicPartition) -> int:

@@ -151,7 +151,7 @@ class Schedule:
         return "\n".join([first, *(f"  {fault}" for fault in self.faults)])
 
     def to_json(self) -> str:
-        """Return the text of a schedule file."""
+        """Return the schedule as the text of a schedule file."""
         plain: dict[str, Any] = {"format": FORMAT}
         for item in fields(self):
             value = getattr(self, item.name)
@@ -321,7 +321,7 @@ _settled: dict[tuple[str, str], Config] = {}
 
 
 def settings(client: ScheduledClient) -> Config:
-    """Return a client's validated configuration; cached, because many runs share a few of them."""
+    """Return a client's validated configuration; cached, as many runs share a few of them."""
     transactional = client.kind == TRANSACTIONAL
     key = (client.name if transactional else client.kind, repr(client.config))
     found = _settled.get(key)

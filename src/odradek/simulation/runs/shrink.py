@@ -41,7 +41,7 @@ def shrunk(schedule: Schedule, fails: Fails, go_on: Callable[[], bool] = lambda:
 
 
 def _smaller(schedule: Schedule) -> Iterator[Schedule]:
-    """Yield smaller schedules, beginning with the largest reduction."""
+    """Yield smaller schedules, the one with the largest reduction first."""
     yield from _fewer_faults(schedule)
     for client in schedule.clients if len(schedule.clients) > 1 else ():
         yield _fitted(
@@ -97,7 +97,7 @@ def _simpler_clients(schedule: Schedule) -> Iterator[Schedule]:
 
 
 def _possible(client: ScheduledClient) -> bool:
-    """Return whether a client's options are valid together."""
+    """Return whether a client's options are valid in combination."""
     try:
         settings(client)
     except ConfigurationError:

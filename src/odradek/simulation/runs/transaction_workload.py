@@ -268,14 +268,14 @@ class TransactionalDriver(WritingDriver):
             self.host.wake()
 
     def finished(self) -> bool:
-        """Return whether the last transaction is committed, and all committed ones are visible."""
+        """Return whether the last transaction is committed, and committed records are visible."""
         last = self.made[-1] if self.made else None
         done = not self.busy and last is not None and last.fate is Fate.COMMITTED
         seen = (done or self.over) and all(self._seen(self.cluster, made) for made in self.made)
         return seen and not self._wrong_offset(self.cluster)
 
     def _seen(self, cluster: SimulatedCluster, made: Made) -> bool:
-        """Return whether committed records are visible; markers are written after the response."""
+        """Return whether the committed records are visible: markers follow after the response."""
         if made.fate is not Fate.COMMITTED:
             return True
         return not self._missing(cluster, made)

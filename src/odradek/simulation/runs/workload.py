@@ -103,7 +103,7 @@ class Driver(ABC):
         self.host.wake()
 
     def topic_ids(self) -> dict[str, bytes]:
-        """Return the ids of the topics in the client's metadata."""
+        """Return the topic ids that the client's metadata contains, by topic."""
         snapshot = self.engine.metadata.snapshot
         return {} if snapshot is None else {t.name: t.topic_id for t in snapshot.topics.values()}
 
@@ -114,7 +114,7 @@ class Driver(ABC):
         """Create the client's engine, and the object that makes its calls."""
 
     def application(self) -> Caller:
-        """Return the caller of the application's calls."""
+        """Return the object that makes the application's calls."""
         return Caller(self.world, self.calls, lambda: self.over)
 
     def begin(self) -> None:
@@ -131,7 +131,7 @@ class Driver(ABC):
 
     @abstractmethod
     def finished(self) -> bool:
-        """Return whether the probe's calls were successful."""
+        """Return whether the calls that `probe` made were successful."""
 
     def served(self) -> None:
         """Raise a `Violation` unless slow brokers have answered all calls by now."""
@@ -157,7 +157,7 @@ class Driver(ABC):
             self.done += 1
 
     def seconds(self, timeout: float) -> float:
-        """Return the timeout of a call."""
+        """Return the timeout of a call in seconds."""
         return PATIENCE if self.patient else timeout
 
     def call(
@@ -169,7 +169,7 @@ class Driver(ABC):
         )
 
     def judged(self, error: BaseException | None, what: str) -> None:
-        """Check the error of a call: it must be a `KafkaError`, and slow brokers excuse none."""
+        """Check a call's error: it must be a `KafkaError`, and slow brokers don't excuse any."""
         if error is None or self.engine.ended is not None:
             return
         if not isinstance(error, KafkaError):
@@ -261,7 +261,7 @@ class AskingDriver(Driver):
         return self.asks
 
     def make(self, host: Any) -> ClientEngine:
-        """Return the client's engine."""
+        """Return the engine of the client."""
         return ClientEngine(self.config, host.rng())
 
     def ask(
@@ -293,7 +293,7 @@ class MetadataDriver(AskingDriver):
         """Do nothing: every probe requests a refresh."""
 
     def finished(self) -> bool:
-        """Return True: there is nothing to wait for."""
+        """Return True: a probe makes no calls that must end."""
         return True
 
 
@@ -339,5 +339,5 @@ class AdminDriver(AskingDriver):
         self._described = {b.id for b in result.brokers} == living
 
     def finished(self) -> bool:
-        """Return whether the description contained all live brokers."""
+        """Return whether the cluster's description contained all live brokers."""
         return self._described

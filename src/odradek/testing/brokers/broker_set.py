@@ -151,7 +151,7 @@ class BrokerSet:
         shutil.copytree(source, temporary)
         try:
             temporary.rename(kept)
-        except OSError:  # another process has stored the same
+        except OSError:  # another process stored it first
             shutil.rmtree(temporary)
 
     def start_all(self) -> None:

@@ -50,7 +50,7 @@ def start_time(pid: int) -> str | None:
     # time.
     fields = text[text.rindex(")") + 2 :].split()
     if fields[0] == "Z":
-        return None  # the process has ended, but wasn't waited for yet
+        return None  # it is a zombie: ended, but not reaped
     return f"{boot}:{fields[19]}"
 
 

@@ -63,7 +63,7 @@ class _Reader:
         return self._data[self._at - length : self._at].decode()
 
     def skip_int32s(self) -> None:
-        count = self.take(">i")  # before the sum: `take` changes the position
+        count = self.take(">i")  # read before the sum, as `take` moves on
         self._at += 4 * count
 
 

@@ -56,7 +56,7 @@ class SharedClusters:
     def shared(self, options: dict[str, Any]) -> LocalCluster:
         """Return the cluster with these options that all tests share."""
         key = repr(sorted({**self._defaults, **options}.items()))
-        if key in self._failed:  # the same start would fail again
+        if key in self._failed:  # another start would fail, too
             raise self._failed[key]
         if key not in self._running:
             try:
