@@ -52,7 +52,7 @@ def slope(points: Sequence[tuple[float, float]]) -> float:
 
 
 def verdict(points: Sequence[tuple[float, float]], small: float = 0.0) -> str:
-    """Return whether growth is flat (or below `small`), linear, more or less than that, falling."""
+    """Return whether growth is flat (or below `small`), linear, slower, faster, or negative."""
     if len(points) < 3:
         return "too few points"
     (first_x, first), (before_x, before), (last_x, last) = points[0], points[-2], points[-1]

@@ -83,7 +83,7 @@ class Row:
     warm_up: str | None = None
     """Key of the lane that runs once uncounted at first, to warm up the broker and its files."""
     per: str = ""
-    """What a slope of growth refers to, a number and a unit: "1,000 partitions"."""
+    """Number and unit that a slope of growth refers to: "1,000 partitions"."""
 
 
 def _reading(shape: Shape, *, more: tuple[Lane, ...] = ()) -> tuple[Lane, ...]:

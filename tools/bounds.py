@@ -100,7 +100,7 @@ class _Finder(ast.NodeVisitor):
 
     def _check(self, test: ast.expr, *, let_go: bool) -> None:
         """Note the operands of a condition that can be forced to be true (`let_go`) or false."""
-        # A name may be a pointer, which can't be an operand of `or`, so its `not` is kept.
+        # A name may be a pointer, which can't be an operand of `or`: so keep the `not` before it.
         if isinstance(test, ast.UnaryOp) and not isinstance(test.operand, ast.Name):
             self._check(test.operand, let_go=not let_go)
         elif isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) == let_go:

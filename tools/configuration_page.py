@@ -76,7 +76,7 @@ def marked(text: str) -> str:
 
 
 def updated(page: str) -> str:
-    """Return the page with the current options."""
+    """Return the page's text with the current options."""
     head, _, rest = page.partition(BEGIN)
     return f"{head}{BEGIN}\n{reference()}\n{END}{rest.partition(END)[2]}"
 

@@ -154,7 +154,7 @@ def run(arguments: argparse.Namespace) -> None:
     make(first)
     check(first)
     if arguments.twice:
-        # The second build has empty caches and a folder whose name has another length.
+        # The second build has empty caches, and a folder with a longer or shorter name.
         second = Build(WORK / "once-more", WORK / "again", epoch, found, targets, arguments.jobs)
         make(second)
         compare(first, second)
@@ -233,7 +233,7 @@ def make_plain_wheel(build: Build) -> Path:
 
 
 def pypa_build(folder: Path, kind: str, to: Path, **more: str) -> None:
-    """Run `build` with the pinned setuptools."""
+    """Run the package `build` with the pinned setuptools."""
     command = [
         sys.executable,
         "-m",

@@ -122,7 +122,7 @@ def pack_wheel(
     rows = [f"{name},sha256={sha256(files[name])},{len(files[name])}" for name in sorted(files)]
     files[record] = ("\n".join([*rows, f"{record},,"]) + "\n").encode()
     written = to / f"{folder.removesuffix('.dist-info')}-{target.name}.whl"
-    moment = time.gmtime(max(epoch, 315532800))[:6]  # ZIP has no time before 1980
+    moment = time.gmtime(max(epoch, 315532800))[:6]  # ZIP can't store times before 1980
     with zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         # PEP 427 recommends that the metadata comes last.
         for name in sorted(files, key=lambda name: (name.startswith(folder), name == record, name)):

@@ -251,7 +251,7 @@ def install(command: list[str], what: str, path: str, *more: str) -> None:
 
 def run_example(command: list[str], kernel: str, **more: str) -> str:
     """Run the README's first two programs on a fake cluster, and return what they print."""
-    # Bind symbols at the start, so that a missing one is noticed.
+    # Resolve all symbols when a library is loaded, so that a missing symbol is noticed.
     environment = {**bare(Path(command[-1]).parent.parent), "LD_BIND_NOW": "1", **more}
     words = ["-W", "error", str(PROBE), str(ROOT / "README.md"), kernel]
     return run([*command, *words], environment).strip()

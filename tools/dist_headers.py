@@ -78,7 +78,7 @@ def release(folder: Path) -> str | None:
 
 
 def multiarch_configuration(folder: Path, version: str) -> Path:
-    """Return the real `pyconfig.h`: Debian's only includes one of several."""
+    """Return the real `pyconfig.h` of one platform: Debian's file of that name includes others."""
     if "multiarch" not in (folder / "pyconfig.h").read_text():
         return folder / "pyconfig.h"
     return next(folder.parent.glob(f"*-linux-gnu/python{version}/pyconfig.h"))
@@ -118,7 +118,7 @@ def from_debian(version: str, to: Path) -> Path | None:
             return None
     package = next(to.glob("*.deb"))
     subprocess.run(["dpkg-deb", "-x", str(package), str(to / "unpacked")], check=True)
-    shutil.rmtree(to / "lists")  # frees a hundred megabytes
+    shutil.rmtree(to / "lists")  # the package lists take a hundred megabytes
     return unpacked if release(unpacked) else None
 
 

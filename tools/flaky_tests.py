@@ -32,9 +32,9 @@ _TYPE = re.compile(r'(?:failed on (?:setup|teardown) with ")?(?:\w+\.)*(\w+)(?=[
 """The exception's type at the start of a failure's message, without its module's name."""
 _OTHER_TIMEOUTS = {
     "TimeoutError",  # the built-in exception; asyncio raises it, too
-    "TimeoutExpired",  # subprocess
-    "Empty",  # queue.Queue.get(timeout=…)
-    "OutageError",  # Spark's reader: no broker answered in time
+    "TimeoutExpired",  # raised by subprocess
+    "Empty",  # raised by queue.Queue.get(timeout=…)
+    "OutageError",  # Spark's reader raises it if no broker answered in time
 }
 _HANGS = re.compile(r"Failed: Timeout \(>[\d.]+s\) from pytest-timeout")
 _PEERS_TIMEOUT = re.compile(r"(?:\w+\.)*KafkaException: KafkaError\{code=_(?:MSG_)?TIMED_OUT\b")

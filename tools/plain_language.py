@@ -30,8 +30,8 @@ LIMITS = Path(__file__).with_suffix(".json")
 COMMAND = ".venv/bin/python tools/plain_language.py"
 FOLDERS = ("benchmarks", "docs", "examples", "src", "tests", "tools")
 LEFT_OUT = (
-    "src/odradek/protocol/messages/",  # generated
-    "tools/plain_language.py",  # the words themselves, and examples of them
+    "src/odradek/protocol/messages/",  # generated code
+    "tools/plain_language.py",  # this file has the words themselves, and examples
     "tests/unit/test_house_language.py",
 )
 SKIPPED = {"__pycache__", "build", "node_modules"}
@@ -273,7 +273,7 @@ def in_added(base: str) -> list[Hit]:
 
 
 def last_written() -> str:
-    """Return the commit that wrote the limits last."""
+    """Return the last commit that changed the file of limits."""
     return _git("log", "-1", "--format=%H", "--", str(LIMITS)).strip()
 
 

@@ -98,7 +98,7 @@ def arguments(function: Any) -> str | None:
             continue
         if one.kind is one.KEYWORD_ONLY and "*" not in found:
             found.append("*")
-        mark = "/" if one.kind is one.POSITIONAL_ONLY else ""  # positional-only
+        mark = "/" if one.kind is one.POSITIONAL_ONLY else ""  # it is positional-only
         mark += "" if one.default is one.empty else "="
         stars = {one.VAR_POSITIONAL: "*", one.VAR_KEYWORD: "**"}.get(one.kind, "")
         found.append(f"{stars}{one.name}{mark}")
@@ -131,7 +131,7 @@ def commands() -> dict[str, list[str]]:
 
 
 def fixtures() -> list[str]:
-    """Return the fixtures of the pytest plugin."""
+    """Return the names of the pytest plugin's fixtures."""
     plugin = vars(imported("odradek.testing.plugin"))
     return sorted(name for name, one in plugin.items() if "Fixture" in type(one).__name__)
 

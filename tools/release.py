@@ -59,7 +59,7 @@ def walk(root: Path, version: str, points: list[Callable[[Path, str], str]]) -> 
 
 
 def one_version(root: Path, version: str) -> str:
-    """Check that all places have the same version, in a form that sorts."""
+    """Check that all files name the same version, in a form that can be ordered."""
     if not VERSION.fullmatch(version):
         raise NotYetError(f"the version {version} isn't of the form 1.2.3")
     for name, pattern in (

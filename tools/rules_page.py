@@ -118,7 +118,7 @@ def page() -> str:
 
 
 def main() -> None:
-    """Write the page."""
+    """Write the page of rules."""
     PAGE.write_text(page())
 
 

@@ -81,7 +81,7 @@ SUITES = {
     # The fuzz suite runs its targets in parallel.
     "fuzz": Suite(("fuzz",)),
     # Each process has its own clusters, by the groups in integration's conftest. Half of these
-    # tests wait for something; with more processes one missed a time limit on a busy machine.
+    # tests wait for something; with more processes a test missed a time limit on a busy machine.
     "integration": Suite(("integration", "interop"), 4, "loadgroup", brokers=True, repeats=True),
     "spark": Suite(("spark",), 2, "loadfile", brokers=True, repeats=True),
 }
@@ -254,7 +254,7 @@ def run_suite(
                     failed=result.failed - len(failure.reasons),
                     flaky=(*result.flaky, line),
                 )
-    # A crash of pytest or an empty suite has no failed test, but counts as one.
+    # If pytest crashes or a suite is empty, no test has failed, but the suite counts as failed.
     if ended != 0 and result.failed == 0 and not result.flaky:
         print(f"{name}: pytest ended with exit status {ended}", flush=True)
         result = replace(result, failed=1)
@@ -338,7 +338,7 @@ class Run:
                 if time.monotonic() - said > REPORT_EVERY_S:
                     said = time.monotonic()
                     self._report(said, start)
-        except KeyboardInterrupt:  # Ctrl-C doesn't reach processes in other sessions
+        except KeyboardInterrupt:  # Ctrl-C doesn't reach other sessions' processes
             for pid in ALIVE:
                 os.kill(pid, signal.SIGINT)
             raise

@@ -62,7 +62,7 @@ def document(rounds: list[Report]) -> dict[str, Any]:
 
 
 def arguments() -> argparse.Namespace:
-    """Return the arguments of the command line."""
+    """Return the parsed arguments of the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--round-minutes", type=float, default=30.0, help="of one cluster, at most")

@@ -54,7 +54,7 @@ def diagram(first: str, table: Table) -> Iterator[str]:
 
 
 def diagrams() -> str:
-    """Return all diagrams."""
+    """Return the text of all diagrams."""
     lines = []
     for title, (first, table) in MACHINES.items():
         lines += [f"## {title}", "", *diagram(first, table)]

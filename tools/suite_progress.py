@@ -38,7 +38,7 @@ def read(path: Path) -> Progress:
         return Progress()
 
 
-@dataclass(eq=False)  # pytest keeps plug-ins in sets
+@dataclass(eq=False)  # hashable: pytest keeps plug-ins in sets
 class Counter:
     """Counts the reports of finished and failed tests."""
 

@@ -62,7 +62,7 @@ class Seen:
 
     at: float
     what: str
-    """Kind of the event: dial (connection attempt), Metadata, Produce, ApiVersions …"""
+    """API of a request, such as Metadata, or the kind of another event, such as `dial`."""
     address: str
     cluster: str | None = None
     broker: int | None = None

@@ -36,7 +36,7 @@ _MS = 1000.0
 
 
 class CellError(Exception):
-    """The run of a library couldn't be made; the message says why."""
+    """A library couldn't be run; the message says why."""
 
 
 class Cell:

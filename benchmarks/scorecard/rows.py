@@ -56,8 +56,7 @@ class Figure:
     """… in addition to this share of the best value."""
     ranked: bool = True
     needs: str | None = None
-    """Name of another value that must not be "never": attempts don't count if the client gives
-    up."""
+    """Name of another value that must not be "never"; otherwise this value doesn't count."""
     words: tuple[str, str, str] | None = None
     """Texts for the value 0, for more than 0, and for any value if the needed one is "never"."""
 

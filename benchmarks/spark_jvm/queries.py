@@ -136,7 +136,7 @@ _FRAMES: dict[str, DataFrame] = {}
 
 
 def _kept(spark: SparkSession, case: Case, folder: Path) -> dict[str, Any]:
-    """Return the rows of a frame that an earlier case loaded: as itself, a view, or in a join."""
+    """Return the rows of a frame that an earlier case loaded: directly, by a view or by a join."""
     name = f"{case['format']}_{case['name'].split('>')[0]}".replace(" ", "_")
     if name not in _FRAMES:
         _FRAMES[name] = spark.read.format(case["format"]).options(**case["options"]).load()

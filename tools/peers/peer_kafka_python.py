@@ -37,7 +37,7 @@ class Outcome:
         return self.future.result(timeout)
 
     def succeeded(self) -> bool:
-        """Return whether the record was written."""
+        """Return whether the record was written successfully."""
         return self.future.done() and self.future.exception() is None
 
 
@@ -96,7 +96,7 @@ class Reader:
             self.consumer.assign([])
 
     def assign(self, partitions) -> None:
-        """Assign partitions."""
+        """Assign these partitions to the consumer."""
         self.consumer.assign([odradek.TopicPartition(*tp) for tp in partitions])
 
     def assignment(self) -> set:
@@ -116,11 +116,11 @@ class Reader:
         return self.consumer.position(tp, None if timeout_ms is None else timeout_ms / 1000)
 
     def bootstrap(self, timeout_ms: float) -> None:
-        """Connect to the cluster; kafka-python's example assumes that this takes 0.5 s."""
+        """Connect to the cluster, for which kafka-python's example allows no more than 0.5 s."""
         self.consumer.cluster_id(max(10.0, timeout_ms / 1000))
 
     def topics(self) -> set:
-        """Return all topics."""
+        """Return the names of all topics."""
         return set(self.consumer.list_topics())
 
     def partitions_for_topic(self, topic: str) -> set:
@@ -139,7 +139,7 @@ class Reader:
         }
 
     def poll(self, timeout_ms: float = 0) -> dict:
-        """Return lists of records by partition."""
+        """Poll once and return lists of records by partition."""
         found: dict = {}
         for record in self.consumer.poll(timeout_ms / 1000):
             place = odradek.TopicPartition(record.topic, record.partition)
@@ -197,7 +197,7 @@ def peer_cluster() -> Iterator[str]:
 
 @pytest.fixture
 def topic(peer_cluster: str) -> str:
-    """Return a new topic."""
+    """Return the name of a new topic."""
     name = f"peer-{uuid.uuid4()}"
     with odradek.Admin(bootstrap_servers=peer_cluster) as admin:
         admin.create_topics([odradek.NewTopic(name, 4, 1)])
@@ -227,26 +227,26 @@ def kafka_consumer_factory(peer_cluster: str, topic: str) -> Any:
 
 @pytest.fixture
 def kafka_producer_factory(peer_cluster: str) -> Any:
-    """Return a factory of producers."""
+    """Return a factory of producers, as kafka-python's tests use it."""
     return factory(Sender, peer_cluster)
 
 
 @pytest.fixture
 def kafka_admin_client_factory(peer_cluster: str) -> Any:
-    """Return a factory of admin clients."""
+    """Return a factory of admin clients, as kafka-python's tests use it."""
     return lambda: contextlib.nullcontext(Offsets(peer_cluster))
 
 
 @pytest.fixture
 def consumer(kafka_consumer_factory: Any) -> Iterator[Reader]:
-    """Return a consumer."""
+    """Return a consumer of the test's topic."""
     with kafka_consumer_factory() as made:
         yield made
 
 
 @pytest.fixture
 def producer(kafka_producer_factory: Any) -> Iterator[Sender]:
-    """Return a producer."""
+    """Return a producer for the test."""
     with kafka_producer_factory() as made:
         yield made
 

@@ -46,7 +46,7 @@ Fault = tuple[str, str]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run this program in the venv with the browser's packages, and check the site."""
+    """Run this program again in the venv with the browser's packages, and check the site there."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--page", default="", help="only pages with this in their names")
     parser.add_argument("--quick", action="store_true", help="only pages with screenshots")

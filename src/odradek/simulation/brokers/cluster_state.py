@@ -61,7 +61,7 @@ CUT_OFF = (Misbehaviour.PAUSED, Misbehaviour.BLACK_HOLE, Misbehaviour.ZOMBIE)
 
 @dataclass(frozen=True, slots=True)
 class ClusterPicture:
-    """What metadata responses contained at some time: brokers, leaders and epochs."""
+    """Content of metadata responses at some time: brokers, leaders and epochs."""
 
     controller_id: int
     brokers: tuple[MetadataResponseBroker, ...]

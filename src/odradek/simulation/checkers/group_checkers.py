@@ -31,7 +31,7 @@ RENEWED_WITHIN = 120.0
 
 
 class MemberView(Protocol):
-    """What the checker reads of a member of the group."""
+    """The part of a group member that the checker reads."""
 
     @property
     def name(self) -> str:

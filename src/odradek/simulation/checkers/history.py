@@ -26,7 +26,7 @@ NEXT = 1e-9
 
 
 class CallResult(StrEnum):
-    """Result of an operation, under the name that Jepsen gives it."""
+    """Result of an operation, under Jepsen's name for it."""
 
     OK = "ok"
     """The operation took effect, and the caller was told so."""

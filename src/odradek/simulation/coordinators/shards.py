@@ -132,7 +132,7 @@ class ShardTimer:
 
 
 class Leadership(Generic[S]):
-    """What one shard uses while its broker leads the partition in one leader epoch."""
+    """Services for one shard while its broker leads the partition in one leader epoch."""
 
     def __init__(self, topic: CoordinatorTopic[S], partition: SimulatedPartition) -> None:
         cluster = topic.cluster

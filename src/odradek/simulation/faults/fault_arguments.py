@@ -42,7 +42,7 @@ class Fault:
 
 @dataclass(slots=True)
 class Stage:
-    """What a fault acts on: the simulation, and the cluster at the bootstrap address now."""
+    """The objects of a fault: the simulation, and the cluster at the bootstrap address now."""
 
     world: World
     cluster: SimulatedCluster
@@ -79,7 +79,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What the arguments of a schedule may refer to: brokers, partitions, topics and clients."""
+    """Names and numbers that a schedule's arguments may contain: brokers, topics, clients."""
 
     brokers: int
     partitions: int

@@ -2,17 +2,17 @@
 
 In: a case (policy, settings, brokers, outage, seed) and which clients of the fleet. Out: a `Load`:
 connection attempts, metadata requests and recoveries per window of time and broker. Loads can be
-added up, in whatever way the clients were divided. Every client is a producer with the engine that
-ships, in message mode; it writes to one partition, waits for the acknowledgement, pauses and writes
-again. When the outage begins, each client has just got a record to write, like a busy producer.
-Every address refuses connections for the duration and then works as before, so any burst is due to
-the clients.
+added up, in whatever way the clients were divided. Every client is a producer with the released
+engine, in message mode; it writes to one partition, waits for the acknowledgement, pauses and
+writes again. When the outage begins, each client has just got a record to write, like a busy
+producer. Every address refuses connections during the outage and then works as before, so any burst
+is due to the clients.
 
-Simulated brokers respond at the same speed under any load, so clients would only be coupled by a
-shared random generator. Each client therefore has its own world, whose random numbers depend on the
-case's seed and the client's number: a fleet is the sum of its clients, in any order, on any
-machine, and needs the memory of one client. Must not use a client's own counts: a connection
-attempt counts where and when it arrives.
+Simulated brokers respond at the same speed under any load, so only a shared random generator could
+make clients depend on each other. Each client therefore has its own simulation, whose random
+numbers depend on the case's seed and the client's number: a fleet is the sum of its clients, in any
+order, on any machine, and needs the memory of one client. Must not use a client's own counts: a
+connection attempt counts where and when it arrives.
 """
 
 from __future__ import annotations

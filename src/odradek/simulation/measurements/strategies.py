@@ -1,7 +1,7 @@
 """Define the rules of other clients for connections and metadata, for comparisons.
 
-In: the engine that ships, with other `Parts`. Out: strategies by name. Must not be used by code
-that ships.
+In: the released engine, with other `Parts`. Out: strategies by name. Must not be used by released
+code.
 
 Java's rules are written from the behaviour of Kafka's own client (trunk, August 2026). Modelled
 are: the choice of a node for metadata and for connections; the timing of refreshes, with jitter

@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class InVirtualTime:
-    """What calls need to know about their process: no signal wakes it, and it isn't forked."""
+    """The process of simulated calls: no signal wakes it, and it isn't forked."""
 
     woken = False
     here = True

@@ -1,7 +1,7 @@
 """Simulate members of a group: applications that poll, work, commit, pause, leave and die.
 
-In: a client of a schedule, a stage, the group's ledger. Out: a consumer's calls, in virtual time.
-Must not cause faults, or decide what is right.
+In: a client of a schedule, a stage (simulation and cluster), the group's checker. Out: a consumer's
+calls, in virtual time. Must not cause faults, or decide what is right.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class MemberDriver(ReadingDriver):
             raise AssertionError(f"{self.name} has no group.id")
         return group
 
-    # What the group's checker reads
+    # Values for the group's checker
 
     @property
     def identity(self) -> tuple[str, int]:
@@ -489,7 +489,7 @@ class MemberDriver(ReadingDriver):
             self._rejoins.excuse()
             return
         if self.group.commits.under_way():
-            self._rejoins.wait(self.world.now)  # the revocation ends after them
+            self._rejoins.wait(self.world.now)  # the revocation ends after the commits
         wrong = self._rejoins.look(self.world.now, membership.state, self.identity[1])
         if wrong is not None:
             raise wrong

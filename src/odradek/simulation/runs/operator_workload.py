@@ -1,9 +1,9 @@
 """Simulate operators: admin clients that change and read groups, and check what they read.
 
-In: a client of a schedule, a stage. Out: calls as `Admin` makes them, and violations: a result that
-wasn't true at any moment of its call. Each operator has separate groups, which only it changes. A
-change that failed may still take effect, at once or later (R-RT-1), so its value remains possible.
-Must not cause faults.
+In: a client of a schedule, a stage (simulation and cluster). Out: calls as `Admin` makes them, and
+violations: a result that wasn't true at any moment of its call. Each operator has groups that only
+this operator changes. A change that failed may still take effect, at once or later (R-RT-1), so its
+value remains possible. Must not cause faults.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """Simulate processors: members of a group that write results in transactions with offsets.
 
-In: a client of a schedule, a stage, the group's ledger, a history. Out: one transaction for the
-records of each poll: an output for each record, the offsets with the member's identity (KIP-447), a
-commit. The calls and their outcomes are added to the history, which `history_check` judges. After
-an abort the application seeks to the group's offsets; a producer with a fatal error is replaced by
-another one with the same transactional id. Must not cause faults, or decide what is right.
+In: a client of a schedule, a stage (simulation and cluster), the group's checker, a history. Out:
+one transaction for each poll's records: an output per record, the offsets with the member's
+identity (KIP-447), a commit. The calls and their outcomes are added to the history, which
+`history_check` judges. After an abort the application seeks to the group's offsets; a producer with
+a fatal error is replaced by another one with the same id. Must not cause faults, or decide what is
+right.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Simulate clients that write and read records, and check the records.
 
-In: a client of a schedule, a stage. Out: a producer's or a consumer's calls; at the end a
-comparison of acknowledged and read records with the logs. Must not cause faults.
+In: a client of a schedule, a stage (simulation and cluster). Out: a producer's or consumer's calls;
+at the end a comparison of acknowledged and read records with logs. Must not cause faults.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ class ProducerDriver(WritingDriver):
         return not self.unsettled and not len(self.calls) and len(self.reached) == count
 
     def verify(self) -> None:
-        """Compare the ledger with the log of the cluster that the client belongs to."""
+        """Compare what was sent and acknowledged with the logs of the client's cluster."""
         mine = self.engine.metadata.cluster_id
         for cluster in (*self.stage.left, self.stage.cluster, *self.stage.bystanders):
             if cluster.cluster_id == mine:

@@ -128,7 +128,7 @@ class Schedule:
 
     @property
     def scope(self) -> Scope:
-        """What the faults of this schedule may refer to."""
+        """Names and numbers that the faults of this schedule may contain."""
         names = tuple(c.name for c in self.clients)
         partitions = max(self.partitions, round(self.cluster.get("coordinators", 1)))
         return Scope(self.brokers, partitions, names, tuple(self.topics))

@@ -1,9 +1,9 @@
 """Simulate clients that write records and a group's offsets in transactions, and check them.
 
-In: a client of a schedule, a stage. Out: a transactional producer's calls, one after the other; at
-the end a comparison of its committed, aborted and uncertain transactions with the records that
-read_committed consumers see, and with the group's offsets (each transaction with offsets is one
-step of a read-process-write chain). Must not cause faults.
+In: a client of a schedule, a stage (simulation and cluster). Out: a transactional producer's calls,
+one after the other; at the end a comparison of its committed, aborted and uncertain transactions
+with the records that read_committed consumers see, and with the group's offsets (each transaction
+with offsets is one step of a read-process-write chain). Must not cause faults.
 """
 
 from __future__ import annotations

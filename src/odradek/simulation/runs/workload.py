@@ -1,10 +1,10 @@
 """Simulate the clients of a schedule in virtual time, with calls at times that depend on the seed.
 
-In: a client of a schedule, a stage. Out: calls as the public clients make them (`clients/calls`),
-and violations of promises to callers. After the faults, the method `probe` of each `Driver` is
-called: the driver's client must reach the live brokers and finish its work. This module has clients
-that only read metadata or call admin APIs; `record_workload` has producers and consumers. Must not
-cause faults.
+In: a client of a schedule, a stage (simulation and cluster). Out: calls as the public clients make
+them (`clients/calls`), and violations of promises to callers. After the faults, the method `probe`
+of each `Driver` is called: the driver's client must reach the live brokers and finish its work.
+This module has clients that only read metadata or call admin APIs; `record_workload` has producers
+and consumers. Must not cause faults.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ class Environment(Protocol):
         """Return the brokers' wall-clock time in seconds since the epoch."""
 
     def rng(self, name: str) -> random.Random:
-        """Return a random generator for this name."""
+        """Return the random generator that belongs to this name."""
 
     def new_address(self) -> Address:
         """Return a numeric address at which nothing has listened before."""
@@ -150,7 +150,7 @@ class HostEnvironment(Protocol):
         """Return the clients' wall-clock time in seconds since the epoch."""
 
     def rng(self, name: str) -> random.Random:
-        """Return a random generator for this name."""
+        """Return the random generator that belongs to this name."""
 
     def dialled(self, peer: Peer, ip: str, port: int) -> Session | Verdict:
         """Return the outcome of a connection attempt that reaches the address now."""

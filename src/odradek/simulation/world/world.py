@@ -41,7 +41,7 @@ class Dial(NamedTuple):
     ip: str
     port: int
     outcome: str
-    """"accepted", "refused" or "dropped"."""
+    """How the attempt ended: "accepted", "refused" or "dropped"."""
 
 
 class HostMaker(Protocol):
@@ -107,7 +107,7 @@ class World:
         return self.time.now
 
     def epoch_time(self) -> float:
-        """Return the brokers' wall-clock time in seconds since the epoch, which is always right."""
+        """Return the brokers' wall-clock time, always right, in seconds since the epoch."""
         return EPOCH + self.time.now
 
     def wall_clock(self) -> float:

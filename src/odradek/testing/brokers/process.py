@@ -171,7 +171,7 @@ class Keeper:
             left = list(self._children.values())
             self._children.clear()
             self._answered.notify_all()
-        for child in left:  # the keeper or the kernel has killed them
+        for child in left:  # the brokers end with the keeper
             _finish(child, Exit(-signal.SIGKILL, time.time(), monotonic()))
 
 

@@ -22,7 +22,7 @@ LENGTH = 4
 
 
 class RemoteEnd(Protocol):
-    """What a socket calls of the connection's remote end."""
+    """The remote end of a connection, with the methods that a socket calls."""
 
     def dial(self, ip: str, port: int) -> None:
         """Start to connect."""
