@@ -62,7 +62,7 @@ class Seen:
 
     at: float
     what: str
-    """API of a request, such as Metadata, or the kind of another event, such as `dial`."""
+    """API of a request, such as Metadata or Produce, or the kind of another event."""
     address: str
     cluster: str | None = None
     broker: int | None = None

@@ -2,10 +2,9 @@
 
 In: a client of a schedule, a stage (simulation and cluster), the group's checker, a history. Out:
 one transaction for each poll's records: an output per record, the offsets with the member's
-identity (KIP-447), a commit. The calls and their outcomes are added to the history, which
-`history_check` judges. After an abort the application seeks to the group's offsets; a producer with
-a fatal error is replaced by another one with the same id. Must not cause faults, or decide what is
-right.
+identity (KIP-447), a commit. Calls and outcomes are added to the history, which `history_check`
+judges. After an abort the application seeks to the group's offsets; a producer with a fatal error
+is replaced by another one with the same id. Must not cause faults, or decide what is right.
 """
 
 from __future__ import annotations
