@@ -61,7 +61,7 @@ def java_driver(
             )
         )  # fmt: skip
 
-    release = str((java.parent.parent / "release").resolve())  # each JDK has its own
+    release = str((java.parent.parent / "release").resolve())  # one folder for each JDK
     folder, reason = once(group, "java", [source], [release, *libraries], compile_into)
     if reason:
         return Built(None, f"the Java driver can't be built: {reason}")
@@ -192,7 +192,7 @@ def once(
     base.mkdir(parents=True, exist_ok=True)
     with (base / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if target.is_dir():  # another process has built the same
+        if target.is_dir():  # built by another process meanwhile
             return target, ""
         work = Path(tempfile.mkdtemp(dir=base, prefix=f".{name}-"))
         try:

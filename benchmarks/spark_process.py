@@ -43,7 +43,7 @@ class Spark:
                 [python, timing.__file__, json.dumps(settings)],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True,
                 env=variables, cwd=log.parent,
-                start_new_session=True,  # its CPU time is found by session
+                start_new_session=True,  # CPU time is summed by session
             )  # fmt: skip
         if self._process.stdin is None or self._process.stdout is None:
             raise RuntimeError("pipes were asked for")

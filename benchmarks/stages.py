@@ -84,7 +84,7 @@ def timed(work: Callable[[], object], records: int) -> float:
         kept = work()
         if turn > 1:
             times.append(time.process_time_ns() - begin)
-        del kept  # returns its buffers for reuse
+        del kept  # returns the buffers to their pool
     return statistics.median(times) / records
 
 

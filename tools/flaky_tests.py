@@ -34,7 +34,7 @@ _OTHER_TIMEOUTS = {
     "TimeoutError",  # the built-in exception; asyncio raises it, too
     "TimeoutExpired",  # raised by subprocess
     "Empty",  # raised by queue.Queue.get(timeout=…)
-    "OutageError",  # Spark's reader raises it if no broker answered in time
+    "OutageError",  # of Spark's reader, if no broker answered in time
 }
 _HANGS = re.compile(r"Failed: Timeout \(>[\d.]+s\) from pytest-timeout")
 _PEERS_TIMEOUT = re.compile(r"(?:\w+\.)*KafkaException: KafkaError\{code=_(?:MSG_)?TIMED_OUT\b")

@@ -73,9 +73,7 @@ def promised(value: Any) -> Any:
         found = {"()": "value" if issubclass(value, enum.Enum) else arguments(value)}
         ours = [one for one in value.__mro__ if one.__module__.startswith("odradek")]
         for name in sorted({name for one in ours for name in vars(one)}):
-            if not name.startswith("_") and hasattr(
-                value, name
-            ):  # a removed name raises an error when it is read
+            if not name.startswith("_") and hasattr(value, name):  # removed names raise errors
                 member = inspect.getattr_static(value, name)
                 wrapped = getattr(member, "__func__", member)
                 found[name] = arguments(wrapped) if inspect.isfunction(wrapped) else None

@@ -56,7 +56,7 @@ def main() -> None:
     )  # fmt: skip
     users = direct(project, "dev", without=True)
     pins = {name_of(pin): pin.partition(" ")[0] for pin in packages.read_text().splitlines()}
-    for name in sorted(set(map(name_of, users)) & set(pins)):  # not those of other platforms
+    for name in sorted(set(map(name_of, users)) & set(pins)):  # with a pin here
         print(f"{end}: {pins[name]}", flush=True)
     if end == "lowest" and (idle := untested(users, pins)):
         sys.exit(f"lower ends in conflict with others, not tested: {', '.join(idle)}")

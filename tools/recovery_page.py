@@ -89,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     store, page = given.docs / "recovery.json", given.docs / "recovery.md"
     files = [store] if store.is_file() else []
-    if given.results:  # of equal results, the later one is kept
+    if given.results:  # of two equal results, the later one is kept
         files += sorted(given.results.glob("*.json"), key=lambda f: (f.stat().st_mtime_ns, f.name))
     results = Results()
     try:

@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-VENV = Path(os.environ.get("ODRADEK_VENV", ROOT / ".venv"))  # tools/test_python.py sets it
+VENV = Path(os.environ.get("ODRADEK_VENV", ROOT / ".venv"))  # set by tools/test_python.py
 PYTHON = VENV / "bin" / "python"
 STAMP = VENV / ".odradek-setup"
 LOCK = ROOT / "requirements.lock"
@@ -29,7 +29,7 @@ REPORT = "from odradek import record; print(record.kernel_warning() or '')"
 # Build tools of the few packages without wheels. They are installed first, so that a build
 # downloads nothing that the lock doesn't pin.
 BUILDERS = ("setuptools", "wheel", "pip", "cython")
-COMPILER = "ziglang"  # takes a hundred megabytes, so it is only for machines without a C compiler
+COMPILER = "ziglang"  # takes 100 MB: only for machines without a C compiler
 KERBEROS = "gssapi"  # a C extension that is installed only where Kerberos' library is
 RECORD = ROOT / "src" / "odradek" / "record"
 

@@ -31,9 +31,9 @@ API_VERSIONS, METADATA, PRODUCE, INIT_PRODUCER_ID = 18, 3, 0, 22
 ADVERTISED = {
     PRODUCE: (3, 12),  # version 13 has topic ids
     1: (4, 12),  # Fetch isn't used here; some libraries derive the broker's release from it
-    2: (1, 7),  # ListOffsets: as Fetch
+    2: (1, 7),  # ListOffsets: unused, like Fetch
     METADATA: (0, 13),
-    10: (0, 4),  # FindCoordinator: as Fetch
+    10: (0, 4),  # FindCoordinator: unused, like Fetch
     API_VERSIONS: (0, 4),
     INIT_PRODUCER_ID: (0, 5),
 }

@@ -41,7 +41,7 @@ def run_all(spark: SparkSession, cases: list[Case], folder: Path) -> dict[str, A
     for at in range(0, max(1, len(streams)), AT_ONCE):
         some = streams[at : at + AT_ONCE]
         running = {case["name"]: _attempt(_start, spark, case, folder) for case in some}
-        for case in others:  # they run while the first streams wait
+        for case in others:  # while the first streams wait
             found[case["name"]] = _attempt(_KINDS[case["kind"]], spark, case, folder)
         others = []
         for case in some:

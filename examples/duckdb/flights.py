@@ -42,7 +42,7 @@ def reader(consumer: Consumer) -> pyarrow.RecordBatchReader:
     begin, end = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
     consumer.assign(begin, until=end)
     batches = consumer.batches(timeout=30, columns=["partition", "offset", "value"])
-    first = next(batches)  # its schema is that of all batches
+    first = next(batches)  # all batches have the same schema
     return pyarrow.RecordBatchReader.from_batches(first.schema, itertools.chain([first], batches))
 
 

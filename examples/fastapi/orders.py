@@ -32,7 +32,7 @@ async def count(consumer: AsyncConsumer) -> None:
     """Count orders for as long as the service runs; the client commits the counted orders."""
     await consumer.subscribe([TOPIC])
     async for record in consumer:
-        counts[(record.key or b"").decode(errors="replace")] += 1  # others may write there, too
+        counts[(record.key or b"").decode(errors="replace")] += 1  # other programs' orders, too
 
 
 @asynccontextmanager

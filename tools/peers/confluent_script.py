@@ -8,7 +8,7 @@ import pytest
 import tests.integration.integration_test as script
 
 dr_only_error = script.test_producer_dr_only_error
-script.test_producer_dr_only_error = lambda: None  # it runs as one of PARTS
+script.test_producer_dr_only_error = lambda: None  # replaced, because PARTS contains it
 PARTS = {
     "verify_producer": script.verify_producer,
     "test_producer_dr_only_error": dr_only_error,

@@ -61,7 +61,7 @@ class Client:
 package = stand_in("aiokafka")
 for module, name in (("new_partitions", "NewPartitions"), ("records_to_delete", "RecordsToDelete")):
     theirs = getattr(import_module(f"aiokafka.admin.{module}"), name)
-    setattr(import_module("aiokafka.admin"), name, theirs)  # tests use them
+    setattr(import_module("aiokafka.admin"), name, theirs)  # for tests' imports
 package.AIOKafkaProducer.client = property(Client)
 
 

@@ -41,7 +41,7 @@ if not THEMSELVES:
 SHARE = "asks for share groups (KIP-932), which aren't in this release"
 for name in ("ShareConsumer", "DeserializingShareConsumer", "AcknowledgeType", "Messages"):
     if not hasattr(package, name):
-        setattr(package, name, absent(name, SHARE))  # helpers of the tests import it
+        setattr(package, name, absent(name, SHARE))  # imported by tests' helpers
 
 
 @pytest.fixture(scope="session")

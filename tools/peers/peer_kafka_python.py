@@ -19,7 +19,7 @@ import pytest
 import odradek
 from odradek.testing import LocalCluster
 
-kafka.errors.KafkaTimeoutError = odradek.KafkaTimeoutError  # tests import it from there
+kafka.errors.KafkaTimeoutError = odradek.KafkaTimeoutError  # imported by tests
 os.environ["KAFKA_VERSION"] = "4.2.0"
 NOT_OURS = ("api_version", "key_deserializer", "value_deserializer", "consumer_timeout_ms",
             "key_serializer", "value_serializer")  # fmt: skip

@@ -56,7 +56,7 @@ def dead_links_of(name: str, pages: dict[str, Page], folder: Path) -> list[str]:
         place = name if not parts.path else place
         if place.startswith("../") and place.removeprefix("../") == "versions.js":
             continue  # shared by all versions, in the folder above them
-        if place.startswith(("/", "../")):  # such files exist only on this machine
+        if place.startswith(("/", "../")):  # links to files of this machine
             found.append(f"{name}: {link} leads out of the site")
             continue
         target = pages.get(place)

@@ -119,7 +119,7 @@ class SimulatedCluster(ClusterState):
     kill = crash
 
     def stop(self, i: int) -> None:
-        """Stop a broker cleanly: it moves its leaderships first."""
+        """Stop a broker cleanly: other brokers get its leaderships first."""
         broker = self.brokers[i]
         if broker.alive:
             self._fence(broker, orderly=True)
@@ -131,7 +131,7 @@ class SimulatedCluster(ClusterState):
 
         def start() -> None:
             if not broker.alive and not self.retired:
-                if broker.registered:  # the restart ends its earlier leaderships
+                if broker.registered:  # the restart ends the broker's leaderships
                     self._fence(broker)
                 if new_address:
                     broker.move()
@@ -241,7 +241,7 @@ class SimulatedCluster(ClusterState):
         """Resume a paused broker; its other faults remain."""
         broker = self.brokers[i]
         if broker.zombie is not None and broker.registered:
-            self._fence(broker)  # the records that it appended while it was a zombie are lost
+            self._fence(broker)  # records appended by a zombie are lost
         broker.set_fault(Misbehaviour.NONE)
         if broker.alive:
             if not broker.registered:

@@ -87,7 +87,7 @@ def list_groups(
 def describe_groups(
     broker: BrokerState, request: dg.DescribeGroupsRequest, version: int, reply: Reply
 ) -> dg.DescribeGroupsResponse:
-    """Describe classic groups; an unknown group is Dead, and from version 6 on also an error."""
+    """Describe classic groups; an unknown group is in state Dead (from version 6, an error)."""
 
     def told(group_id: str) -> ClassicGroup:
         group = group_shard(broker, group_id).groups.get(group_id)

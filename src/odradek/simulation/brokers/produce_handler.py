@@ -38,7 +38,7 @@ _SAID_BY_COORDINATORS = (
     errors.CoordinatorLoadInProgressError,
     errors.NotCoordinatorError,
 )
-"""A coordinator's errors that old producers don't know; NOT_ENOUGH_REPLICAS replaces them."""
+"""Errors of coordinators that old producers don't know: they get NOT_ENOUGH_REPLICAS."""
 
 Then = Callable[[StoredBatch | BrokerError], None]
 Answer = Callable[[p.PartitionProduceResponse], None]

@@ -96,7 +96,7 @@ class ZombieCoordinators:
         return leader
 
     def shard(self, _: BrokerState, key: str) -> ZombieShard:
-        """Return the coordinator's shard of a key, if the zombie led it at the cut-off."""
+        """Return the coordinator's shard of a key, if the zombie led the shard at the cut-off."""
         found = self._shards.get(self._topic.index(key))
         if found is None:
             raise errors.NotCoordinatorError("it is led by another broker")

@@ -327,7 +327,7 @@ class History:
 
     @classmethod
     def of_lines(cls, lines: Iterable[str]) -> History:
-        """Read a history that `lines` has written; its last time becomes the present."""
+        """Read a history that `lines` has written; later operations follow its last time."""
         history = cls(lambda: -math.inf)
         for line in lines:
             row = json.loads(line)

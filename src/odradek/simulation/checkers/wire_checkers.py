@@ -263,7 +263,7 @@ class Wire:
             self._check_silence(event)
         if event.kind in ("dial_failed", "disconnected"):
             line = self._lines.get(event.fields["connection"])
-            if line is not None:  # the client hasn't closed it before
+            if line is not None:  # not closed by the client
                 self._check_deadline(line, event)
                 line.over = True
         if event.kind == "dial" and event.fields.get("purpose") in SECONDARY:

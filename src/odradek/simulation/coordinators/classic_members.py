@@ -124,7 +124,7 @@ class Lender(Protocol):
         """Seconds for which the first generation of an empty group waits for more members."""
 
     def after(self, seconds: float, action: Callable[[], None]) -> ShardTimer:
-        """Schedule an action; drop it if this broker stops coordinating before."""
+        """Schedule an action; drop the action if this broker stops coordinating before then."""
 
     def keep(self, group_id: str, value: Any, done: Callable[[bool], None]) -> None:
         """Write a group's state to the internal topic; call `done(True)` when it is replicated."""

@@ -126,7 +126,7 @@ class ConsumerProtocolLender(Protocol):
         """All topics of the cluster."""
 
     def after(self, seconds: float, action: Callable[[], None]) -> ShardTimer:
-        """Schedule an action; drop it if this broker stops coordinating before."""
+        """Schedule an action; drop the action if this broker stops coordinating before then."""
 
     def keep(self, group_id: str, value: Any, done: Callable[[bool], None]) -> None:
         """Write a group's state to the internal topic; call `done(True)` when it is replicated."""

@@ -175,7 +175,7 @@ class GroupShard:
         return self.leadership.cluster.topics
 
     def after(self, seconds: float, action: Callable[[], None]) -> ShardTimer:
-        """Schedule an action; drop it if this broker stops coordinating before."""
+        """Schedule an action; drop the action if this broker stops coordinating before then."""
         return self.leadership.after(seconds, action)
 
     def keep(self, group_id: str, value: Any, done: Callable[[bool], None]) -> None:

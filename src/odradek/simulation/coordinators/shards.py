@@ -87,7 +87,7 @@ class CoordinatedCluster(Protocol):
         """Create a topic."""
 
     def replicate(self, partition: SimulatedPartition, batch: StoredBatch) -> None:
-        """Commit a batch a moment later, unless its leader is lost before."""
+        """Commit a batch a moment later, unless the batch's leader is lost by then."""
 
     def new_producer_id(self) -> int:
         """Return an unused producer id."""

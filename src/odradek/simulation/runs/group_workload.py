@@ -344,7 +344,7 @@ class MemberDriver(ReadingDriver):
             self.reading.ended(CallResult.FAIL)
         if self.engine.ended is not None:
             return
-        if self.group.error is not None:  # fatal for the group: only this helps
+        if self.group.error is not None:  # the group can't continue otherwise
             self.subscribe_anew()
         self._polled([])
 

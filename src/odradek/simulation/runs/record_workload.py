@@ -132,7 +132,7 @@ class ProducerDriver(WritingDriver):
             sent.acknowledged(offset)
             if offset >= 0:
                 self.ledger.acknowledged(batch.partition, value, offset)
-            else:  # a duplicate whose offset is unknown; its record must exist
+            else:  # a duplicate whose offset is unknown, but whose record must exist
                 self.ledger.acknowledged(batch.partition, value, None)
         else:
             sent.ended(CallResult.INFO)

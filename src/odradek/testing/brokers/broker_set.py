@@ -151,7 +151,7 @@ class BrokerSet:
         shutil.copytree(source, temporary)
         try:
             temporary.rename(kept)
-        except OSError:  # another process stored it first
+        except OSError:  # another process stored them first
             shutil.rmtree(temporary)
 
     def start_all(self) -> None:
@@ -388,7 +388,7 @@ class BrokerSet:
         """
         target = self._java.archive
         if not (self._java.home / "lib" / "server" / "classes.jsa").exists():
-            return  # without its own archive, this Java can't create any
+            return  # a Java without such a file can't create archives
         temporary = self.directory / "classes.jsa"
         broker = self.brokers[0]
         self.spawn(broker, f"-XX:ArchiveClassesAtExit={temporary}")

@@ -50,7 +50,7 @@ def start_time(pid: int) -> str | None:
     # time.
     fields = text[text.rindex(")") + 2 :].split()
     if fields[0] == "Z":
-        return None  # it is a zombie: ended, but not reaped
+        return None  # a zombie process, which has ended
     return f"{boot}:{fields[19]}"
 
 
@@ -116,7 +116,7 @@ def main() -> None:
         with cluster, registry or contextlib.nullcontext():
             write_state(describe(cluster, registry))
             _say("up")
-            with contextlib.suppress(OSError):  # the parent may have closed its end
+            with contextlib.suppress(OSError):  # the parent process may be gone
                 sys.stdout.close()
             done.wait()
     except Exception as error:

@@ -130,7 +130,7 @@ class Keeper:
             self._send(do="quit")
         self._process.wait()
         self._listener.join(timeout=5)
-        for directory in self._directories:  # the keeper can't remove them if it was killed
+        for directory in self._directories:  # needed if the keeper was killed
             shutil.rmtree(directory, ignore_errors=True)
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:

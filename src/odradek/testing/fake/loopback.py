@@ -468,7 +468,7 @@ class LoopbackServer:
     def _accept(self, listening: socket.socket, endpoint: Endpoint) -> None:
         try:
             sock, _ = listening.accept()
-        except OSError:  # the client closed it before
+        except OSError:  # the client closed the connection already
             return
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -106,11 +106,11 @@ def fetch_listed(listed: Path, report: Callable[[str], None] = lambda _: None) -
     if _trusted(target, jars, report):
         return target
     with _locked(target.parent / f"{name}.lock"):
-        if _trusted(target, jars, report):  # another process has fetched them
+        if _trusted(target, jars, report):  # fetched by another process
             return target
         for stale in target.parent.glob(f".fetch-{name}-*"):  # left by a killed process
             shutil.rmtree(stale, ignore_errors=True)
-        if target.is_dir():  # the jars aren't those listed: replace them
+        if target.is_dir():  # some jars differ from the list: replace all
             aside = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".fetch-{name}-"))
             target.rename(aside / "untrusted")
             shutil.rmtree(aside, ignore_errors=True)
@@ -188,7 +188,7 @@ def _download(work: Path, jars: list[Jar]) -> None:
             raise JarsError(
                 f"{jar.file_name} can't be fetched: {sentence(reason)} {_MIRROR}"
             ) from None
-        except RuntimeError:  # its text may contain passwords
+        except RuntimeError:  # the error may contain passwords
             raise JarsError(
                 f"{jar.file_name} can't be fetched: no repository in jgo's settings, by default "
                 f"Maven Central, provides it. {_MIRROR}"

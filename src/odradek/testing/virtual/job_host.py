@@ -44,7 +44,7 @@ def in_loop(world: HostEnvironment, action: Callable[[], T]) -> T:
     def do() -> None:
         try:
             ended.set_result(action())
-        except BaseException as error:  # the job raises it
+        except BaseException as error:  # for the job to raise
             ended.set_exception(error)
 
     loop_of_this_job(world).call_soon_threadsafe(do)

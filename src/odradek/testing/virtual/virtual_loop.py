@@ -156,7 +156,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def _go_on(self, timeout: float | None) -> None:
         """Wait like a selector, until a callback is ready or the next timer is due."""
-        del timeout  # the base class has rounded and limited it
+        del timeout  # rounded and limited by the base class
         time = self._world.time
         self._count()
         while True:
