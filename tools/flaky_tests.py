@@ -25,7 +25,7 @@ from pathlib import Path
 from odradek.common import errors
 
 MOST = 3
-"""Maximum number of a suite's failed tests with which any of them is repeated."""
+"""Maximum number of failed tests in a suite; if more fail, none of them is repeated."""
 LISTED = "tests/flaky.json"
 FIELDS = {"test", "date", "owner", "log", "cause"}
 _TYPE = re.compile(r'(?:failed on (?:setup|teardown) with ")?(?:\w+\.)*(\w+)(?=[:"]|$)')

@@ -166,7 +166,7 @@ def option_types() -> str:
 
 
 def belongs(option: Option, clients: frozenset[str] | set[str]) -> bool:
-    """Return whether these clients' own TypedDict has this option; its base has common options."""
+    """Return whether the TypedDict of these clients lists this option itself, not its base."""
     if clients == ALL:
         return option.clients == ALL
     return option.clients != ALL and option.clients >= clients

@@ -124,7 +124,7 @@ class LocalBroker:
         self.paused = self.answered = self.listens = False
 
     def answers(self) -> bool:
-        """Note that the broker answers; return whether it does so first since its start."""
+        """Note that the broker answers; return True for its first answer since its start."""
         before, self.answered = self.answered, True
         return not before
 

@@ -53,9 +53,9 @@ LONGEST_SLEEP = 0.5
 LARGEST_PRODUCE = 16 << 20
 """Maximum size of a Produce request in bytes (100 MiB in Kafka: `socket.request.max.bytes`)."""
 LARGEST_REQUEST = 1 << 19
-"""Maximum size of any other request in bytes: decoded, it needs a hundred times as much memory."""
+"""Maximum size of any other request in bytes: once decoded, it takes a hundred times the memory."""
 READ_AHEAD = 1 << 17
-"""If a connection has a complete request and this many bytes buffered, it isn't read."""
+"""A connection that has a complete request and this many buffered bytes isn't read."""
 HELD_BYTES = 256 << 20
 """Maximum number of buffered bytes of all connections: unfinished requests and unread responses.
 Above this limit, the connection with the most buffered bytes is closed."""

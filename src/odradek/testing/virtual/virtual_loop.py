@@ -201,7 +201,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return scheduled[0].when() if scheduled else math.inf
 
     def _count(self) -> None:
-        """Detect tasks that never wait, and take threads' calls although they don't wait."""
+        """Detect tasks that never wait; if a task keeps the loop busy, take threads' calls."""
         now = self._world.now
         if now != self._instant:
             self._instant, self._rounds = now, 0
