@@ -195,8 +195,7 @@ def find(source: str) -> list[Bound]:
 def armed(source: str, bounds: dict[int, Bound], after: str) -> str:
     """Return the source with code that disables one check, chosen by its number at run time.
 
-    The line `after` is followed by code that reads the number. For nested checks, the code is
-    nested.
+    The number is read after the line `after`. Code for nested checks is nested.
     """
     places: dict[tuple[int, int], list[tuple[int, Bound]]] = {}
     for number, bound in bounds.items():

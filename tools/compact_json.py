@@ -41,7 +41,7 @@ def _lines(value: Any, indent: str, key: str, *, top: bool = False) -> Iterator[
     opening, closing = "{}" if isinstance(value, dict) else "[]"
     yield indent + key + opening
     listed = isinstance(value, list) and any(isinstance(one, dict) for one in value)
-    line = ""  # short members that will share the next line
+    line = ""  # short members that share one line
     for number, (name, member) in enumerate(members, 1):
         *before, last = _lines(member, indent + " ", name)
         last += "," if number < len(members) else ""

@@ -116,7 +116,7 @@ class Reader:
         return self.consumer.position(tp, None if timeout_ms is None else timeout_ms / 1000)
 
     def bootstrap(self, timeout_ms: float) -> None:
-        """Connect to the cluster, for which kafka-python's example allows no more than 0.5 s."""
+        """Connect to the cluster; kafka-python's example expects that within 0.5 s."""
         self.consumer.cluster_id(max(10.0, timeout_ms / 1000))
 
     def topics(self) -> set:

@@ -264,7 +264,7 @@ def the_chooser_of_versions_knows_this_one(page: Any, site: Path) -> str:
 
 
 def the_chooser_leads_to_the_same_page_of_another_version(page: Any, site: Path) -> str:
-    """Check that the chooser leads to an old version's page, and that page to the newest."""
+    """Check that the version chooser opens an older version's page, which links to the newest."""
     both, old = PICTURES / "versions", "0.0.1"
     shutil.copytree(site, both / site.name)
     shutil.copytree(site, both / old)

@@ -42,7 +42,7 @@ class Calls:
 
 
 def moves(options: argparse.Namespace, calls: Calls) -> Steps:
-    """Yield what each call returns, maybe an awaitable; the caller sends back the result."""
+    """Yield the return value of each call, maybe an awaitable; the caller sends its result back."""
 
     def records(count: int = 1) -> Generator[Any, Any, None]:
         until = time.perf_counter() + PATIENCE

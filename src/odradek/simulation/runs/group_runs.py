@@ -39,7 +39,7 @@ from odradek.simulation.world.link import Mode
 from odradek.simulation.world.world import HostMaker
 
 SETTLED_WITHIN = 120.0
-"""Virtual seconds after the last fault: a session timeout, a rebalance and a request timeout."""
+"""Virtual seconds for the last rebalance: a session timeout, the rebalance, a request timeout."""
 LEFT_WITHIN = 20.0
 """Seconds within which a member must have left, after its current poll and commit."""
 LOOK_EVERY = 0.5

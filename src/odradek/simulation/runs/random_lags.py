@@ -29,7 +29,7 @@ answer for the other one's, and believe that the other one has changed to the ol
 NEWCOMERS = 0.7
 """Share of schedules with a lag in which clients start during it."""
 MOST = 0.7
-"""Share of schedules with newcomers in which most brokers lag."""
+"""Share of schedules with clients that start during a lag in which most brokers lag."""
 DECIDED = 9.0
 """Maximum number of seconds for which most brokers may lag: after 10 s, clients believe them."""
 AGES = (100, 300, 1000)

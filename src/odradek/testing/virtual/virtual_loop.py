@@ -66,7 +66,7 @@ class _Timer(asyncio.TimerHandle):
         return (self.when(), self.order) < (other.when(), other.order)
 
     def planned(self, on: bool) -> None:
-        """Set whether the timer is in the loop's heap, whose cancelled timers are counted."""
+        """Note whether the timer is in the loop's heap; asyncio counts cancelled timers there."""
         self._scheduled = on
 
 
