@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def sitting(options: argparse.Namespace) -> dict[str, Any]:
-    """Describe one call of the benchmark; ratios are only comparable within one call."""
+    """Describe one call of the benchmark, a sitting; ratios are only comparable within a call."""
     now = datetime.now(UTC)
     return {
         "id": now.strftime("%Y-%m-%d %H:%M:%S"),
@@ -52,7 +52,7 @@ def machine() -> dict[str, Any]:
 
 
 def _commit() -> str:
-    """Return the commit, with a + if files have changed since."""
+    """Return the commit's id, with a + if tracked files have changed since that commit."""
     done = subprocess.run(
         ["git", "describe", "--always", "--dirty=+"],
         cwd=ROOT, capture_output=True, text=True, check=False,

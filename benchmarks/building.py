@@ -22,17 +22,17 @@ from odradek.testing import jars
 from odradek.testing.errors import ClusterStartError
 from odradek.testing.java import cache_directory, java_home
 
-# The client and the log facade that it needs. The folder's Log4j would write to standard output,
-# which the harness reads.
+# The Kafka client and the logging facade that it needs. With the folder's Log4j it would log to
+# standard output, which the harness reads.
 CLIENT_JARS = ("org.apache.kafka.kafka-clients-", "org.slf4j.slf4j-api-")
 _GO_SOURCES = (".go", ".mod", ".sum")
-_BUILD_TIMEOUT_S = 540.0  # Go downloads and compiles some forty packages the first time
+_BUILD_TIMEOUT_S = 540.0  # the first time, Go downloads and compiles some forty packages
 _ERROR_TAIL_LINES = 15
 
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """A driver's command, or None and the reason."""
+    """The command that starts a driver, or None and the reason why there is none."""
 
     command: list[str] | None
     reason: str = ""
@@ -41,7 +41,7 @@ class Built:
 def java_driver(
     group: str, source: Path, options: Sequence[str], library_jars: Sequence[str] = CLIENT_JARS
 ) -> Built:
-    """Return the command of a Java driver (one source file, with a class of the same name)."""
+    """Return the command that starts a Java driver: one source file with a class of its name."""
     try:
         java = java_home() / "bin" / "java"
         folder = jars.fetch(jars.DEFAULT_VERSION)
@@ -61,7 +61,7 @@ def java_driver(
             )
         )  # fmt: skip
 
-    release = str((java.parent.parent / "release").resolve())  # separate classes for each JDK
+    release = str((java.parent.parent / "release").resolve())  # one folder for each JDK
     folder, reason = once(group, "java", [source], [release, *libraries], compile_into)
     if reason:
         return Built(None, f"the Java driver can't be built: {reason}")
@@ -140,7 +140,7 @@ def python_with(group: str, lock: Path, builders: Sequence[str] = ()) -> Built:
     key = hashlib.sha256(sys.version.encode() + lock.read_bytes()).hexdigest()[:16]
     venv = (
         base / f"python-{key}"
-    )  # created in place and not renamed, because a venv contains its own path
+    )  # created in place and never renamed, because a venv contains its own path
     python = venv / "bin" / "python"
     with (base / "python.lock").open("w") as one_at_a_time:
         fcntl.flock(one_at_a_time, fcntl.LOCK_EX)
@@ -169,7 +169,7 @@ def read_lock(lock: Path) -> list[str]:
 
 
 def folder_of(group: str) -> Path:
-    """Return the cache folder for a group of drivers."""
+    """Return the cache folder for the drivers of one group."""
     return cache_directory() / group
 
 
@@ -180,19 +180,19 @@ def once(
     also: Iterable[str],
     build: Callable[[Path], str],
 ) -> tuple[Path, str]:
-    """Return the folder that `build` filled for these inputs, and the reason if it failed."""
+    """Return the folder that `build` filled for these inputs; if it failed, the reason."""
     digest = hashlib.sha256()
     for source in sources:
         digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
     digest.update("\0".join(also).encode())
     base = folder_of(group)
     target = base / f"{name}-{digest.hexdigest()[:16]}"
-    if target.is_dir():  # a complete folder gets this name
+    if target.is_dir():  # only a complete folder gets this name
         return target, ""
     base.mkdir(parents=True, exist_ok=True)
     with (base / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if target.is_dir():  # another process has built it
+        if target.is_dir():  # built by another process meanwhile
             return target, ""
         work = Path(tempfile.mkdtemp(dir=base, prefix=f".{name}-"))
         try:
@@ -215,12 +215,12 @@ def _run(command: list[str], folder: Path | None = None) -> subprocess.Completed
 
 
 def command_failure(command: list[str]) -> str:
-    """Run a program and return why it failed, or an empty string."""
+    """Run a program and return why it failed; "" if it succeeded."""
     return _failure(_run(command))
 
 
 def _failure(done: subprocess.CompletedProcess[str]) -> str:
-    """Return why a program failed, or an empty string."""
+    """Return why a program failed; "" if it succeeded."""
     if done.returncode == 0:
         return ""
     lines = (done.stdout + done.stderr).splitlines()[-_ERROR_TAIL_LINES:]

@@ -1,7 +1,7 @@
-"""Describe the growth of a figure along a row's points: the slope, and flat, linear or worse.
+"""Describe the growth of a measured value along a row's points: slope; flat, linear or worse.
 
-In: the results of a row with a `per`. Out: the lines of one table: for each client and figure the
-medians at all points, the slope by least squares (in the figure's unit, per the number that `per`
+In: the results of a row with a `per`. Out: the lines of one table: for each client and value the
+medians at all points, the slope by least squares (in the value's unit, per the number that `per`
 states) and a verdict. Must not: leave a point out, or fit anything but a line.
 """
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from benchmarks.table import Results
 
 NOISE = 0.35
-"""A line is flat if it changes from end to end by less than this share of its mean."""
+"""Growth counts as flat if the line changes from end to end by less than this share of its mean."""
 STEEPER = 1.6
-"""If the last section is steeper by this factor than the earlier ones, growth isn't linear."""
+"""If the last section is steeper than the earlier ones by this factor, growth isn't linear."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One figure of a measurement: its title, unit and noise."""
+    """A measured value whose growth is described: title, unit, and the growth to be ignored."""
 
     key: str
     title: str
@@ -52,7 +52,7 @@ def slope(points: Sequence[tuple[float, float]]) -> float:
 
 
 def verdict(points: Sequence[tuple[float, float]], small: float = 0.0) -> str:
-    """Return whether growth is flat (or below `small`), linear, or more or less than linear."""
+    """Return whether growth is flat (or below `small`), linear, slower, faster, or negative."""
     if len(points) < 3:
         return "too few points"
     (first_x, first), (before_x, before), (last_x, last) = points[0], points[-2], points[-1]
@@ -65,7 +65,7 @@ def verdict(points: Sequence[tuple[float, float]], small: float = 0.0) -> str:
     until = (before - first) / (before_x - first_x)
     at_last = (last - before) / (last_x - before_x)
     if before - first < small or until <= 0:
-        # The earlier sections are flat, so their slope can't be compared with the last one's.
+        # The earlier sections are flat, so the last section's slope can't be compared with theirs.
         return "linear"
     if at_last > STEEPER * until:
         return "more than linear"
@@ -73,7 +73,7 @@ def verdict(points: Sequence[tuple[float, float]], small: float = 0.0) -> str:
 
 
 def table(results: Results, row: Row, lanes: list[Lane]) -> Iterator[str]:
-    """Yield the lines of a row's table."""
+    """Yield the lines of the table of one row's growth."""
     places = sorted({lane.at for lane in lanes})
     heads = " | ".join(f"{at:,.0f}" for at in places)
     many, _, _ = row.per.partition(" ")

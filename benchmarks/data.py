@@ -1,9 +1,9 @@
 """Generate the records of the benchmarks: events of a web shop as JSON text, from a seed.
 
 In: the size of a value. Out: a file with a pool of records, which the drivers of all languages
-read: for each record the lengths of key and value, 4 bytes big-endian, then both. Keys have 16
-bytes. Such text compresses to about a third, unlike random bytes (incompressible) and repeated ones
-(too compressible).
+read: for each record the lengths of key and value, each in 4 bytes big-endian, then key and value.
+Keys have 16 bytes. Such text compresses to about a third, unlike random bytes (incompressible) and
+repeated bytes (too compressible).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from odradek.protocol.messages.metadata import (
 
 SEED = 2026
 POOL_BYTES = 12_000_000
-"""Bytes of values in a pool: larger than CPU caches, small compared to a client's memory."""
+"""Bytes of all values in a pool: larger than CPU caches, small compared to a client's memory."""
 _EVENTS = ("click", "view", "cart", "buy", "hide", "search", "login", "share")
 _CITIES = ("berlin", "london", "madrid", "oslo", "paris", "lisbon", "dublin", "gdansk", "wien")
 _AGENTS = ("Firefox/145", "Chrome/142", "Safari/26", "Edge/142", "curl/8.17", "Opera/124")

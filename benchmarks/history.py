@@ -26,14 +26,14 @@ from benchmarks.topics import Topics, new_cluster
 FILE = ROOT / "docs" / "bench-history.jsonl"
 RECORDS, RUNS = 2_000_000, 5
 WORSE = 0.1
-"""Share by which even the best run must be worse than usual to count as worse."""
+"""Share by which a ratio's best run must be worse than the usual value to count as a regression."""
 USUAL = 5
-"""Number of earlier lines whose median is the usual value."""
+"""Number of earlier measurements whose median is the usual value of a ratio."""
 SHOWN = 6
 
 
 class Ratio(NamedTuple):
-    """`figure` of a lane divided by that of another one in the same row."""
+    """A measured value of one client (lane), divided by that of another client in the same row."""
 
     row: str
     lane: str
@@ -42,12 +42,12 @@ class Ratio(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Name in the file."""
+        """Name of the ratio in the file."""
         return f"{self.row}: {self.lane} / {self.against}, {self.figure}"
 
     @property
     def less_is_better(self) -> bool:
-        """Whether a smaller ratio is better: for times and costs, not for speeds."""
+        """Whether a smaller ratio is better: true for times and costs, false for speeds."""
         return self.figure != "speed"
 
 
@@ -65,11 +65,11 @@ RATIOS = (
     Ratio("asyncio-round-trip", "odradek", "aiokafka", "p50_ms"),
     Ratio("start", "odradek", "confluent", "first_read_ms"),
 )
-"""Each path that users notice, compared with the fastest Python client or a bare socket."""
+"""A ratio for each path that users notice: to the fastest Python client or to a bare socket."""
 
 
 def rows() -> list[Row]:
-    """Return the rows that these ratios need, without other lanes."""
+    """Return the rows of these ratios, with only the clients (lanes) that the ratios compare."""
     wanted: dict[str, set[str]] = {}
     for ratio in RATIOS:
         wanted.setdefault(ratio.row, set()).update((ratio.lane, ratio.against))
@@ -80,7 +80,7 @@ def rows() -> list[Row]:
 
 
 def paired(ratio: Ratio, store: dict[str, Any]) -> list[float]:
-    """Return the ratio of each run in which both sides have a figure."""
+    """Return the ratio in each run in which both clients have a result."""
     ours, theirs = (
         store["results"].get(f"all cores/{ratio.row}/{lane}", {"runs": []})["runs"]
         for lane in (ratio.lane, ratio.against)
@@ -93,7 +93,7 @@ def paired(ratio: Ratio, store: dict[str, Any]) -> list[float]:
 
 
 def line(store: dict[str, Any], sitting: dict[str, Any]) -> dict[str, Any]:
-    """Return the line for the file: median, lowest and highest value of each ratio."""
+    """Return the line to add to the file: median, lowest and highest value of each ratio."""
     found = {ratio.key: paired(ratio, store) for ratio in RATIOS}
     return {
         "at": sitting["id"],
@@ -111,7 +111,7 @@ def line(store: dict[str, Any], sitting: dict[str, Any]) -> dict[str, Any]:
 
 
 def usual(ratio: Ratio, newest: dict[str, Any], earlier: list[dict[str, Any]]) -> float | None:
-    """Return the median of recent lines from such a machine; None without any.
+    """Return the median of a ratio in recent lines from such a machine; None without any.
 
     A regression doesn't become usual by being measured again: to accept it, remove the ratio from
     that line's `worse`.
@@ -132,7 +132,7 @@ def _kind(of: dict[str, Any]) -> tuple[object, ...]:
 
 
 def verdict(ratio: Ratio, newest: dict[str, Any], earlier: list[dict[str, Any]]) -> str:
-    """Return `worse` or `better` if all runs of the newest line agree, or an empty string."""
+    """Return `worse` or `better` if all runs of the newest line agree; else an empty string."""
     before, now = usual(ratio, newest, earlier), newest["ratios"].get(ratio.key)
     if now is None:
         return "no figure"
@@ -147,7 +147,7 @@ def verdict(ratio: Ratio, newest: dict[str, Any], earlier: list[dict[str, Any]])
 
 
 def table(lines: list[dict[str, Any]]) -> Iterator[str]:
-    """Yield a table of the latest lines, the newest last, with its range and verdict."""
+    """Yield a table of a ratio's latest values, the newest last, with its range and verdict."""
     shown = lines[-SHOWN:]
     heads = [f"{one['at'][:10]} {one['commit']}" for one in shown]
     yield f"| ours / theirs | {' | '.join(heads)} | range | |"
@@ -163,14 +163,14 @@ def table(lines: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def read(file: Path) -> list[dict[str, Any]]:
-    """Return all lines, the oldest first."""
+    """Return all lines of the file, the oldest first."""
     if not file.is_file():
         return []
     return [json.loads(text) for text in file.read_text(encoding="utf-8").splitlines() if text]
 
 
 def main() -> None:
-    """Measure, add a line, print the table."""
+    """Measure the ratios, add a line to the file, print the table."""
     parser = argparse.ArgumentParser(
         prog="make bench-history", description=__doc__.split("\n\n")[0]
     )
@@ -201,7 +201,7 @@ def main() -> None:
 
 
 def measured(options: argparse.Namespace) -> dict[str, Any]:
-    """Measure, and return the line."""
+    """Measure the ratios and return the new line."""
     with tempfile.TemporaryDirectory() as folder:
         options.json = Path(folder) / "bench.json"
         store: dict[str, Any] = {"sittings": {}, "results": {}}

@@ -26,7 +26,7 @@ _MARKED = re.compile(r"(<!-- bench (?P<name>.+?) -->\n)(.*?)(<!-- end -->)", re.
 
 
 def merge(store: dict[str, Any], newer: dict[str, Any]) -> None:
-    """Merge another file's results into the store; they replace older ones."""
+    """Merge another file's results into the stored results; they replace older ones."""
     for part in ("sittings", "results"):
         store[part].update(newer[part])
     if "stages" in newer:
@@ -34,7 +34,7 @@ def merge(store: dict[str, Any], newer: dict[str, Any]) -> None:
 
 
 def stages_table(store: dict[str, Any]) -> str:
-    """Return a table with the cost of each stage."""
+    """Return a table with the cost of each stage of a record's path."""
     found = store.get("stages")
     if found is None:
         return "Not measured."
@@ -61,7 +61,7 @@ def tables(store: dict[str, Any]) -> dict[str, Callable[[], str]]:
 
 
 def filled(text: str, store: dict[str, Any]) -> tuple[str, list[str]]:
-    """Return the page with new tables, and the marks without results."""
+    """Return the page with new tables, and the names of marks without results."""
     made = tables(store)
     missing = []
 
@@ -76,7 +76,7 @@ def filled(text: str, store: dict[str, Any]) -> tuple[str, list[str]]:
 
 
 def main() -> None:
-    """Merge, write, and print what is missing."""
+    """Merge results, write the page and its picture, and print which results are missing."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--from", dest="newer", type=Path, help="results to put in first")
     options = parser.parse_args()

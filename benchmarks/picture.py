@@ -1,7 +1,7 @@
 """Draw the picture of the benchmarks for the README: bars of records per second, as SVG.
 
-In: results. Out: the text of an SVG file, written without a drawing library. Must not: draw a
-figure that wasn't measured, or cut an axis: every bar starts at zero.
+In: results. Out: the text of an SVG file, written without a drawing library. Must not: draw a value
+that wasn't measured, or cut an axis: every bar starts at zero.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from benchmarks.rows import ROWS, Row
 from benchmarks.table import Results
 
 DRAWN = ("consume", "produce", "consume-lz4", "produce-lz4")
-"""Rows from left to right, two side by side."""
+"""Keys of the drawn rows from left to right, two in a line."""
 WIDTH, TOP, BAR, GAP, HEAD = 860, 70, 15, 5, 34
 COLUMN, LABELS, FIGURE = WIDTH // 2, 188, 42
-"""Width of one panel, of its names, and of the figure after the longest bar."""
+"""Width of one panel, of the clients' names in it, and of the number after the longest bar."""
 OURS, THEIRS = "#c2410c", "#94a3b8"
 STYLE = (
     "text{font-family:Helvetica,Arial,sans-serif;font-size:12px;fill:#222}"
@@ -25,7 +25,7 @@ STYLE = (
 
 
 def render(results: Results, note: str) -> str:
-    """Return the whole file; `note` describes the machine."""
+    """Return the text of the SVG file; `note` describes the machine."""
     rows = [ROWS[key] for key in DRAWN if results.measured(ROWS[key])]
     panels = [(row, _speeds(results, row)) for row in rows]
     body: list[str] = []
@@ -47,11 +47,11 @@ def render(results: Results, note: str) -> str:
 
 
 def _speeds(results: Results, row: Row) -> list[tuple[str, str, float]]:
-    """Return the fastest way of each client, ours with and without Arrow, sorted by speed."""
+    """Return each client's highest speed, for Odradek with and without Arrow, sorted by speed."""
     best: dict[tuple[str, bool], tuple[str, str, float]] = {}
     for lane in results.measured(row):
         speed = results.median(row.key, lane.key, "speed")
-        if speed is None or lane.client == "raw":  # not a client: the broker's limit
+        if speed is None or lane.client == "raw":  # "raw" isn't a client but the broker's limit
             continue
         way = (lane.client, lane.client == "odradek" and "Arrow" in lane.title)
         if way not in best or speed > best[way][2]:

@@ -1,7 +1,7 @@
-"""Define what is measured: rows, the clients in each, and the goals.
+"""Define what is measured: rows, the clients in each row, and the goals.
 
-In: nothing. Out: `ROWS`. A row is one task; a lane is one client with one way to do it; a goal
-compares two lanes of a row, or is a limit. Must not: measure anything; drivers do (`peers/`).
+In: nothing. Out: `ROWS`. A row is one task; a lane is one client with one way of doing the task; a
+goal compares two lanes of a row, or is a limit. Must not: measure anything; drivers do (`peers/`).
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from benchmarks.stand_in import READ, StandIn
 KIB = 1 << 10
 TUNED_BATCH = 128 * KIB
 FETCH_MAX_BYTES = 50 * KIB * KIB
-"""Odradek's budget for buffered and in-flight data; memory may grow by 100 MB more."""
+"""Odradek's budget for buffered and in-flight bytes; memory may grow by 100 MB more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Properties of a topic; topics of the same shape are loaded once."""
+    """Properties of a topic; rows with equal properties share one loaded topic."""
 
     value_size: int = 100
     codec: str = "none"
     partitions: int = 4
     batch_size: int = TUNED_BATCH
     share: float = 1.0
-    """Share of the requested records, so that rows of large records don't take ten times as long.
-    """
+    """Share of the requested records that the topic gets, so that rows of large records don't take
+    ten times as long."""
 
     @property
     def topic(self) -> str:
@@ -37,7 +37,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """One client and its way of doing the row's task."""
+    """One client and its way of doing the row's task (a lane of the row)."""
 
     key: str
     title: str
@@ -45,22 +45,23 @@ class Lane:
     mode: str
     shape: Shape = Shape()
     share: float = 1.0
-    """Share of the shape's records: slow clients get fewer, so that each takes some seconds."""
+    """Share of the topic's records that are used: slow clients get fewer, so that each takes some
+    seconds."""
     arguments: tuple[str, ...] = ()
     environment: tuple[tuple[str, str], ...] = ()
     tls: bool = False
     """Whether to use the broker's TLS listener and check its certificate."""
     stand_in: StandIn | None = None
-    """Shape of the simulated cluster to use instead of the real broker."""
+    """Size of the simulated cluster to use instead of the real broker."""
     series: str = ""
-    """Name of the client in a curve, the same at all points."""
+    """Name of the client in a row that measures growth; the same at all points."""
     at: float = 0.0
-    """Position on a curve."""
+    """Position of the point in a row that measures growth."""
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """A limit for `figure` of a lane, alone or divided by that of another lane (a ratio)."""
+    """A limit for one measured value of a client, or for its ratio to another client's value."""
 
     lane: str
     against: str | None
@@ -71,7 +72,7 @@ class Goal:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One table."""
+    """One task that clients are measured with: a table in the results."""
 
     key: str
     title: str
@@ -80,9 +81,9 @@ class Row:
     quick: bool = False
     """Whether the row is in the subset that takes a few minutes."""
     warm_up: str | None = None
-    """Lane that runs once uncounted before, to warm up the broker and its files."""
+    """Key of the lane that runs once uncounted at first, to warm up the broker and its files."""
     per: str = ""
-    """Number and unit of a curve's slopes: "1,000 partitions"."""
+    """Number and unit that a slope of growth refers to: "1,000 partitions"."""
 
 
 def _reading(shape: Shape, *, more: tuple[Lane, ...] = ()) -> tuple[Lane, ...]:
@@ -147,7 +148,7 @@ ALL_OF_OURS = (
     "odradek.clients.consumer.group.classic_membership "
     "odradek.runtime.hosts.thread_host odradek.runtime.hosts.one_reader"
 )
-"""Modules that a producer and a group's consumer have loaded when they are created."""
+"""Modules that are loaded when a producer and a group's consumer are created."""
 _TWO = "odradek-arrow"
 _ONE = "odradek-one"
 _CONFLUENT = "confluent-arrow"
@@ -159,7 +160,7 @@ _OVER_TLS = (
 
 
 def _reading_over_tls() -> tuple[Lane, ...]:
-    """Return the lanes with TLS, and a plaintext one to show what TLS costs."""
+    """Return the lanes (clients) with TLS, and one in plaintext to show what TLS costs."""
     lanes = {lane.key: lane for lane in _reading(_PLAIN)}
     ours, one, *others = (replace(lanes[key], tls=True) for key in _OVER_TLS)
     plain = replace(lanes[_TWO], key="odradek-plain", title="Odradek → Arrow, plaintext")
@@ -179,13 +180,12 @@ def _everyone(mode: str) -> tuple[Lane, ...]:
 _PAUSES = ",".join(str(130 + 24 * (4 * n % 11)) for n in range(11))
 """Milliseconds of polling before each turn of `seek`.
 
-All are different, in random order, in the middle half of the half second for which a broker holds a
-fetch.
-"""
+All are different, in random order, in the middle half of the half second for which a broker delays
+a fetch."""
 
 
 def _moving() -> Row:
-    """Return the row of calls of a consumer whose fetch the broker holds."""
+    """Return the row that times a consumer's calls while the broker delays its fetch."""
     shape = Shape(partitions=2, share=0.0)
     clients = (
         ("odradek", "Odradek", "odradek", "seek"),
@@ -221,7 +221,7 @@ _CALM = (("lag_p99_ms", 5.0), ("lag_max_ms", 20.0))
 
 
 def _asyncio() -> tuple[Row, ...]:
-    """Return rows of asyncio clients, compared with other libraries' and the sync client."""
+    """Return the rows of asyncio clients, compared with other libraries and the sync client."""
 
     def lane(key: str, title: str, client: str, mode: str, share: float, *a: str) -> Lane:
         return Lane(key, title, client, mode, _PLAIN, share, a)
@@ -294,7 +294,7 @@ def _asyncio() -> tuple[Row, ...]:
 
 
 def _compat() -> tuple[Row, ...]:
-    """Return rows of one program with another library and with our module in its place."""
+    """Return the rows of one program with another library, and with our module in its place."""
 
     def row(mode: str, library: str, title: str, share: float, theirs: float, limit: float) -> Row:
         client = library.partition("-")[0]
@@ -325,11 +325,11 @@ _CURVE_CLIENTS = (
 _SIZES = {
     10: 2_000_000, 100: 1_000_000, 1000: 200_000, 10_000: 20_000, 100_000: 2000, 1_000_000: 200,
 }  # fmt: skip
-"""Bytes of a value, and the number of such records in a partition."""
+"""Number of records per partition, by the size of a value in bytes."""
 
 
 def _scale() -> Iterator[Row]:
-    """Yield rows of idle clients that have read all records, and of large records."""
+    """Yield the rows of idle clients that have read all records, and of large records."""
     everyone = tuple((client, name, "idle") for client, name, _ in _CURVE_CLIENTS)
     in_a_process = (
         *everyone[:1],
@@ -379,7 +379,7 @@ def _scale() -> Iterator[Row]:
 
 
 def _growth() -> Iterator[Row]:
-    """Yield rows that show how cost grows with partitions, codecs and batches."""
+    """Yield the rows that show how cost grows with partitions, codecs and batches."""
 
     def lanes(shapes: dict[str, Shape], *, writing: bool = False) -> tuple[Lane, ...]:
         ours, theirs = ("produce-arrow", "produce") if writing else ("arrow", "consume")

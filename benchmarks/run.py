@@ -32,7 +32,7 @@ _OWN_TOPIC = (*_WRITES, "round-trip", "start")
 
 
 class Bench:
-    """One call of this program."""
+    """One call of this program, with its options and results."""
 
     def __init__(self, options: argparse.Namespace, rows: list[Row], store: dict[str, Any]) -> None:
         self.options, self.rows, self.store = options, rows, store
@@ -42,7 +42,7 @@ class Bench:
         self.stand_ins = StandIns()
 
     def prepare(self) -> None:
-        """Install and build what the clients need; list those that aren't available."""
+        """Install and build what the clients need; list the clients that aren't available."""
         lanes = {lane for row in self.rows for lane in row.lanes}
         for client, mode in sorted({(lane.client, lane.mode) for lane in lanes}):
             built = peers.command(client, mode)
@@ -52,7 +52,7 @@ class Bench:
         self.sitting["skipped"] = self.skipped
 
     def run(self, topics: Topics) -> None:
-        """Run all rows; write the results after each."""
+        """Run all rows, and write the results after each row."""
         for n, row in enumerate(self.rows):
             lanes = [lane for lane in row.lanes if lane.client not in self.skipped]
             found: dict[str, list[dict[str, Any]]] = {lane.key: [] for lane in lanes}
@@ -98,7 +98,7 @@ class Bench:
         return result
 
     def measure_stand_in(self, lane: Lane, shape: StandIn) -> dict[str, Any]:
-        """Run one measurement with a simulated cluster, which counts the requests of idle time."""
+        """Measure with a simulated cluster, which also counts the requests in idle time."""
         command = peers.command(lane.client, lane.mode).command or []
         arguments = ["--bootstrap", self.stand_ins.bootstrap(shape), "--topic", READ,
                      "--partitions", str(shape.partitions),
@@ -110,7 +110,7 @@ class Bench:
         return result
 
     def keep(self, row: Row, lanes: list[Lane], found: dict[str, list[dict[str, Any]]]) -> None:
-        """Put a row's results into the store, replacing older ones of the same variant."""
+        """Store a row's results, replacing older results of the same variant."""
         for lane in lanes:
             self.store["results"][f"{variant(self.options)}/{row.key}/{lane.key}"] = {
                 "sitting": self.sitting["id"],
@@ -135,7 +135,7 @@ def in_a_process(command: list[str], environment: dict[str, str]) -> dict[str, A
 
 
 def variant(options: argparse.Namespace) -> str:
-    """Return the name of the circumstances; their results are shown separately."""
+    """Return the name of this call's circumstances; each variant's results are shown separately."""
     parts = [f"cpus {options.cpus}"] if options.cpus is not None else []
     parts += [f"batches of {options.batch_size}"] if options.batch_size else []
     return ", ".join(parts) or table.ALL_CORES
@@ -153,7 +153,7 @@ def with_batches(row: Row, size: int) -> Row:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Return the earlier results."""
+    """Return the stored results of earlier calls."""
     if path.is_file():
         store: dict[str, Any] = json.loads(path.read_text())
         if "results" in store:
@@ -162,7 +162,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def write(path: Path, store: dict[str, Any]) -> None:
-    """Write everything, one result a line, without sittings that have no results."""
+    """Write all results, one per line, without sittings (calls) that have no results."""
     used = {result["sitting"] for result in store["results"].values()}
     store["sittings"] = {key: s for key, s in store["sittings"].items() if key in used}
     parts = []
@@ -176,12 +176,12 @@ def write(path: Path, store: dict[str, Any]) -> None:
 
 
 def progress(text: str) -> None:
-    """Print a line to stderr."""
+    """Print a line about progress to stderr."""
     print(text, file=sys.stderr, flush=True)
 
 
 def chosen(text: str | None, known: list[str], what: str, parser: argparse.ArgumentParser) -> Any:
-    """Return the names in `text`, in the usual order."""
+    """Return the names that `text` lists, in the usual order."""
     if not text:
         return known
     wanted = {part.strip() for part in text.split(",") if part.strip()}
@@ -229,7 +229,7 @@ def command_line() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Measure, write, print."""
+    """Measure all rows, write the results, print the tables."""
     options = command_line()
     store = read(options.json)
     if not options.table:

@@ -1,10 +1,10 @@
 """Compare deserializers with confluent-kafka's: `python -m benchmarks.serialization`.
 
-The same records in one process, each lane several times; the lowest processor time counts. The
-lanes, for Avro, Protobuf and JSON with a schema each: confluent-kafka's deserializer in a loop,
-ours in a loop, and a whole column to Arrow. confluent-kafka and its dependencies are in the
-environment of tests/interop/schema_packages.lock, which is created if necessary. No broker and no
-network: their registry is in memory, ours is a dict.
+Each lane (a way to deserialize) reads the same records in one process several times; the lowest
+processor time counts. The lanes, for Avro, Protobuf and JSON with a schema each: confluent-kafka's
+deserializer in a loop, ours in a loop, and ours of a whole column to Arrow. confluent-kafka and its
+dependencies are in the environment of tests/interop/schema_packages.lock, which is created if
+necessary. No broker and no network: their registry is in memory, ours is a dict.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ JSON = {
 
 
 FIELDS = (("id", 3), ("to", 9), ("cost", 1), ("seats", 5), ("tail", 9), ("tags", 9))
-"""Fields of the message: names, and Protobuf's type numbers."""
+"""Fields of the message: names, and Protobuf's numbers for their types."""
 
 
 def main() -> None:
-    """Run the lanes in the environment of the other clients."""
+    """Run the measurements in the environment that has the other client."""
     built = building.python_with("schema-packages", LOCK)
     if built.command is None:
         sys.exit(f"confluent-kafka's serializers aren't available: {built.reason}")
@@ -65,7 +65,7 @@ def main() -> None:
 
 
 def best(work: Callable[[], object]) -> float:
-    """Return microseconds per record, in the best of several runs."""
+    """Return the microseconds per record in the best of several runs."""
     times = []
     for _ in range(TIMES):
         start = time.process_time()
@@ -75,7 +75,7 @@ def best(work: Callable[[], object]) -> float:
 
 
 def loop(read: Any, rows: list[bytes], told: Any) -> None:
-    """Read each record and keep none, as a consumer's loop does."""
+    """Read each record and keep none of them, as a consumer's loop does."""
     for row in rows:
         read(row, told)
 
@@ -95,7 +95,7 @@ def message_class() -> Any:
 
 
 def records() -> list[dict[str, Any]]:
-    """Return the records to write and read."""
+    """Return the records that are serialized and read."""
     return [
         {
             "id": at * 1000,
@@ -110,7 +110,7 @@ def records() -> list[dict[str, Any]]:
 
 
 def as_avro(values: list[dict[str, Any]]) -> Iterator[bytes]:
-    """Yield the records as Avro, without frames."""
+    """Yield the records as Avro, without the prefix of a schema id."""
     import fastavro
 
     parsed = fastavro.parse_schema(json.loads(json.dumps(AVRO)))
@@ -121,12 +121,12 @@ def as_avro(values: list[dict[str, Any]]) -> Iterator[bytes]:
 
 
 def framed(schema: int, payload: bytes) -> bytes:
-    """Return a payload with its schema's id as prefix."""
+    """Return a payload prefixed with its schema's id."""
     return b"\0" + schema.to_bytes(4, "big") + payload
 
 
 def lanes() -> None:
-    """Measure and print, a line for each lane."""
+    """Measure all deserializers and print a line for each."""
     import base64
 
     import pyarrow as pa
@@ -144,7 +144,7 @@ def lanes() -> None:
     file = base64.b64encode(flight.DESCRIPTOR.file.serialized_pb).decode()
 
     class Answers(serialization.SchemaRegistryClient):
-        """Registry client with schemas in memory."""
+        """A registry client whose schemas are in memory."""
 
         here = (
             serialization.Schema(json.dumps(AVRO)),
@@ -197,7 +197,7 @@ def lanes() -> None:
 
 
 def measure_column(name: str, whole: Callable[[], Any], reader: Any) -> None:
-    """Measure a whole column, and check that it is equal to the values of the loop."""
+    """Measure a whole column, and check that its values are equal to those of the loop."""
     took = best(whole)
     print(f"{name}, column to Arrow: {took:.2f} µs a record", flush=True)
     _, read, rows, told = reader

@@ -1,11 +1,11 @@
 """Compare Odradek's Spark source and sink with the JVM connector on one broker: `make bench-spark`.
 
 In: the number of rows and runs, the parts. Out: all results, as JSON (rewritten after each row, so
-that an early end loses nothing) and as tables. The rows that a lane reads or writes are counted
-outside of the measured time, and a lane with a wrong count has failed. The JVM connector runs on
-Spark 4.2.0 in a separate environment (`spark_jvm`), Odradek there too, and on the Spark of the
-project. Each Spark is one process that waits while another is timed; the lanes of a row take turns,
-every second round in reverse order. METHOD.md describes the settings of each.
+that an early end loses nothing) and as tables. The rows that a lane (a connector on a Spark) reads
+or writes are counted outside of the measured time, and a lane with a wrong count has failed. The
+JVM connector runs on Spark 4.2.0 in a separate environment (`spark_jvm`), Odradek there too, and on
+the Spark of the project. Each Spark is one process that waits while another is timed; lanes take
+turns, every second round in reverse order. METHOD.md describes the settings of each.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ OLD, NEW = "4.2.0", "project"
 PARTS = ("read", "sink", "batches", "planning", "scale")
 SHAPE = Shape()
 FEW = Shape(value_size=102, share=1e-4)
-"""Rows of the small job that starts the sinks' Python workers before each turn."""
+"""Rows of the small job that starts the sink's Python workers before each turn."""
 MOST_TASKS = 16
-"""Maximum number of tasks that Spark creates for the files."""
+"""Maximum number of tasks that Spark creates for reading the Parquet files."""
 SMALL = 30
-"""Micro-batches of the part `batches`, each with a record of every partition."""
+"""Number of micro-batches in the part `batches`, each with one record of every partition."""
 MANY = (10_000, 100_000)
-"""Numbers of partitions whose batches are planned."""
+"""Numbers of partitions for which the planning of batches is measured."""
 TUNED = {
     "kafka.max.poll.records": "20000",
     "kafka.max.partition.fetch.bytes": str(8 << 20),
@@ -48,12 +48,12 @@ TUNED = {
 }
 TUNED_SINK = {"kafka.linger.ms": "50", "kafka.batch.size": str(1 << 20), "kafka.acks": "1"}
 NO_BYTE_LIMIT = {"spark.sql.execution.arrow.maxBytesPerBatch": str((1 << 31) - 1)}
-"""Setting that keeps Spark from computing the size of an Arrow batch after each row."""
+"""Setting that keeps Spark from computing an Arrow batch's size after each row."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """One connector on one Spark, in one way."""
+    """One connector on one Spark, in one way of using it (a lane of a row)."""
 
     key: str
     title: str
@@ -84,7 +84,7 @@ EMPTY = tuple(
     for name, spark in (("4.2", OLD), ("new", NEW))
 )
 PIPES = (JVM, OURS_OLD, OURS, Lane("odradek-once", "Odradek, exactly_once", NEW, "odradek"))
-"""Lanes that copy a topic into another topic."""
+"""Connectors (lanes) that copy a topic into another topic."""
 QUERIES: dict[str, tuple[str, Job]] = {
     "noop": ("all columns into noop", {"query": "noop"}),
     "sum": ("sum(length(value))", {"query": "sum"}),
@@ -94,7 +94,7 @@ QUERIES: dict[str, tuple[str, Job]] = {
 
 
 class Bench:
-    """One call of this program."""
+    """One call of this program, with its options and results."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class Bench:
         log = self.folder / f"spark-{name}-{len(list(self.folder.iterdir()))}.log"
         old = self.made if name == OLD else None
         variables = old.variables() if old else environment.variables_of(sys.executable)
-        # As with installed packages: no process compiles modules that another one has compiled.
+        # As with installed packages, a process doesn't compile modules that another has compiled.
         variables.pop("PYTHONDONTWRITEBYTECODE", None)
         variables["PYTHONPYCACHEPREFIX"] = str(self.folder / "compiled")
         if master.startswith("local-cluster"):
@@ -129,7 +129,7 @@ class Bench:
         return Spark(sys.executable, variables, (), master, log)
 
     def run(self) -> None:
-        """Run all selected parts."""
+        """Run all selected parts of the benchmark."""
         if {"read", "sink", "batches"} & set(self.options.parts):
             for name in (OLD, NEW) if self.made else (NEW,):
                 self.sparks[name] = self.start(name)
@@ -155,10 +155,10 @@ class Bench:
             self.save({"skipped": self.skipped, "rows": self.found})
 
     def read(self) -> None:
-        """Run batch queries over one topic."""
+        """Measure batch queries over one topic."""
         topic = self.topics.loaded(SHAPE)
         for key in self.options.queries:
-            counted = key in ("noop", "value")  # the other queries return the count themselves
+            counted = key in ("noop", "value")  # the other queries' results contain the count
             first = key == self.options.queries[0]
             self.turns(
                 f"read/{key}", QUERIES[key][0], READERS,
@@ -168,10 +168,10 @@ class Bench:
             )  # fmt: skip
 
     def check_read(self, lane: Lane, job: Job, result: Result) -> str:
-        """Return what is wrong with the rows that a query returned, or an empty string."""
+        """Return what is wrong with the rows that a query returned; "" if nothing is wrong."""
         expected = self.topics.records_of(SHAPE)
         rows, size = result.get("rows"), result.get("value_bytes")
-        result["rows"] = expected  # noop returns no count; it was checked before
+        result["rows"] = expected  # noop returns no count; a query before it has checked the rows
         if rows not in (None, expected):
             return f"{rows} rows instead of {expected}"
         if size not in (None, expected * SHAPE.value_size):
@@ -179,7 +179,7 @@ class Bench:
         return ""
 
     def reading(self, topic: str, query: str, lane: Lane) -> Job:
-        """Return the job of one batch query."""
+        """Return the job of one batch query for the timing process."""
         options = {
             "kafka.bootstrap.servers": self.topics.bootstrap,
             "subscribe": topic,
@@ -188,16 +188,16 @@ class Bench:
         job: Job = {"kind": "read", "format": lane.format, "options": options}
         job |= QUERIES[query][1]
         if query == "value":
-            # A user of the JVM connector selects columns; ours reads less because of the schema.
+            # A user of the JVM connector selects columns; Odradek's source has a schema instead.
             job |= {"select": ["value"]} if lane.format == "kafka" else {"schema": "value binary"}
         return job
 
     def counting(self, topic: str, query: str, lane: Lane) -> Job:
-        """Return the job of a query that returns counts and warms up the timed queries."""
+        """Return the job of a query that returns counts and warms up for the timed queries."""
         return {**self.reading(topic, query, lane), "query": "check"}
 
     def sink(self) -> None:
-        """Write a stream's batch of rows from Parquet files, and from a topic, into a topic."""
+        """Measure writing into a topic: a stream's batch from Parquet files, and from a topic."""
         rows = {True: self.topics.records_of(SHAPE), False: self.topics.records_of(FEW)}
         folders = {whole: str(self.folder / f"rows-{count}") for whole, count in rows.items()}
         for whole, folder in folders.items():
@@ -224,7 +224,7 @@ class Bench:
                 **(TUNED if lane.options is TUNED_SINK else {}),
             }  # fmt: skip
             job = {**writing(lane, whole=whole), "kind": "copy", "from": source}
-            # As in `reading`: a user of the JVM connector selects columns, ours has a schema.
+            # As in `reading`: a user of the JVM connector selects columns, Odradek has a schema.
             return job | ({} if lane.format == "kafka" else {"schema": "key binary, value binary"})
 
         def check(lane: Lane, job: Job, result: Result) -> str:
@@ -239,7 +239,7 @@ class Bench:
                    awake=partial(copying, whole=False))  # fmt: skip
 
     def check_written(self, lane: Lane, topic: str, rows: int) -> str:
-        """Return what is wrong with a topic's end offsets, and delete the topic."""
+        """Return what is wrong with a topic's end offsets, or ""; delete the topic."""
         end = self.topics.end(topic)
         self.topics.drop(topic)
         # Each transaction of a task ends with a marker in each partition that it wrote to.
@@ -250,7 +250,7 @@ class Bench:
         return f"the topic ends at {end}, {rows} rows were written"
 
     def batches(self) -> None:
-        """Run micro-batches of a row from each partition, into noop and into a topic."""
+        """Measure micro-batches with one row of each partition, into noop and into a topic."""
         topic = self.topics.loaded(Shape(
             value_size=101, share=SMALL * SHAPE.partitions / self.topics.records
         ))  # fmt: skip
@@ -287,7 +287,7 @@ class Bench:
                    check=check)  # fmt: skip
 
     def planning(self) -> None:
-        """Plan batches over very many partitions of a simulated cluster."""
+        """Measure the planning of batches over very many partitions of a simulated cluster."""
         lanes = tuple(Lane(f"{n}", f"{n:,}", NEW, "") for n in MANY)
         found: dict[str, list[Result]] = {lane.key: [] for lane in lanes}
         for turn in range(self.options.runs):
@@ -301,7 +301,7 @@ class Bench:
         self.keep("planning", "planning batches over many partitions", lanes, found)
 
     def scale(self) -> None:
-        """Run with one executor process and two, each with one core."""
+        """Measure with one executor process and with two, each with one core."""
         topic = self.topics.loaded(SHAPE)
         masters = {n: f"local-cluster[{n},1,2048]" for n in (1, 2)}
         try:
@@ -333,10 +333,10 @@ class Bench:
         before: Callable[[Lane], Job] | None = None,
         awake: Callable[[Lane], Job] | None = None,
     ) -> None:
-        """Measure the lanes of a row in turns.
+        """Measure a row's lanes in turns.
 
         Two jobs aren't timed: `before`, which each lane runs once, and `awake`, a small job before
-        each of its turns, because Spark ends Python workers that were idle for a minute.
+        each of a lane's turns, because Spark ends Python workers that were idle for a minute.
         """
         lanes = tuple(lane for lane in lanes if lane.spark in self.sparks)
         runs: dict[str, list[Result]] = {lane.key: [] for lane in lanes}
@@ -359,7 +359,7 @@ class Bench:
             self.keep(row, title, lanes, runs)
 
     def checked(self, lane: Lane, job: Job, check: Callable[[Lane, Job, Result], str]) -> Result:
-        """Run a job; a wrong result is an error."""
+        """Run a job; if `check` finds a wrong result, replace it by an error."""
         result = self.sparks[lane.spark].run(job)
         if "error" not in result and (found := check(lane, job, result)):
             result["error"] = found
@@ -384,7 +384,7 @@ class Bench:
         self.save({"skipped": self.skipped, "rows": self.found})
 
     def version(self, name: str) -> str:
-        """Return the version of one of the Sparks."""
+        """Return the version of a Spark."""
         return self.sparks[name].version if name in self.sparks else pyspark.__version__
 
 
@@ -400,7 +400,7 @@ def home_of_executors(folder: Path) -> Path:
 
 
 def in_short(result: dict[str, Any]) -> str:
-    """Return a result in a few words."""
+    """Return a job's result in a few words."""
     if "error" in result:
         return f"failed: {result['error'][-300:]}"
     if "warm_s" in result:
@@ -410,12 +410,12 @@ def in_short(result: dict[str, Any]) -> str:
 
 
 def progress(text: str) -> None:
-    """Print a line to stderr."""
+    """Print a line about progress to stderr."""
     print(text, file=sys.stderr, flush=True)
 
 
 def names(text: str) -> list[str]:
-    """Split comma-separated names."""
+    """Split a text of comma-separated names."""
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
@@ -439,9 +439,9 @@ def command_line() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Measure, write, print."""
+    """Run the benchmark, write the results, print the tables."""
     options = command_line()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that brokers and Sparks end too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that brokers and Sparks end, too
     store: dict[str, Any] = {}
 
     def save(found: dict[str, Any]) -> None:

@@ -17,42 +17,42 @@ BOTH = {"odradek-4.2": "empty-4.2", "odradek": "empty-new"}
 
 
 def runs_of(lane: Found) -> list[Found]:
-    """Return the runs that didn't fail."""
+    """Return a lane's runs (of one connector on one Spark) that didn't fail."""
     return [run for run in lane["runs"] if "error" not in run]
 
 
 def median(row: Found, lane: str, figure: Callable[[Found], float]) -> float | None:
-    """Return the median of a figure over a lane's runs; None without runs."""
+    """Return the median of a measured value over a lane's runs; None without runs."""
     runs = runs_of(row["lanes"].get(lane, {"runs": []}))
     return statistics.median(map(figure, runs)) if runs else None
 
 
 def rate(run: Found) -> float:
-    """Return rows per second."""
+    """Return a run's speed in rows per second."""
     return float(run["rows"] / run["seconds"])
 
 
 def cpu(run: Found) -> float:
-    """Return microseconds of CPU per row."""
+    """Return a run's microseconds of CPU per row."""
     return float(run["cpu_s"] / run["rows"] * 1e6)
 
 
 def python_cpu(run: Found) -> float:
-    """Return microseconds of CPU per row in Python, without Spark's own."""
+    """Return a run's microseconds of CPU per row in Python, without Spark's own CPU time."""
     return float(run.get("python_s", 0.0) / run["rows"] * 1e6)
 
 
 def ratio(
     row: Found, lane: str, against: str, figure: Callable[[Found], float] = rate
 ) -> float | None:
-    """Return a lane's median divided by another's."""
+    """Return a lane's median divided by the median of another lane."""
     mine, theirs = median(row, lane, figure), median(row, against, figure)
     return mine / theirs if mine is not None and theirs else None
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """A limit; `aim` is a more ambitious one."""
+    """A limit for a measured value; `aim` is a more ambitious limit."""
 
     row: str
     text: str
@@ -63,10 +63,10 @@ class Goal:
     at_most: bool = False
     unit: str = " ×"
     or_next: bool = False
-    """Whether meeting the following goal is enough."""
+    """Whether it is enough to meet either this goal or the following one."""
 
     def met(self, reached: float, limit: float) -> bool:
-        """Return whether a value meets a limit."""
+        """Return whether a value is within a limit."""
         return reached <= limit if self.at_most else reached >= limit
 
     def verdict(self, reached: float) -> str:
@@ -78,7 +78,7 @@ class Goal:
         return said
 
     def wanted(self) -> str:
-        """Return the limit and the aim as text."""
+        """Return the goal's limit and aim as text."""
         sign = "≤" if self.at_most else "≥"
         more = f" (aim {self.aim:g})" if self.aim is not None else ""
         return f"{sign} {self.limit:g}{self.unit}{more}"
@@ -112,7 +112,7 @@ def above(row: Found, lane: str, empty: str, figure: str) -> float | None:
 
 
 def scaled(row: Found, lane: str) -> float | None:
-    """Return a lane's speed-up over one executor.
+    """Return the speed of two executors divided by that of one.
 
     If the broker or the machine is the limit, CPU time per row shows whether two executors cost
     more: if not, two would be twice as fast on separate machines.
@@ -144,11 +144,11 @@ GOALS: tuple[Goal, ...] = (
     Goal("planning", "offsets of 10,000 partitions as JSON", "10000", 1e6, _planned("json_bytes"),
          at_most=True, unit=" bytes"),
 )  # fmt: skip
-"""Of the two goals of `scale` one is enough: 1.7 × if the broker allows it, or a flat CPU time."""
+"""All goals. For `scale` it is enough to meet one of its two goals: speed, or CPU time per row."""
 
 
 def judged(store: Found) -> Iterator[tuple[Goal, Found, float | None]]:
-    """Yield each goal whose row was measured, its lane, and the value reached (None: failed)."""
+    """Yield each goal whose row was measured, its lane, and the reached value (None: failed)."""
     for goal in GOALS:
         row = store["rows"].get(goal.row)
         if row is not None and goal.lane in row["lanes"]:

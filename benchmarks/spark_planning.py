@@ -30,13 +30,13 @@ from odradek.testing.simulated import KafkaSimulation
 
 TOPIC = "a-topic-of-very-many-partitions"
 BATCHES, SOME = 5, 2
-"""Numbers of timed batches; the smaller one if each takes long."""
+"""Numbers of timed batches: `BATCHES`, or `SOME` if each takes long."""
 FAR = 10_000_000_000
-"""Offset with eleven digits, as in a topic that has been used for years."""
+"""An offset with eleven digits, as in a topic that has been used for years."""
 
 
 class SkippingClock:
-    """Clock that can skip time."""
+    """A clock whose time can be advanced without waiting."""
 
     def __init__(self) -> None:
         self.skipped = 0.0
@@ -49,7 +49,7 @@ class SkippingClock:
 
 
 class Clients:
-    """Clients of the simulated cluster, whose end offsets grow by one record per request."""
+    """Clients of the simulated cluster, whose end offsets grow by one record at each request."""
 
     def __init__(self, simulation: KafkaSimulation) -> None:
         self._simulation = simulation
@@ -77,7 +77,7 @@ class Clients:
 
 
 class Driver:
-    """A driver's work for each micro-batch in Spark, including JSON and pickles."""
+    """The work of Spark's driver for each micro-batch, including JSON and pickles."""
 
     def __init__(self, partitions: int) -> None:
         self._partitions = partitions
@@ -94,7 +94,7 @@ class Driver:
 
     def batch(self) -> float:
         """Plan one batch and return the seconds that it took."""
-        self._clock.skipped += 1.1 * MEMORY_S  # outdates cached responses
+        self._clock.skipped += 1.1 * MEMORY_S  # lets cached responses expire
         begun = time.perf_counter()
         end = json.loads(json.dumps(self._tracker.latest(self.offset)))
         self._tracker.report()
@@ -108,12 +108,12 @@ class Driver:
         return took
 
     def close(self) -> None:
-        """End the cluster."""
+        """Close the clients and the simulated cluster."""
         self._simulation.close()
 
 
 def measure(partitions: int) -> dict[str, Any]:
-    """Plan some batches; raise if a partition is missing."""
+    """Plan some batches; raise an error if a partition is missing from a batch."""
     driver = Driver(partitions)
     try:
         first = driver.batch()
@@ -133,7 +133,7 @@ def measure(partitions: int) -> dict[str, Any]:
 
 
 def profiled(work: Callable[[], Any]) -> Any:
-    """Call a function, and print its profile."""
+    """Call a function, and print a profile of the call."""
     profiler = cProfile.Profile()
     found = profiler.runcall(work)
     pstats.Stats(profiler).sort_stats("tottime").print_stats(15)
@@ -141,7 +141,7 @@ def profiled(work: Callable[[], Any]) -> Any:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure the planning and print the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("partitions", type=int)
     parser.add_argument("--profile", action="store_true")

@@ -1,7 +1,7 @@
-"""One Spark in a separate process that runs jobs one after the other.
+"""Run one Spark in a separate process, with jobs one after the other.
 
 In: a Python, its environment, jars, a master. Out: a result for each job. Must not: time anything;
-`spark_jvm/timing.py`, which runs there, does.
+`spark_jvm/timing.py`, which runs in that process, does.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SETTINGS = {
 
 
 class Spark:
-    """Spark in a separate process that runs jobs, one a line."""
+    """A Spark in a separate process, which reads one job per line."""
 
     def __init__(
         self, python: str, variables: dict[str, str], jars: tuple[str, ...], master: str, log: Path
@@ -43,7 +43,7 @@ class Spark:
                 [python, timing.__file__, json.dumps(settings)],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True,
                 env=variables, cwd=log.parent,
-                start_new_session=True,  # Spark's processes are found by session
+                start_new_session=True,  # CPU time is summed by session
             )  # fmt: skip
         if self._process.stdin is None or self._process.stdout is None:
             raise RuntimeError("pipes were asked for")
@@ -63,7 +63,7 @@ class Spark:
         self.close()
 
     def run(self, job: Job) -> Result:
-        """Run one job and return its result with its time."""
+        """Run one job and return its result, which contains the measured time."""
         self._given.write(json.dumps(job) + "\n")
         self._given.flush()
         return self._answer()
@@ -76,10 +76,10 @@ class Spark:
         return found
 
     def close(self) -> None:
-        with suppress(OSError):  # it may have ended before reading a job
+        with suppress(OSError):  # the process may have ended
             self._given.close()
         try:
             self._process.wait(20)
-        except subprocess.TimeoutExpired:  # a job is still running
+        except subprocess.TimeoutExpired:  # a job still runs
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()

@@ -34,12 +34,12 @@ SHORT = (
 
 
 def markdown(store: dict[str, Any]) -> str:
-    """Return all tables."""
+    """Return all tables as Markdown."""
     return f"{taken(store)}\n\n{goals(store)}\n\n{details(store)}\n"
 
 
 def taken(store: dict[str, Any]) -> str:
-    """Return the circumstances of the measurement, and what is missing."""
+    """Return the circumstances of the measurement, and which rows are missing."""
     sitting = store["sitting"]
     machine = sitting["machine"]
     text = (
@@ -58,7 +58,7 @@ def taken(store: dict[str, Any]) -> str:
 
 
 def goals(store: dict[str, Any]) -> str:
-    """Return each goal with the value reached."""
+    """Return a table of the goals with the reached values."""
     lines = [_line(["", "Spark", "goal", "reached", ""]), _line(["---"] * 5)]
     for goal, lane, reached in judged(store):
         cells = ["failed", "**missed**"]
@@ -70,7 +70,7 @@ def goals(store: dict[str, Any]) -> str:
 
 
 def summary(store: dict[str, Any]) -> str:
-    """Return million rows per second for each query, with the ratio to the JVM connector's."""
+    """Return a table of million rows per second by query, with the ratio to the JVM connector's."""
     columns = ("jvm", "jvm-tuned", "odradek-4.2", "odradek")
     head = ("", "JVM 4.2.0", "JVM 4.2.0, tuned", *_ours(store, columns[2:]))
     lines = [_line([*head]), _line(["---"] * len(head))]
@@ -98,7 +98,7 @@ def _ours(store: dict[str, Any], lanes: tuple[str, ...]) -> list[str]:
 
 
 def details(store: dict[str, Any]) -> str:
-    """Return a table for each row."""
+    """Return one table of all measured values for each row."""
     parts = []
     for key, row in store["rows"].items():
         table = _TABLES.get(key, _speeds)(row)
@@ -185,7 +185,7 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
 
 
 def filled(text: str, store: dict[str, Any]) -> str:
-    """Return a page with new tables."""
+    """Return a page with new tables between its marks."""
     return _MARKED.sub(lambda mark: f"{mark[1]}\n{TABLES[mark['name']](store)}\n\n{mark[4]}", text)
 
 

@@ -1,9 +1,9 @@
 """Measure the cost of each stage of a record's path on one core, from memory, in ns per record.
 
-In: nothing. Out: one JSON line with a figure per stage. The stages between socket and program run
+In: nothing. Out: one JSON line with a value per stage. The stages between socket and program run
 here without a broker, repeatedly in reused buffers, as in a running client; the rest of a client's
-CPU time is its work per fetch and the kernel's (see the raw lanes). `python -m benchmarks.stages
---json FILE` adds the result to a store.
+CPU time is its work per fetch and the kernel's (see the results of the client `raw`). `python -m
+benchmarks.stages --json FILE` adds the result to a file of results.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ CODECS = ("lz4", "snappy", "zstd", "gzip")
 
 
 def pool(value_size: int) -> tuple[list[bytes], list[bytes]]:
-    """Return keys and values as in the drivers."""
+    """Return keys and values as the drivers generate them."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "pool"
         data.write_pool(path, value_size)
@@ -53,7 +53,7 @@ def pool(value_size: int) -> tuple[list[bytes], list[bytes]]:
 
 
 def fetched(keys: list[bytes], values: list[bytes], codec: str | None) -> tuple[memoryview, int]:
-    """Return a record set as in a broker's response, about 8 MiB before compression."""
+    """Return record batches as in a broker's response, about 8 MiB before compression."""
     out = bytearray()
     count = size = 0
     rows = iter([*zip(keys, values, strict=True)] * 2)
@@ -77,21 +77,21 @@ def _batch(rows: Iterator[tuple[bytes, bytes]], codec: str | None) -> tuple[Any,
 
 
 def timed(work: Callable[[], object], records: int) -> float:
-    """Return nanoseconds of CPU per record: the median of some runs after two warm-up runs."""
+    """Return the CPU time per record in ns: the median of some runs after two warm-up runs."""
     times = []
     for turn in range(REPEATS + 2):
         begin = time.process_time_ns()
         kept = work()
         if turn > 1:
             times.append(time.process_time_ns() - begin)
-        del kept  # its buffers return to the pool
+        del kept  # returns the buffers to their pool
     return statistics.median(times) / records
 
 
 def reading(keys: list[bytes], values: list[bytes], name: str) -> Iterator[tuple[str, float]]:
-    """Measure CRC, decoding and creating Arrow batches; then decoding with each codec."""
+    """Measure CRC, decoding, and the creation of Arrow batches; then decoding with each codec."""
     buffer, count = fetched(keys, values, None)
-    plain = bytes(buffer)  # google_crc32c accepts only bytes
+    plain = bytes(buffer)  # google_crc32c takes only bytes
     yield f"read {name}: CRC alone", timed(lambda: google_crc32c.value(plain), count)
     yield (
         f"read {name}: decode, CRC and copy to columns",
@@ -118,7 +118,7 @@ def reading(keys: list[bytes], values: list[bytes], name: str) -> Iterator[tuple
 
 
 def writing(keys: list[bytes], values: list[bytes], name: str) -> Iterator[tuple[str, float]]:
-    """Measure appending Arrow rows to batches, then completing batches with each codec."""
+    """Measure appending Arrow rows to batches, then completing the batches with each codec."""
     rows = pa.record_batch({"key": pa.array(keys), "value": pa.array(values)})
 
     def encode() -> list[BatchBuilder]:
@@ -160,7 +160,7 @@ def writing(keys: list[bytes], values: list[bytes], name: str) -> Iterator[tuple
 
 
 def main() -> None:
-    """Measure and print, or add to a store."""
+    """Measure all stages; print the result, or add it to a file of results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", type=Path, help="a store of the benchmarks to add it to")
     options = parser.parse_args()

@@ -1,11 +1,11 @@
 """Simulate clusters that one machine can't run: 100 brokers, 100,000 topics.
 
 In: `python -m benchmarks.stand_in BROKERS PARTITIONS RECORDS TOPICS SIZE`; then, on standard input,
-lines with two times (seconds of the epoch). Out: a line with the bootstrap address once everything
-exists; for each input line, the number of requests between these two times. The brokers are the
-simulation's, on loopback sockets (users have them as `FakeCluster` in `odradek.testing`), in a
-separate process, so that their CPU time isn't a client's. All clients use the same one. Must not:
-be used to measure a broker: it is slow, but has no disk.
+lines with two times (seconds of the epoch). Out: a line with the bootstrap address once all topics
+and records exist; for each input line, the number of requests between the two times. The brokers
+are the simulation's, on loopback sockets (users have them as `FakeCluster` in `odradek.testing`),
+in a separate process, so that their CPU time isn't a client's. All clients use the same process.
+Must not: be used to measure a broker: it is slow, but has no disk.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from odradek.simulation.logs.topics import SimulatedTopic
 from odradek.testing.fake import loopback
 
 READ = "read"
-"""Topic that clients read; the others only exist."""
+"""Name of the topic that clients read; the other topics only exist."""
 VALUE = (
     b'{"id":10000000,"ev":"click","city":"berlin","page":"/p/4711","ms":1200,"amt":99.99,"ua":"O"}'
 )
@@ -41,7 +41,7 @@ _CONNECTIONS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class StandIn:
-    """Size of a cluster; `records` is the number in a partition of the topic that is read."""
+    """Size of a simulated cluster; `records` is the number in a partition of topic `READ`."""
 
     brokers: int = 3
     partitions: int = 1
@@ -52,13 +52,13 @@ class StandIn:
 
 @dataclass(slots=True)
 class Counts:
-    """Number of processed requests over time."""
+    """Samples of the number of handled requests, with their times."""
 
     times: list[float] = field(default_factory=list)
     totals: list[int] = field(default_factory=list)
 
     def add(self, when: float, total: int) -> None:
-        """Add a sample."""
+        """Add a sample of the present time and number."""
         self.times.append(when)
         self.totals.append(total)
 
@@ -69,7 +69,7 @@ class Counts:
 
 
 def fill(topic: SimulatedTopic, records: int, value_size: int) -> None:
-    """Fill each partition with the same batch."""
+    """Fill each partition of the topic `READ` with equal batches."""
     value = (VALUE * (1 + value_size // len(VALUE)))[:value_size]
     in_a_batch = min(records, max(1, _BATCH_BYTES // value_size))
     keys = (b"user-%011d" % n for n in range(in_a_batch))
@@ -82,11 +82,11 @@ def fill(topic: SimulatedTopic, records: int, value_size: int) -> None:
 
 @contextmanager
 def running(shape: StandIn) -> Iterator[SimulatedCluster]:
-    """Run the cluster in a thread of this process, with higher limits than for unknown clients."""
+    """Run the cluster in a thread of this process, with higher limits than `FakeCluster` has."""
     loopback.LARGEST_REQUEST = loopback.LARGEST_PRODUCE
     loopback.MOST_CONNECTIONS = _CONNECTIONS
     loopback.HELD_BYTES = 1 << 30
-    fetch_sessions.LARGEST_CACHE = 1000  # Kafka's default
+    fetch_sessions.LARGEST_CACHE = 1000  # Kafka's default value
 
     def make() -> SimulatedCluster:
         cluster = SimulatedCluster(server, shape.brokers, bootstrap_name=None)
@@ -98,13 +98,13 @@ def running(shape: StandIn) -> Iterator[SimulatedCluster]:
         return cluster
 
     server = loopback.LoopbackServer()
-    cluster = make()  # not in the thread: calls into it time out after ten seconds
+    cluster = make()  # not in the server's thread, whose calls time out after ten seconds
     with server:
         yield cluster
 
 
 def main() -> None:
-    """Serve until standard input ends."""
+    """Serve the cluster until standard input ends."""
     shape = StandIn(*map(int, sys.argv[1:]))
     counts = Counts()
     with running(shape) as cluster:
@@ -123,7 +123,7 @@ def main() -> None:
 
 
 class StandIns:
-    """Process with the cluster of the last requested shape."""
+    """The process with the simulated cluster that was requested last."""
 
     def __init__(self) -> None:
         self._shape: StandIn | None = None
@@ -131,7 +131,7 @@ class StandIns:
         self._bootstrap = ""
 
     def bootstrap(self, shape: StandIn) -> str:
-        """Return the address of a cluster of this shape."""
+        """Return the bootstrap address of a cluster of this size."""
         if shape != self._shape:
             self.close()
             self._process = subprocess.Popen(
@@ -142,7 +142,7 @@ class StandIns:
         return self._bootstrap
 
     def requests(self, begin: float, end: float) -> int:
-        """Return how many requests the cluster processed between two times."""
+        """Return how many requests the cluster has handled between two times."""
         if self._process is None or self._process.stdin is None:
             raise RuntimeError("no stand-in runs")
         self._process.stdin.write(f"{begin} {end}\n")
@@ -158,7 +158,7 @@ class StandIns:
         return line
 
     def close(self) -> None:
-        """End the process."""
+        """End the process of the cluster."""
         process, self._process, self._shape = self._process, None, None
         if process is not None and process.stdin is not None:
             process.stdin.close()

@@ -1,7 +1,7 @@
 """Turn results into tables: medians with ranges, ratios, goals met and missed.
 
 In: the store that `run` writes. Out: Markdown. Must not: leave anything out because it looks bad,
-or compare results of different sittings without a note.
+or compare results of different sittings (calls of the benchmark) without a note.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _FIGURES = {
 
 
 def derived(result: dict[str, Any]) -> dict[str, Any]:
-    """Add derived figures to a driver's result."""
+    """Add values computed from others to a driver's result."""
     if "seconds" in result:
         result["speed"] = result["records"] / result["seconds"]
         result["cpu_per_million"] = 1e6 * result["cpu"] / result["records"]
@@ -54,7 +54,7 @@ def derived(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def in_short(result: dict[str, Any]) -> str:
-    """Return one measurement as a line of progress."""
+    """Return one measurement's result as a line about progress."""
     if "error" in result:
         return f"FAILED: {result['error']}"
     if "speed" in result:
@@ -67,7 +67,7 @@ def in_short(result: dict[str, Any]) -> str:
 
 
 class Results:
-    """Results of one variant."""
+    """The results of one variant (circumstances such as the number of cores)."""
 
     def __init__(self, store: Store, variant: str) -> None:
         self._store, self.variant = store, variant
@@ -81,34 +81,34 @@ class Results:
         return row_and_lane in self._found
 
     def measured(self, row: Row) -> list[Lane]:
-        """Return the lanes of a row that have results, including failures."""
+        """Return a row's lanes (clients) that have results, including failures."""
         return [lane for lane in row.lanes if f"{row.key}/{lane.key}" in self._found]
 
     def sitting(self, row: str, lane: str) -> str:
-        """Return the sitting in which a lane was measured."""
+        """Return the sitting (call of the benchmark) in which a lane was measured."""
         return str(self._found[f"{row}/{lane}"]["sitting"])
 
     def runs(self, row: str, lane: str) -> list[dict[str, Any]]:
-        """Return the measurements of a lane that succeeded."""
+        """Return the successful measurements of a lane."""
         found = self._found.get(f"{row}/{lane}", {"runs": []})
         return [run for run in found["runs"] if "error" not in run]
 
     def error(self, row: str, lane: str) -> str:
-        """Return why a lane has no figure."""
+        """Return why a lane has no result."""
         errors = [r["error"] for r in self._found[f"{row}/{lane}"]["runs"] if "error" in r]
         return errors[0] if errors else "no run"
 
     def values(self, row: str, lane: str, figure: str) -> list[float]:
-        """Return a figure of all runs of a lane."""
+        """Return one measured value in all runs of a lane."""
         return [run[figure] for run in self.runs(row, lane) if figure in run]
 
     def median(self, row: str, lane: str, figure: str) -> float | None:
-        """Return the median of a figure; None without values."""
+        """Return the median of a measured value; None without values."""
         values = self.values(row, lane, figure)
         return statistics.median(values) if values else None
 
     def goal(self, row: str, goal: Goal) -> tuple[float, bool] | None:
-        """Return the value reached, and whether it meets the goal."""
+        """Return the reached value of a goal, and whether it meets the goal."""
         ours = self.median(row, goal.lane, goal.figure)
         theirs = self.median(row, goal.against, goal.figure) if goal.against else 1.0
         if ours is None or not theirs:
@@ -118,7 +118,7 @@ class Results:
 
 
 def variants(store: Store) -> list[str]:
-    """Return the variants that have results; all cores first."""
+    """Return the variants that have results; the one with all cores is first."""
     return sorted({key.split("/")[0] for key in store["results"]}, key=lambda v: (v[0] != "a", v))
 
 
@@ -135,7 +135,7 @@ def markdown(store: Store) -> str:
 
 
 def goals_table(results: Results) -> str:
-    """Return each goal with the value reached."""
+    """Return a table of the goals with the reached values."""
     lines = ["| | against | goal | reached | |", "|---|---|--:|--:|---|"]
     for row in ROWS.values():
         titles = {lane.key: lane.title for lane in row.lanes}
@@ -164,7 +164,7 @@ def goals_table(results: Results) -> str:
 
 
 def _verdict(found: tuple[float, bool] | None, scale: float, times: str) -> str:
-    """Return the value reached and the verdict as text."""
+    """Return the reached value and the verdict about a goal as text."""
     if found is None:
         return "| no figure"
     reached, met = found
@@ -215,7 +215,7 @@ def _speeds(results: Results, row: Row, lanes: list[Lane]) -> Iterator[str]:
 
 
 def _lag(results: Results, row: Row, lane: Lane) -> str:
-    """Return the lag of an event loop if it was measured."""
+    """Return the text of an event loop's lag if it was measured, else ""."""
     p99, most = (results.median(row.key, lane.key, f"lag_{which}_ms") for which in ("p99", "max"))
     return "" if p99 is None or most is None else f"; loop late p99 {p99:.1f}, max {most:.1f} ms"
 
@@ -235,7 +235,7 @@ def _times(results: Results, row: Row, lanes: list[Lane]) -> Iterator[str]:
 
 
 def circumstances(store: Store) -> str:
-    """Return machine, versions and skipped clients of each sitting that has results."""
+    """Return machine, versions and skipped clients of each sitting (call) that has results."""
     lines = ["## Circumstances", ""]
     for found in store["sittings"].values():
         at = found["machine"]
@@ -259,7 +259,7 @@ def circumstances(store: Store) -> str:
 
 
 def in_a_line(store: Store) -> str:
-    """Return the newest sitting's circumstances, for a picture's subtitle."""
+    """Return the circumstances of the newest call of the benchmark, for a picture's subtitle."""
     found = list(store["sittings"].values())
     if not found:
         return "nothing measured"
@@ -271,7 +271,7 @@ def in_a_line(store: Store) -> str:
 
 
 def spread(values: list[float], scale: float = 1.0) -> str:
-    """Return median and range."""
+    """Return median and range of some values as text."""
     if not values:
         return ""
     middle, low, high = (

@@ -1,6 +1,6 @@
 """Measure the speed-up of a second thread: `python -m benchmarks.threads`, with any Python.
 
-In: nothing. Out: for each lane a line with the time of one thread divided by that of two that share
+In: nothing. Out: for each task a line with the time of one thread divided by that of two that share
 the work, the median of some rounds with their range, and everything as one JSON line, with whether
 there was a GIL. Everything is in memory, because a broker would use one of two cores: four
 partitions are decoded into columns, or into records, and records are sent one by one into the open
@@ -29,10 +29,10 @@ from odradek.runtime.hosts.record_future import RecordFuture
 THREADS = 2
 ROUNDS = 9
 TURNS = 6
-"""Number of times that each partition is decoded in a round."""
+"""How often each partition is decoded in a round."""
 KEY, VALUE = 16, 100
 SENT = 150_000
-"""Records of each producer in a round."""
+"""Number of records that each producer gets in a round."""
 Work = Callable[[], None]
 
 
@@ -55,7 +55,7 @@ def side_by_side(works: Sequence[Work]) -> float:
 
 
 def in_turn(works: Sequence[Work]) -> Work:
-    """Return a function that calls these functions one after the other."""
+    """Return a function that calls the given functions one after the other."""
 
     def run() -> None:
         for work in works:
@@ -83,7 +83,7 @@ def compared(works: Sequence[Work]) -> dict[str, float]:
 
 
 def decoding(keys: list[bytes], values: list[bytes], codec: str | None, rows: bool) -> list[Work]:
-    """Return functions that decode four partitions into columns or into records."""
+    """Return functions that each decode four partitions, into columns or into records."""
 
     def one(partition: int) -> Work:
         answer, _ = fetched(keys, values, codec)
@@ -103,7 +103,7 @@ def decoding(keys: list[bytes], values: list[bytes], codec: str | None, rows: bo
 
 
 def sending(values: list[bytes], codec: str | None) -> list[Work]:
-    """Return functions for two producers: `send` of a known topic, and completing full batches."""
+    """Return functions for two producers, which send to a known topic and complete batches."""
 
     def one() -> Work:
         snapshot = object()
@@ -128,7 +128,7 @@ def sending(values: list[bytes], codec: str | None) -> list[Work]:
         def work() -> None:
             for partition in range(PARTITIONS):
                 reopen(partition)
-            # A program creates its own records: sharing them between threads would cost more.
+            # Each thread creates its own records, as programs do: sharing them would cost more.
             text = b"".join(values)
             send, futures, last = ways.send, [], len(text) - VALUE
             for number in range(SENT):
@@ -138,7 +138,7 @@ def sending(values: list[bytes], codec: str | None) -> list[Work]:
                 if type(found) is int:
                     reopen(found)
                     found = send(None, "topic", key, value, (), None, found)
-                    futures.clear()  # acknowledged in the meantime
+                    futures.clear()  # as if the records were acknowledged meanwhile
                 futures.append(found)
 
         return work

@@ -1,8 +1,8 @@
-"""The broker and its topics: loaded once per shape, or empty to produce into.
+"""Start the broker and fill its topics: loaded once per shape, or empty to produce into.
 
-In: shapes. Out: topics with records in them. One real broker, started as by Kafka's own scripts,
-with Kafka's defaults except for those that METHOD.md lists. Must not: create or delete topics with
-the client under test.
+In: shapes (record size, partitions and so on). Out: topics with records in them. One real broker,
+started as by Kafka's own scripts, with Kafka's defaults except for those that METHOD.md lists. Must
+not: create or delete topics with the client under test.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from odradek.testing import LocalCluster
 
 BROKER_CONFIG = {
-    # LocalCluster's own values are smaller; these are Kafka's defaults.
+    # Kafka's defaults replace LocalCluster's own, smaller values.
     "num.network.threads": "3",
     "num.io.threads": "8",
-    # Topics are deleted during the benchmark: their files must not accumulate.
+    # Topics are deleted during the benchmark, and their files must be deleted soon.
     "log.segment.delete.delay.ms": "1000",
     "log.index.size.max.bytes": "1048576",
 }
@@ -39,7 +39,7 @@ _SETTLE = 1.0
 
 
 def new_cluster(*, tls: bool = False) -> LocalCluster:
-    """Return one broker; with `tls` it has a second, encrypted listener."""
+    """Return a cluster of one broker; with `tls` the broker has a second, encrypted listener."""
     return LocalCluster(
         brokers=1,
         config=BROKER_CONFIG,
@@ -50,10 +50,10 @@ def new_cluster(*, tls: bool = False) -> LocalCluster:
 
 
 class Topics:
-    """Topics of one cluster."""
+    """The topics that the benchmarks use in one cluster."""
 
     def __init__(self, cluster: LocalCluster, folder: Path, records: int) -> None:
-        # Clients connect to the broker itself: a front door would slow them down.
+        # Clients connect to the broker itself, because a forwarder would slow them down.
         self.bootstrap = cluster.inner_servers
         self._encrypted = cluster.broker_addresses[0]
         self._ca = cluster.authority.certificate if cluster.security == "SSL" else None
@@ -71,7 +71,7 @@ class Topics:
         return path
 
     def access(self, *, tls: bool) -> list[str]:
-        """Return a driver's arguments for the broker's address, and with TLS for the authority."""
+        """Return a driver's arguments: the broker's address and, with TLS, the authority's file."""
         if not tls:
             return ["--bootstrap", self.bootstrap]
         if self._ca is None:
@@ -79,12 +79,12 @@ class Topics:
         return ["--bootstrap", self._encrypted, "--ca", str(self._ca)]
 
     def records_of(self, shape: Shape) -> int:
-        """Return the number of records in a topic of this shape: a multiple of its partitions."""
+        """Return the number of a topic's records, which is a multiple of its partitions' number."""
         per_partition = max(1, int(self.records * shape.share) // shape.partitions)
         return per_partition * shape.partitions
 
     def pool(self, shape: Shape) -> Path:
-        """Return the file with the records of this size."""
+        """Return the file with the pool of records of this size."""
         path = self._folder / f"pool-{shape.value_size}"
         if not path.exists():
             data.write_pool(path, shape.value_size)
@@ -106,7 +106,7 @@ class Topics:
         return shape.topic
 
     def end(self, topic: str) -> int:
-        """Return the sum of its partitions' end offsets."""
+        """Return the sum of the end offsets of a topic's partitions."""
         described = self._admin.list_topics(topic, timeout=30).topics[topic].partitions
         last = OffsetSpec.latest()  # type: ignore[no-untyped-call]
         places = {TopicPartition(topic, n): last for n in described}
@@ -114,7 +114,7 @@ class Topics:
         return sum(future.result(30).offset for future in found.values())
 
     def drop(self, topic: str) -> None:
-        """Delete a topic; its files are deleted a second later."""
+        """Delete a topic, whose files the broker deletes a second later."""
         self._loaded.discard(topic)
         with suppress(KafkaException):
             self._admin.delete_topics([topic])[topic].result(30)

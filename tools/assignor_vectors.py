@@ -41,7 +41,7 @@ RACKS = ("a", "b", "c")
 WRITTEN = {"range": 25, "roundrobin": 8, "sticky": 25, "cooperative-sticky": 25}
 """Number of test vectors per assignor; assignors that use racks need more."""
 NO_CLAIM = -2
-"""Generation of a member that doesn't claim a partition; less than all others."""
+"""Generation of a member that doesn't claim a partition; lower than any member's generation."""
 ROUNDS = 6
 """Maximum number of rebalances until a cooperative group is stable."""
 STICKY = ("sticky", "cooperative-sticky")
@@ -89,7 +89,7 @@ def random_group(rng: random.Random, assignor: str) -> Group:
 
 
 def ask_java(groups: Iterable[Group]) -> list[Group]:
-    """Add the members' subscriptions as Java encodes them, and Java's assignment (both in hex)."""
+    """Add each member's subscription as Java encodes it, and Java's assignment (both in hex)."""
     groups = list(groups)
     lines = []
     for group in groups:
@@ -155,7 +155,7 @@ def ours(group: Group, assignor: Assignor | None = None) -> Given:
 
 
 def stable_odradek_assignment(group: Group) -> Given:
-    """Return what members own once a cooperative group has nothing to revoke."""
+    """Return what members own once a cooperative group has no more partitions to revoke."""
     assignor = of_odradek(group)
     given = ours(group, assignor)
     for _ in range(ROUNDS if group["assignor"] == "cooperative-sticky" else 0):
@@ -181,7 +181,7 @@ def java_assignment(group: Group) -> Given:
 
 
 def names(given: Mapping[str, Sequence[TopicPartition]]) -> dict[str, list[str]]:
-    """Return an assignment as in the JSON file: names of partitions by member."""
+    """Return an assignment as in the JSON file: names of partitions (`topic-number`) by member."""
     return {m: [f"{p.topic}-{p.partition}" for p in found] for m, found in given.items()}
 
 
@@ -216,27 +216,27 @@ def add_stable_java_assignments(groups: Sequence[Group]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """Aims of sticky assignors, in order of priority."""
+    """Aims of a sticky assignment, in order of priority."""
 
     imbalance: int
     """Sum of the differences between the numbers of partitions of all pairs of members."""
     near: int
-    """Partitions with a replica in their member's rack."""
+    """Number of partitions with a replica in their member's rack."""
     kept: int
-    """Partitions that keep their previous owner."""
+    """Number of partitions that remain with their previous owner."""
 
     def worse_than(self, other: Quality) -> bool:
         """Return whether `other` is more balanced, or equally balanced with fewer moves.
 
-        Racks are compared over many groups (`totals`): both assignors accept fewer local replicas
-        for fewer moves.
+        Racks (`near`) are compared over many groups (`totals`) instead: both assignors accept fewer
+        local replicas for fewer moves.
         """
         mine = self.imbalance, -self.kept
         return mine > (other.imbalance, -other.kept)
 
 
 def claims(group: Group) -> dict[TopicPartition, dict[str, int]]:
-    """Return the claims of each partition: the claiming members, with their generations."""
+    """Return each partition's claims: the members that say they own it, with their generations."""
     found: dict[TopicPartition, dict[str, int]] = {}
     for member, said in group["members"].items():
         for partition in partitions(said["last"]):
@@ -245,7 +245,7 @@ def claims(group: Group) -> dict[TopicPartition, dict[str, int]]:
 
 
 def quality(group: Group, given: Mapping[str, Sequence[TopicPartition]]) -> Quality:
-    """Compute the quality of a sticky assignor's assignment."""
+    """Compute the quality of an assignment by a sticky assignor."""
     owner = {p: member for member, found in given.items() for p in found}
     kept = near = 0
     for partition, claimed in claims(group).items():
@@ -260,11 +260,11 @@ def quality(group: Group, given: Mapping[str, Sequence[TopicPartition]]) -> Qual
 
 
 def unsafe(group: Group, given: Mapping[str, Sequence[TopicPartition]]) -> list[str]:
-    """Return partitions with two members in one generation, or without a member for no reason.
+    """Return partitions with several members in one generation, or with no member for no reason.
 
-    A cooperative member keeps the partitions that it claims until it rejoins. A partition may only
-    be assigned if each other claim of it is older than its member's own claim, and is withheld only
-    if such a claim exists.
+    A cooperative member keeps the partitions that it claims until it rejoins. So a partition may
+    only be assigned to a member whose claim is newer than all other members' claims of the
+    partition, and may only be withheld if such a claim exists.
     """
     found = []
     claimed = claims(group) if group["assignor"] == "cooperative-sticky" else {}
@@ -335,18 +335,18 @@ def fewest_moves(group: Group) -> bool:
 
 
 def determined(group: Group) -> bool:
-    """Return whether only one assignment is right; sticky assignors often have a choice."""
+    """Return whether only Java's assignment is right; sticky assignors often have a choice."""
     if group["assignor"] in ("range", "roundrobin"):
         return True
     members = group["members"].values()
-    # With racks, Java's choice of algorithm depends on subscribed topics that don't exist, too.
+    # With racks, Java's choice of algorithm also depends on subscribed topics that don't exist.
     racks = any(m["rack"] for m in members)
     there = [[t for t in m["topics"] if racks or group["topics"].get(t)] for m in members]
     return all(t == there[0] and not m["last"] for t, m in zip(there, members, strict=True))
 
 
 def main() -> int:
-    """Compare, and write the vectors with --write."""
+    """Compare the assignors, and with --write write the test vectors."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--groups", type=int, default=500, help="groups for each assignor")
     parser.add_argument("--seed", type=int, default=1)

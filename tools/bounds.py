@@ -25,22 +25,22 @@ _REFUSES = re.compile(
     re.MULTILINE,
 )
 LIMITED = {"records"}
-"""Functions in which each argument of `min` is a limit too."""
+"""Functions in which each argument of `min` is a bound check, too."""
 
 
 @dataclass(frozen=True)
 class Bound:
-    """One check: its place, the comparison, and the text that disables it."""
+    """One bound check: its position, its text, and the code that disables it."""
 
     line: int
     function: str
     text: str
     by_one: bool
-    """Whether the check is weakened by one instead of disabled."""
+    """Whether the check is weakened by one instead of being disabled completely."""
     start: int
     stop: int
     new: str
-    """Replacement for the check; `{number}` is its number."""
+    """Code that replaces the check; `{number}` is the check's number."""
 
     @property
     def name(self) -> str:
@@ -49,7 +49,7 @@ class Bound:
 
 
 class _Finder(ast.NodeVisitor):
-    """Collect the checks of a module."""
+    """Collects the bound checks of a kernel's source."""
 
     def __init__(self, source: str) -> None:
         self.source = source
@@ -89,7 +89,7 @@ class _Finder(ast.NodeVisitor):
         self.generic_visit(node)
 
     def _limits(self, node: ast.Call) -> None:
-        """Note a check for each argument of a `min`."""
+        """Note one check for each argument of a call of `min`."""
         limits = list(_limits(node))
         for limit in limits:
             rest = [self._text(other) for other in limits if other is not limit]
@@ -99,8 +99,8 @@ class _Finder(ast.NodeVisitor):
             self._note(node, f"min(…, {self._text(limit)})", new, by_one=False)
 
     def _check(self, test: ast.expr, *, let_go: bool) -> None:
-        """Note the operands of a condition that can be forced to be true (or false)."""
-        # A name may be a pointer, which can't be an operand of `or`: its `not` is kept.
+        """Note the operands of a condition that can be forced to be true (`let_go`) or false."""
+        # A name may be a pointer, which can't be an operand of `or`: so keep the `not` before it.
         if isinstance(test, ast.UnaryOp) and not isinstance(test.operand, ast.Name):
             self._check(test.operand, let_go=not let_go)
         elif isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) == let_go:
@@ -110,7 +110,7 @@ class _Finder(ast.NodeVisitor):
             self._chain(test)
         else:
             old = self._text(test)
-            if isinstance(test, ast.BinOp):  # `or` needs operands of one type
+            if isinstance(test, ast.BinOp):  # `or` needs booleans
                 old = f"({old}) != 0"
             way = "== {number} or" if let_go else "!= {number} and"
             self._note(test, old, f"({_FLAG} {way} ({old}))", by_one=False)
@@ -167,7 +167,7 @@ _OPERATORS: dict[type[ast.cmpop], str] = {
 
 
 def _refuses(body: list[ast.stmt]) -> bool:
-    """Return whether a statement, without nested ones, fails, returns or gets more memory."""
+    """Return whether a statement (without nested ones) fails, returns or allocates more memory."""
     plain = (one.test if isinstance(one, ast.If) else one for one in body)
     return any(_REFUSES.search(ast.unparse(one)) for one in plain if not isinstance(one, ast.For))
 
@@ -186,17 +186,16 @@ def _limits(node: ast.expr) -> Iterator[ast.expr]:
 
 
 def find(source: str) -> list[Bound]:
-    """Return all checks of a kernel in order."""
+    """Return all checks in a kernel's source, in the order of their positions."""
     finder = _Finder(source)
     finder.visit(ast.parse(source))
     return sorted(set(finder.found), key=lambda bound: (bound.start, bound.stop, bound.by_one))
 
 
 def armed(source: str, bounds: dict[int, Bound], after: str) -> str:
-    """Return the source with code that disables one check, chosen by its number.
+    """Return the source with code that disables one check, chosen by its number at run time.
 
-    The number is read after the line `after`. The replacements of checks at the same place are
-    nested.
+    The number is read after the line `after`. Code for nested checks is nested.
     """
     places: dict[tuple[int, int], list[tuple[int, Bound]]] = {}
     for number, bound in bounds.items():

@@ -27,7 +27,7 @@ from typing import NamedTuple
 import bounds
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))  # the harness is a part of the tests
+sys.path.insert(0, str(ROOT))  # the kernel builds are in `tests`
 
 from tests.fuzz import sanitized  # noqa: E402
 from tests.fuzz.targets import SLOWEST  # noqa: E402
@@ -37,9 +37,9 @@ KERNELS = {
     "kernel_encode": ("encode",),
     "kernel_columns": ("avro", "protobuf"),
 }
-"""Fuzz targets by kernel."""
+"""Names of the fuzz targets that run each kernel."""
 READY = 'SOURCES: str = odradek_digest.decode().partition(":")[2]'
-"""Line of a kernel after which the number of the disabled check is read."""
+"""Line of a kernel's source after which the number of the disabled check is read."""
 TESTS = (
     *("tests/unit/record/test_kernel.py", "tests/unit/record/test_kernel_encode.py"),
     "tests/unit/record/test_open_batches.py",
@@ -51,9 +51,9 @@ TESTS = (
     "tests/unit/serialization/test_protobuf_columns.py",
 )
 SECONDS = 60.0
-"""Processor seconds of a target in the test command."""
+"""Processor seconds for which a fuzz target runs in the test command."""
 PATIENCE = 900
-"""Timeout of all tests of one check in seconds, on a busy machine."""
+"""Timeout in seconds for all tests with one disabled check, on a busy machine."""
 
 
 class Builds(NamedTuple):
@@ -101,11 +101,11 @@ NO_BOUNDS = {
     r": (not )?(data|found(\.data)?|self\.slots|block\.data)$": "no memory",
     r": work\.error == NO_MEMORY$": "no memory",
 }
-"""Conditions that aren't disabled: regular expressions for their names, with the reason."""
+"""Conditions that aren't disabled: regular expressions for their names, each with the reason."""
 
 
 def checks(kernel: str, *, by_one: bool) -> dict[int, bounds.Bound]:
-    """Return a kernel's checks by number; no two kernels use the same number."""
+    """Return a kernel's checks by number; checks of different kernels have different numbers."""
     source = (ROOT / "src" / "odradek" / "record" / f"{kernel}.py").read_text()
     return {
         number: bound
@@ -115,7 +115,7 @@ def checks(kernel: str, *, by_one: bool) -> dict[int, bounds.Bound]:
 
 
 def arm(folder: Path, chosen: dict[str, dict[int, bounds.Bound]]) -> None:
-    """Copy the package, with code in its kernels that disables the check of a given number."""
+    """Copy the package, with code in the kernels that disables the check of a given number."""
     package = sanitized.copy(folder)
     for kernel, found in chosen.items():
         path = package / "record" / f"{kernel}.py"
@@ -123,7 +123,7 @@ def arm(folder: Path, chosen: dict[str, dict[int, bounds.Bound]]) -> None:
 
 
 def first_line(text: str) -> str:
-    """Return the most important line of a report."""
+    """Return the most important line of a sanitizer's or test's report."""
     for pattern in (r"ERROR: (AddressSanitizer: [\w-]+)", r"runtime error: (.*)", r"(.+)"):
         if found := re.search(pattern, text):
             return found[1][:90]
@@ -133,7 +133,7 @@ def first_line(text: str) -> str:
 def noticed(
     builds: Builds, kernel: str, number: int, folder: Path, seconds: float, quick: bool
 ) -> str | None:
-    """Return the target or test that fails if this check is disabled; None if all pass."""
+    """Return the target or test that fails without this check; None if none fails."""
     own = folder / f"{kernel}-{number}"
     own.mkdir()
     flag = {bounds.VARIABLE: str(number)}
@@ -180,7 +180,7 @@ def try_all(
     jobs: int,
     quick: bool,
 ) -> int:
-    """Disable the checks one by one, and return how many no test noticed."""
+    """Disable the checks one by one, and return the number of checks that no test noticed."""
     survived = 0
     with ThreadPoolExecutor(jobs) as pool:
         running = [
@@ -197,7 +197,7 @@ def try_all(
 
 
 def main() -> int:
-    """Disable all checks, or those given as arguments."""
+    """Disable one by one all checks, or the checks named as arguments."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
         "words", nargs="*", help="only checks whose kernel and name hold one of these"

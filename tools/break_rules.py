@@ -52,7 +52,7 @@ else:
 
 @dataclass(frozen=True)
 class Mutation:
-    """Replacements by old text and file, and the tests that must all fail."""
+    """A mutation of a rule: replacements of old text by file, and the tests that must all fail."""
 
     rule: str
     name: str
@@ -110,7 +110,7 @@ def imported(sources: Path) -> str:
 def run_tests(
     sources: Path, tests: Iterable[str], folder: Path, timeout: float | None = None
 ) -> tuple[int, str]:
-    """Run tests against a copy of the sources; return pytest's exit status and output."""
+    """Run tests against the mutated copy; return pytest's exit status and output."""
     command = [sys.executable, "-m", "pytest", "-q", "-rfE", "--show-capture=no", "--tb=line"]
     command += ["-p", "no:cacheprovider", "-p", "no:randomly", f"--basetemp={folder / 'pytest'}"]
     done = subprocess.run(
@@ -140,7 +140,7 @@ def mutated(mutation: Mutation, sources: Path) -> Iterator[None]:
 
 
 def search(mutation: Mutation, sources: Path, family: str, count: int) -> bool:
-    """Return whether one of the first random schedules of a family finds the mutation."""
+    """Return whether one of a family's first random schedules fails with the mutation."""
     command = [sys.executable, "-c", SEARCH, family, str(count)]
     with mutated(mutation, sources):
         done = subprocess.run(
@@ -173,7 +173,7 @@ def try_one(mutation: Mutation, sources: Path, folder: Path) -> bool:
 
 
 def main() -> int:
-    """Break all rules, or those given as arguments."""
+    """Mutate one by one all rules, or the rules named as arguments."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("words", nargs="*", help="only if rule or name contains one of these")
     parser.add_argument("--list", action="store_true", help="print rules and names, run nothing")

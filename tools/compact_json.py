@@ -21,7 +21,7 @@ SHORT = 60  # Characters; shorter members of a list or an object share lines.
 
 
 def compact(value: Any) -> str:
-    """Return the text of a file with this value."""
+    """Return the text of a JSON file with this value, in the compact form."""
     return "\n".join(_lines(value, "", "", top=True)) + "\n"
 
 
@@ -32,16 +32,16 @@ def _dumped(value: Any) -> str:
 
 
 def _lines(value: Any, indent: str, key: str, *, top: bool = False) -> Iterator[str]:
-    """Yield the lines of one value; `key` is the text before it; the top value is always split."""
+    """Yield a value's lines; `key` is the text before the value; the top value is always split."""
     whole = indent + key + _dumped(value)
     members = _members(value)
-    if not members or (not top and len(whole) < COLUMNS):  # a comma may follow
+    if not members or (not top and len(whole) < COLUMNS):  # leave a column for a comma
         yield whole
         return
     opening, closing = "{}" if isinstance(value, dict) else "[]"
     yield indent + key + opening
     listed = isinstance(value, list) and any(isinstance(one, dict) for one in value)
-    line = ""  # pending short members of the next line
+    line = ""  # short members that share one line
     for number, (name, member) in enumerate(members, 1):
         *before, last = _lines(member, indent + " ", name)
         last += "," if number < len(members) else ""
@@ -60,14 +60,14 @@ def _lines(value: Any, indent: str, key: str, *, top: bool = False) -> Iterator[
 
 
 def _members(value: Any) -> list[tuple[str, Any]]:
-    """Return the members of a list or an object, each with the text before it."""
+    """Return the members of a list or an object, each with its key's text."""
     if isinstance(value, dict):
         return [(f"{_dumped(name)}: ", member) for name, member in value.items()]
     return [("", member) for member in value] if isinstance(value, list) else []
 
 
 def files() -> list[Path]:
-    """Return all files that must have this form."""
+    """Return all files that must have the compact form."""
     return sorted(path for folder in FOLDERS for path in ROOT.glob(f"{folder}*.json"))
 
 
@@ -78,7 +78,7 @@ def in_another_form() -> list[tuple[Path, str]]:
 
 
 def main() -> None:
-    """Rewrite the files, or list those that differ."""
+    """Rewrite the files or, with --check, list those in another form."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing, name the files")
     check = parser.parse_args().check

@@ -25,7 +25,7 @@ NAMES = re.compile(rf"(?<![\w.])({_WORDS})(=[\w-]+)?(?![\w-]|\.\w)")
 
 
 def reference(options: Iterable[Described] | None = None) -> str:
-    """Return all groups with their options."""
+    """Return the text of the page's option groups, with their options."""
     every = list(every_option() if options is None else options)
     groups = [(name, list(members)) for name, members in groupby(every, lambda o: o["group"])]
     lines = [f"- [{name}](#{anchor(name)}): {len(members)} options" for name, members in groups]
@@ -47,7 +47,7 @@ def anchor(heading: str) -> str:
 
 
 def facts(one: Described) -> str:
-    """Return the line below an option's heading: its clients, its values, its default."""
+    """Return the line below an option's heading: clients, allowed values, default."""
     default = "no default" if one["default"] in (None, "–") else f"default {one['default']}"
     if "queries" in one:
         whose = "as in the JVM connector" if one["in_jvm_connector"] else "Odradek's own"
@@ -69,14 +69,14 @@ def _told(one: Described) -> Iterator[str]:
 
 
 def marked(text: str) -> str:
-    """Return the text with the names of options as code."""
+    """Return the text with the names of options in backquotes."""
     parts = text.split("`")
     parts[::2] = [NAMES.sub(lambda found: f"`{found[0]}`", part) for part in parts[::2]]
     return "`".join(parts)
 
 
 def updated(page: str) -> str:
-    """Return the page with the current options."""
+    """Return the page's text with the current options."""
     head, _, rest = page.partition(BEGIN)
     return f"{head}{BEGIN}\n{reference()}\n{END}{rest.partition(END)[2]}"
 

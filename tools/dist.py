@@ -33,10 +33,10 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 WORK = ROOT / "build" / "dist"
 TOOLS = WORK / "tools"
-"""The venv with the packages pinned in LOCK."""
+"""The virtual environment with the packages pinned in LOCK."""
 LOCK = ROOT / "tools" / "dist_packages.lock"
 INSIDE = "ODRADEK_DIST_TOOLS"
-"""Environment variable that is set if this file already runs in that venv."""
+"""Environment variable that is set if this file already runs in that virtual environment."""
 PYTHONS = ("3.11", "3.12", "3.13", "3.14", "3.14t")
 SYSTEMS = ("manylinux", "musllinux")
 MACHINES = ("x86_64", "aarch64")
@@ -55,17 +55,17 @@ class BuildError(Exception):
 
 @dataclass
 class Build:
-    """One build of all distributions: its work folder and its output folder."""
+    """One build of all distributions: its working folder and its output folder."""
 
     work: Path
     to: Path
     epoch: int
     headers: dict[str, Path]
-    """Folders with Python.h by Python version."""
+    """Folders with CPython's headers (Python.h) by Python version."""
     targets: list[Any]
     jobs: int
     made: list[tuple[Path, float]] = field(default_factory=list)
-    """Distributions with the seconds that each took."""
+    """Distributions, each with the seconds that building it took."""
 
     @property
     def tree(self) -> Path:
@@ -74,7 +74,7 @@ class Build:
 
 
 def main() -> None:
-    """Create the venv with the build tools if necessary, and run this program in it."""
+    """Create the virtual environment if necessary, and run this program in it."""
     arguments = parse()
     if os.environ.get(INSIDE) != str(TOOLS):
         install_tools()
@@ -135,7 +135,7 @@ def install_tools() -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Build everything, check it, and with --twice build it again."""
+    """Build and check all distributions, and with --twice build them again and compare."""
     if arguments.tools:
         return
     start = time.monotonic()
@@ -154,7 +154,7 @@ def run(arguments: argparse.Namespace) -> None:
     make(first)
     check(first)
     if arguments.twice:
-        # The second build has empty caches and a folder whose name has another length.
+        # The second build has empty caches, and a folder with a longer or shorter name.
         second = Build(WORK / "once-more", WORK / "again", epoch, found, targets, arguments.jobs)
         make(second)
         compare(first, second)
@@ -179,7 +179,7 @@ def all_targets() -> list[Any]:
 
 
 def find_headers(targets: list[Any], given: dict[str, Path]) -> tuple[dict[str, Path], list[str]]:
-    """Get the headers that targets need; list those that aren't available."""
+    """Find the headers that targets need; print the versions without headers here."""
     from dist_headers import NoHeadersError, headers
 
     found, missing = {}, []
@@ -233,7 +233,7 @@ def make_plain_wheel(build: Build) -> Path:
 
 
 def pypa_build(folder: Path, kind: str, to: Path, **more: str) -> None:
-    """Run `build` with the pinned setuptools."""
+    """Run the package `build` with the pinned setuptools."""
     command = [
         sys.executable,
         "-m",
@@ -254,7 +254,7 @@ def translate(build: Build) -> None:
 
 
 def kernels(tree: Path) -> dict[str, Path]:
-    """Return the kernels' sources by name, relative to the tree's root."""
+    """Return the kernels' source files by name; paths are relative to the tree's root."""
     folder = Path("src", "odradek", "record")
     sources = runpy.run_path(str(tree / folder / "kernel_sources.py"))
     return {name: folder / sources["sources"](name)[0] for name in sources["KERNELS"]}
@@ -326,7 +326,7 @@ def c_library(folder: Path, zig: list[str], target: Any) -> list[str]:
 
 
 def bill(tree: Path) -> bytes:
-    """Return the bill of materials of the wheels."""
+    """Return the bill of materials that the wheels contain."""
     from dist_sbom import sbom
 
     project = tomllib.loads((tree / "pyproject.toml").read_text())["project"]
@@ -345,7 +345,7 @@ def flags(build: Build, target: Any) -> list[str]:
 
 
 def check(build: Build) -> None:
-    """Check each distribution with our own checks, auditwheel and twine."""
+    """Check each distribution with this project's own checks, auditwheel and twine."""
     from dist_archives import BILL, faults_of_sdist, faults_of_wheel
 
     say("checking them: contents, binaries, auditwheel, twine")
@@ -379,7 +379,7 @@ def audited(wheel: Path, target: Any) -> list[str]:
 
 
 def compare(first: Build, second: Build) -> None:
-    """Fail if two builds differ in a byte."""
+    """Raise an error if two builds differ in a byte."""
     other = {file.name: file.read_bytes() for file, _ in second.made}
     differing = [file.name for file, _ in first.made if other.get(file.name) != file.read_bytes()]
     if differing or len(other) != len(first.made):
@@ -388,7 +388,7 @@ def compare(first: Build, second: Build) -> None:
 
 
 def report(build: Build, missing: list[str], seconds: float) -> None:
-    """Print the distributions."""
+    """Print a line for each distribution."""
     for file, took in build.made:
         print(f"  {file.stat().st_size:>9,} bytes  {took:5.1f} s  {file.name}")
     for one in missing:
@@ -409,7 +409,7 @@ def run_command(command: list[str], folder: Path, what: str, **more: str) -> str
 
 
 def say(what: str) -> None:
-    """Print a line and flush it."""
+    """Print a line and flush the output, so that progress is visible."""
     print(f"dist: {what}", flush=True)
 
 

@@ -35,14 +35,14 @@ class Target:
     """Interpreter and platform of one wheel."""
 
     python: str
-    """Version, followed by `t` if free-threaded: 3.14t."""
+    """Python version of the target, followed by `t` if it is free-threaded: 3.14t."""
     system: str
-    """manylinux or musllinux."""
+    """The platform's kind: manylinux (glibc) or musllinux (musl)."""
     machine: str
 
     @property
     def version(self) -> str:
-        """Python version of the headers that the target is compiled with."""
+        """Version of the headers with which the target is compiled."""
         return self.python.rstrip("t")
 
     @property
@@ -76,13 +76,13 @@ class Target:
 
     @property
     def aim(self) -> str:
-        """Target platform as zig names it."""
+        """The target's platform, as zig names it."""
         libc = f"gnu.{'.'.join(map(str, GLIBC))}" if self.system == "manylinux" else "musl"
         return f"{self.machine}-linux-{libc}"
 
 
 def pack_sdist(made: Path, to: Path, epoch: int) -> Path:
-    """Rewrite an sdist: sorted, with one time and one owner."""
+    """Rewrite an sdist with sorted files that have one time and one owner."""
     packed = io.BytesIO()
     with (
         tarfile.open(made) as source,
@@ -122,7 +122,7 @@ def pack_wheel(
     rows = [f"{name},sha256={sha256(files[name])},{len(files[name])}" for name in sorted(files)]
     files[record] = ("\n".join([*rows, f"{record},,"]) + "\n").encode()
     written = to / f"{folder.removesuffix('.dist-info')}-{target.name}.whl"
-    moment = time.gmtime(max(epoch, 315532800))[:6]  # ZIP has no time before 1980
+    moment = time.gmtime(max(epoch, 315532800))[:6]  # ZIP can't store times before 1980
     with zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         # PEP 427 recommends that the metadata comes last.
         for name in sorted(files, key=lambda name: (name.startswith(folder), name == record, name)):
@@ -149,7 +149,7 @@ def faults_of_sdist(sdist: Path) -> list[str]:
 
 
 def faults_of_size(file: Path) -> list[str]:
-    """Return the reason if a distribution is too large."""
+    """Return the reason, as a list, if a distribution is too large to be published."""
     size = file.stat().st_size
     return [f"{size:,} bytes are more than {LARGEST:,}"] if size > LARGEST else []
 
@@ -159,7 +159,7 @@ def faults_of_wheel(
 ) -> list[str]:
     """Return the reasons why a wheel must not be published.
 
-    `digests` are by kernel; no binary may contain one of the paths in `places`.
+    `digests` of the sources are by kernel; no binary may contain one of the paths in `places`.
     """
     faults = faults_of_size(wheel)
     with zipfile.ZipFile(wheel) as archive:
@@ -209,7 +209,7 @@ def faults_of_binary(
 
 
 def newer_symbols(section: GNUVerNeedSection) -> list[str]:
-    """Return the glibc versions that are newer than the tag promises."""
+    """Return the glibc versions, required by symbols, that the wheel's tag doesn't promise."""
     found = []
     for _, versions in section.iter_versions():
         for one in versions:
@@ -234,7 +234,7 @@ def faults_of_symbols(elf: ELFFile, kernel: str, target: Target) -> list[str]:
         faults.append("it has no PyInit function")
     theirs = sorted(name for name, wanted in symbols if wanted and name and "Py" not in name[:3])
     faults += [f"it asks for {name}, not known of each libc" for name in theirs if name not in LIBC]
-    # Symbols that only debug builds of CPython use.
+    # Only debug builds of CPython use these symbols.
     debug = {
         "_Py_RefTotal",
         "_Py_NegativeRefcount",
@@ -246,7 +246,7 @@ def faults_of_symbols(elf: ELFFile, kernel: str, target: Target) -> list[str]:
         for name, wanted in sorted(symbols)
         if wanted and name in debug
     ]
-    # _Py_Dealloc is called by all builds, this function only by free-threaded ones.
+    # All builds call _Py_Dealloc; only free-threaded builds call this function.
     free = any(wanted and name == "_Py_MergeZeroLocalRefcount" for name, wanted in symbols)
     if free != target.python.endswith("t"):
         faults.append(f"it is compiled for {'free' if free else 'locked'} threads")

@@ -30,10 +30,10 @@ VERSIONS = ("3.11", "3.12", "3.13", "3.14", "3.14t")
 PATIENCE = 900
 """Timeout of one command in seconds; an emulator is slow."""
 DEMO = 9.0
-"""Processor seconds for installing a wheel with a warm pip cache and running the demo.
+"""Maximum processor seconds for installing a wheel with a warm pip cache and running the demo.
 
-It takes six on an idle machine, and half as many again if other processes evict the CPU caches.
-"""
+Both take six seconds on an idle machine, and half as many again if other processes evict the CPU
+caches."""
 TAGS = """
 import platform, sys, sysconfig
 free = "t" if sysconfig.get_config_var("Py_GIL_DISABLED") else ""
@@ -44,7 +44,7 @@ print(f"{number}-{number}{free}-{libc}", platform.machine())
 
 
 class CheckError(Exception):
-    """An installation doesn't work; the message has the reason."""
+    """An installed distribution doesn't work; the message has the reason."""
 
 
 @dataclass(frozen=True)
@@ -54,15 +54,15 @@ class Interpreter:
     command: tuple[str, ...]
     """Command that starts the interpreter: its path, after any prefix such as chroot."""
     tags: str
-    """Prefix of the tags of its wheels: cp311-cp311-manylinux."""
+    """Prefix of the tags of this interpreter's wheels: cp311-cp311-manylinux."""
     machine: str
 
     def takes(self, wheel: Path) -> bool:
-        """Return whether a wheel is for this interpreter."""
+        """Return whether this interpreter can install the wheel."""
         return f"-{self.tags}" in wheel.name and wheel.stem.endswith(f"_{self.machine}")
 
     def environment(self, name: str) -> list[str]:
-        """Create an empty environment and return the command of its Python."""
+        """Create an empty environment and return the command that starts its Python."""
         folder = WORK / name
         shutil.rmtree(folder, ignore_errors=True)
         run([*self.command, "-m", "venv", str(folder)], bare(folder))
@@ -70,7 +70,7 @@ class Interpreter:
 
 
 def main() -> None:
-    """Try everything, and fail at the end if anything failed."""
+    """Try all distributions, and fail at the end if any of them failed."""
     arguments = parse()
     sdist = next(DIST.glob("*.tar.gz"), None)
     if sdist is None:
@@ -115,7 +115,7 @@ Job = tuple[str, Callable[[], str]]
 def plan(
     sdist: Path, pythons: list[Interpreter], foreign: dict[str, str], only: str
 ) -> tuple[list[Job], list[str]]:
-    """Return the jobs in order, and the wheels that can't be tested."""
+    """Return the jobs in order, and the wheels that no interpreter here can test."""
     jobs: list[Job] = []
     untested: list[str] = []
     demo = True
@@ -149,7 +149,7 @@ def fits(tags: str, wheel: Path) -> bool:
 
 
 def find_interpreters(given: list[str]) -> list[Interpreter]:
-    """Find a Python of each version on PATH, in pyenv and uv; and those given as arguments."""
+    """Return a Python of each version on PATH, in pyenv and uv, and the interpreters in `given`."""
     commands = [tuple(shlex.split(one)) for one in given]
     for version in VERSIONS:
         number = version.rstrip("t")
@@ -177,7 +177,7 @@ def ask(command: tuple[str, ...]) -> Interpreter | None:
 
 
 def try_wheel(wheel: Path, python: Interpreter, *, demo: bool) -> str:
-    """Install a wheel without a compiler and run the example; with `demo`, the command too."""
+    """Install a wheel without a compiler and run the example; with `demo`, run the demo, too."""
     command = python.environment("wheel")
     install(command, str(wheel), "")
     said = run_example(command, "native")
@@ -228,7 +228,7 @@ def try_sdist(sdist: Path, python: Interpreter, path: str) -> str:
 
 
 def try_plain(sdist: Path, python: Interpreter) -> str:
-    """Install the sdist without any compiler: it must warn, and work."""
+    """Install the sdist without any compiler: the installation must warn, and work."""
     command = python.environment("sdist")
     install(command, "setuptools>=77", "")
     install(command, "Cython>=3.1", "")
@@ -244,21 +244,21 @@ def try_plain(sdist: Path, python: Interpreter) -> str:
 
 
 def install(command: list[str], what: str, path: str, *more: str) -> None:
-    """Install something with an environment's pip, with `path` after the environment's own PATH."""
+    """Install a package with an environment's pip, with `path` after the environment's own PATH."""
     folder = Path(command[-1]).parent.parent
     run([*command, "-m", "pip", "install", "--quiet", *more, what], bare(folder, path))
 
 
 def run_example(command: list[str], kernel: str, **more: str) -> str:
-    """Run the README's first two programs on a fake cluster, and return the probe's output."""
-    # Bind symbols at the start, so that a missing one is noticed.
+    """Run the README's first two programs on a fake cluster, and return what they print."""
+    # Resolve all symbols when a library is loaded, so that a missing symbol is noticed.
     environment = {**bare(Path(command[-1]).parent.parent), "LD_BIND_NOW": "1", **more}
     words = ["-W", "error", str(PROBE), str(ROOT / "README.md"), kernel]
     return run([*command, *words], environment).strip()
 
 
 def bare(folder: Path, path: str = "") -> dict[str, str]:
-    """Return the variables of an environment without any inherited Python or compiler."""
+    """Return environment variables without any inherited Python or compiler."""
     kept = {
         name: value
         for name, value in os.environ.items()
@@ -271,7 +271,7 @@ def bare(folder: Path, path: str = "") -> dict[str, str]:
 
 
 def run(command: list[str], environment: dict[str, str]) -> str:
-    """Run a command and return its output; its last lines are the reason if it fails."""
+    """Run a command and return its output; if it fails, raise an error with its last lines."""
     try:
         done = subprocess.run(
             command, cwd=WORK, env=environment, capture_output=True, text=True,

@@ -21,11 +21,11 @@ PATIENCE = 300
 
 
 class NoHeadersError(Exception):
-    """Headers of this version aren't available here."""
+    """The headers of a Python version aren't available on this machine."""
 
 
 def headers(version: str, to: Path, given: dict[str, Path]) -> tuple[Path, str]:
-    """Copy a version's headers into a folder of `to`, and return it with the exact release."""
+    """Copy a version's headers into a folder of `to`; return that folder and the exact release."""
     target = to / version
     if version in given:
         found = given[version] if release(given[version]) else None
@@ -47,7 +47,7 @@ def headers(version: str, to: Path, given: dict[str, Path]) -> tuple[Path, str]:
 
 
 def places(version: str) -> Iterator[Path]:
-    """Yield folders that may have a version's headers: of this Python, pyenv, uv, the system."""
+    """Yield folders that may have a version's headers: this Python's, pyenv's, uv's, /usr's."""
     if version == sysconfig.get_python_version():
         yield Path(sysconfig.get_path("include"))
     homes = [
@@ -64,7 +64,7 @@ def places(version: str) -> Iterator[Path]:
 
 
 def newest(folder: Path) -> list[int]:
-    """Return the numbers in a folder's name, to sort by version."""
+    """Return the numbers in a folder's name, by which folders are sorted by version."""
     return [int(number) for number in re.findall(r"\d+", folder.name)]
 
 
@@ -78,7 +78,7 @@ def release(folder: Path) -> str | None:
 
 
 def multiarch_configuration(folder: Path, version: str) -> Path:
-    """Return the real `pyconfig.h`: Debian's only includes one of several."""
+    """Return the real `pyconfig.h` of one platform: Debian's file of that name includes others."""
     if "multiarch" not in (folder / "pyconfig.h").read_text():
         return folder / "pyconfig.h"
     return next(folder.parent.glob(f"*-linux-gnu/python{version}/pyconfig.h"))
@@ -87,7 +87,7 @@ def multiarch_configuration(folder: Path, version: str) -> Path:
 def from_debian(version: str, to: Path) -> Path | None:
     """Unpack Debian's package with a version's headers; None without apt or the package.
 
-    Apt's lists for this are in `to`, so that the machine's own lists don't change.
+    Apt's package lists for this download are in `to`, so that the machine's own lists don't change.
     """
     unpacked = to / "unpacked" / "usr" / "include" / f"python{version}"
     if release(unpacked):
@@ -118,7 +118,7 @@ def from_debian(version: str, to: Path) -> Path | None:
             return None
     package = next(to.glob("*.deb"))
     subprocess.run(["dpkg-deb", "-x", str(package), str(to / "unpacked")], check=True)
-    shutil.rmtree(to / "lists")  # frees a hundred megabytes
+    shutil.rmtree(to / "lists")  # the package lists take a hundred megabytes
     return unpacked if release(unpacked) else None
 
 

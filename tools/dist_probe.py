@@ -22,7 +22,7 @@ RECORDS = 1001
 
 
 def main(readme: str, kernel: str) -> None:
-    """Run both snippets and check their output."""
+    """Run both programs of the README and check their output."""
     sources = Path(__file__).resolve().parent.parent / "src"
     assert not Path(odradek.__file__).is_relative_to(sources), odradek.__file__
     warning = record.kernel_warning()

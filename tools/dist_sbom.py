@@ -1,8 +1,8 @@
 """Write the bill of materials as CycloneDX 1.6, next to a distribution and in wheels (PEP 770).
 
-In: pyproject.toml's tables, the versions of compiler and translator. Out: JSON, the same for the
-same input, so it has no serial number and no time. The wheels contain no libraries of others:
-dependencies are listed with the version ranges that pip reads, the tools with their versions.
+In: pyproject.toml's tables, the versions of compiler and translator. Out: JSON that is the same for
+the same input, so it has no serial number and no time. The wheels contain no third-party libraries:
+dependencies are listed with the version ranges that pip reads, the build tools with their versions.
 """
 
 import json
@@ -12,11 +12,11 @@ from typing import Any
 
 NAME = re.compile(r"^[A-Za-z0-9._-]+")
 LEFT_OUT = {"all", "dev", "demo"}
-"""Extras that combine others, or are for the development of Odradek."""
+"""Extras that combine other extras, or that only Odradek's developers need."""
 
 
 def sbom(project: Mapping[str, Any], tools: Mapping[str, str]) -> str:
-    """Return the bill of a project table; `tools` are versions by package."""
+    """Return the bill of materials of a pyproject table; `tools` are versions by package."""
     own = f"pkg:pypi/{project['name']}@{project['version']}"
     extras = project["optional-dependencies"]
     optional = [one for name in extras if name not in LEFT_OUT for one in extras[name]]
@@ -59,7 +59,7 @@ def sbom(project: Mapping[str, Any], tools: Mapping[str, str]) -> str:
 
 
 def component(requirement: str, scope: str) -> dict[str, Any]:
-    """Return one requirement; its version range is a property, because pip chooses the version."""
+    """Return one requirement as a component; its version range is a property, as pip chooses."""
     found = NAME.match(requirement)
     name = re.sub(r"[-_.]+", "-", found[0] if found else requirement).lower()
     return {

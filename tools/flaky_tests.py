@@ -25,28 +25,28 @@ from pathlib import Path
 from odradek.common import errors
 
 MOST = 3
-"""Maximum number of failed tests in a suite for which failed ones are repeated."""
+"""Maximum number of failed tests in a suite; if more fail, none of them is repeated."""
 LISTED = "tests/flaky.json"
 FIELDS = {"test", "date", "owner", "log", "cause"}
 _TYPE = re.compile(r'(?:failed on (?:setup|teardown) with ")?(?:\w+\.)*(\w+)(?=[:"]|$)')
-"""The exception's type at the start of a failure's message, without its module."""
+"""The exception's type at the start of a failure's message, without its module's name."""
 _OTHER_TIMEOUTS = {
     "TimeoutError",  # the built-in exception; asyncio raises it, too
-    "TimeoutExpired",  # subprocess
-    "Empty",  # queue.Queue.get(timeout=…)
-    "OutageError",  # Spark's reader: no broker answered in time
+    "TimeoutExpired",  # raised by subprocess
+    "Empty",  # raised by queue.Queue.get(timeout=…)
+    "OutageError",  # of Spark's reader, if no broker answered in time
 }
 _HANGS = re.compile(r"Failed: Timeout \(>[\d.]+s\) from pytest-timeout")
 _PEERS_TIMEOUT = re.compile(r"(?:\w+\.)*KafkaException: KafkaError\{code=_(?:MSG_)?TIMED_OUT\b")
-"""confluent-kafka has one exception for all errors; librdkafka's code distinguishes them."""
+"""confluent-kafka raises one exception for all errors; librdkafka's code in it shows a timeout."""
 _AT = re.compile(r"^> .*", re.MULTILINE)
 _DEADLINE = re.compile(r">\s+assert time\.monotonic\(\) <=? \w*deadline\b")
-"""A test's own wait: the statement that failed compares the clock with the deadline."""
+"""A statement of the test itself that compares the clock with a deadline."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A failed test of a report, with the reasons (its teardown may have failed too)."""
+    """A failed test in a report, with all its failures (its teardown may have failed, too)."""
 
     test: str
     """Id of the test, as on pytest's command line."""
@@ -56,12 +56,12 @@ class Failure:
 
     @property
     def timed_out(self) -> bool:
-        """Whether each of its failures is a timeout or a deadline."""
+        """Whether each failure of the test is a timeout or a missed deadline."""
         return all(is_timeout(message, text) for message, text in self.reasons)
 
 
 def is_timeout(message: str, text: str) -> bool:
-    """Return whether a failure is a timeout, by the type of its exception or its statement."""
+    """Return whether a failure is a timeout, by its exception's type or the failed statement."""
     if _HANGS.match(message) or _PEERS_TIMEOUT.match(message):
         return True
     named = _TYPE.match(message)
@@ -76,7 +76,7 @@ def is_timeout(message: str, text: str) -> bool:
 
 
 def failures(report: Path, root: Path) -> list[Failure]:
-    """Return the failed tests of a report; a failure outside of a test has no id."""
+    """Return the failed tests in a report; a failure outside of any test has the id ""."""
     found: dict[str, Failure] = {}
     for case in ElementTree.parse(report).getroot().iter("testcase"):  # noqa: S314 - our own
         reasons = tuple(
@@ -111,7 +111,7 @@ def _texts(case: ElementTree.Element) -> Iterator[str]:
 
 
 def worth_repeating(failed: list[Failure]) -> list[Failure]:
-    """Return the tests to run once more: those that timed out, if few tests failed."""
+    """Return the tests to run once more: timed-out tests, unless too many tests failed."""
     if len(failed) > MOST:
         return []
     return [failure for failure in failed if failure.timed_out and "::" in failure.test]
@@ -133,9 +133,9 @@ def repeat(
 
 
 def listed_wrong(root: Path) -> list[str]:
-    """Return the errors in the list of flaky tests, a line for each.
+    """Return the errors in the list of flaky tests, one line each.
 
-    A test that is listed twice is an error: its first cause was not found, or a second one exists.
+    A test that is listed twice is an error: its first cause was not found, or it has another one.
     """
     found = []
     entries = json.loads((root / LISTED).read_text())

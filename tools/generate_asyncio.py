@@ -60,7 +60,7 @@ RENAMED = (
     (r"import carried_out", "import awaited"),
     (r"class ConsumerCalls", "class AIOConsumerCalls"),
 )
-"""Patterns of texts in sync modules, and their replacements in asyncio modules."""
+"""Patterns of text in sync modules, with the text that replaces them in asyncio modules."""
 METHOD = re.compile(
     r'    def (?P<name>\w+)(?P<signature>\(.*?:\n        """)(?P<summary>.*?)(?:\n\n.*?|\n *)?"""',
     re.DOTALL,
@@ -68,7 +68,7 @@ METHOD = re.compile(
 
 
 def awaited(method: re.Match[str], facade: str) -> str:
-    """Return the head of a coroutine method: the signature, and the summary of the docstring."""
+    """Return the head of a coroutine method: its signature, and the summary of its docstring."""
     name, signature, summary = method.group("name", "signature", "summary")
     if name == "__init__":
         return method[0]
@@ -78,7 +78,7 @@ def awaited(method: re.Match[str], facade: str) -> str:
 
 
 def asyncio_module(source: str, text: str) -> str:
-    """Return the asyncio module for a sync one; a backslash keeps a name unchanged."""
+    """Return the asyncio module for a sync module; a backslash keeps a name unchanged."""
     text = re.sub(
         r"def admin_engine\(.*?(?=    # Topics)", lambda _: PUBLIC_CLASS, text, flags=re.DOTALL
     )
@@ -103,7 +103,7 @@ def files() -> dict[Path, str]:
 
 
 def main() -> None:
-    """Write the modules."""
+    """Write the asyncio modules."""
     for path, text in files().items():
         path.write_text(text)
         print(f"{path.relative_to(PACKAGE)}: {len(text.splitlines())} lines")

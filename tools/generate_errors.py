@@ -100,7 +100,7 @@ def error_for(code: int, message: str | None = None) -> BrokerError:
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """One row of Kafka's table."""
+    """One error in Kafka's table: its code, name, exception types and message."""
 
     number: int
     name: str
@@ -110,19 +110,19 @@ class Code:
 
     @property
     def python(self) -> str:
-        """The class name: `KAFKA_STORAGE_ERROR` → `KafkaStorageError`."""
+        """The error's class name here: `KAFKA_STORAGE_ERROR` → `KafkaStorageError`."""
         name = self.name.removesuffix("_FAILED") if self.of_authorization else self.name
         camel = "".join(part.capitalize() for part in name.split("_"))
         return camel.removesuffix("Error") + "Error"
 
     @property
     def of_authorization(self) -> bool:
-        """Whether the error is a missing permission."""
+        """Whether the error reports a missing permission."""
         return self.name.endswith("_AUTHORIZATION_FAILED")
 
 
 def read_codes(classpath: str) -> list[Code]:
-    """Run the Java program and parse what it prints."""
+    """Run the Java program and parse its output."""
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "Dump.java"
         source.write_text(DUMP)
@@ -136,7 +136,7 @@ def read_codes(classpath: str) -> list[Code]:
 
 
 def emit(code: Code) -> str:
-    """Return the source of one class."""
+    """Return the source of one error's class."""
     sentence = SENTENCES.get(code.name, code.message.split(". ")[0].rstrip(".") + ".")
     doc = textwrap.wrap(f'"""{sentence}', 93, subsequent_indent="    ")
     text = "\n    ".join([doc[0], *(line.strip() for line in doc[1:])])
@@ -150,7 +150,7 @@ def emit(code: Code) -> str:
 
 
 def main() -> None:
-    """Read the arguments and write the module."""
+    """Write the module of errors with the jars given as an argument."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("classpath", help="kafka-clients jar and slf4j-api jar, joined by ':'")
     classpath = parser.parse_args().classpath

@@ -32,7 +32,7 @@ WIDTH = 100
 
 
 def literal(values: Iterable[object]) -> str:
-    """Return a type with only these values."""
+    """Return the source of a `Literal` type with these values."""
     spelt = [f'"{value}"' if isinstance(value, str) else repr(value) for value in values]
     return f"Literal[{', '.join(spelt)}]"
 
@@ -71,7 +71,7 @@ BY_NAME = {
     "milliseconds": "int",
     "number": "float",
 }
-"""Type of an argument, by the name of the function that reads it, or that returns it."""
+"""Type of an option, by the name of the function that reads it, or that returns such a function."""
 
 
 def type_of(parse: Parse[Any]) -> str:
@@ -81,13 +81,13 @@ def type_of(parse: Parse[Any]) -> str:
     held = inspect.getclosurevars(read).nonlocals if inside else {}
     if name == "optional":
         return f"{type_of(held['parse'])} | None"
-    if name in ("choice", "upper"):  # spelt as in Java's documentation: TLSv1.2
+    if name in ("choice", "upper"):  # Java's spelling: TLSv1.2
         return literal(value.replace("TLSV", "TLSv") for value in held["allowed"])
     return BY_NAME[name]
 
 
 def field(option: Option) -> str:
-    """Return an entry of a TypedDict, within the width of a line."""
+    """Return an option's entry in a TypedDict, within the maximum width of a line."""
     name, kind = option.name.replace(".", "_"), type_of(option.parse)
     line = f"    {name}: {kind}"
     if len(line) <= WIDTH:
@@ -156,7 +156,7 @@ KINDS = (
 
 
 def option_types() -> str:
-    """Return the module with the TypedDicts."""
+    """Return the source of the module with the TypedDicts."""
     classes = []
     for name, base, clients, text in KINDS:
         fields = [field(o) for o in OPTIONS.values() if belongs(o, clients)]
@@ -166,14 +166,14 @@ def option_types() -> str:
 
 
 def belongs(option: Option, clients: frozenset[str] | set[str]) -> bool:
-    """Return whether these clients' TypedDict lists this option; its base lists common ones."""
+    """Return whether the TypedDict of these clients lists this option itself, not its base."""
     if clients == ALL:
         return option.clients == ALL
     return option.clients != ALL and option.clients >= clients
 
 
 def stub(module: str) -> str:
-    """Return the stub of a public module: each of its names with its type, and no other."""
+    """Return the source of a public module's stub, which has each of its names with its type."""
     lines = [f"# {COMMAND.format(source='odradek/common/public_names.py')}"]
     for home in sorted(set(HOMES[module].values())):
         names = sorted(name for name, its in HOMES[module].items() if its == home)
@@ -200,7 +200,7 @@ def stub_path(module: str) -> Path:
 
 
 def wrapped(names: Iterable[str]) -> list[str]:
-    """Return the names with commas, in full lines."""
+    """Return the names, separated by commas, in as few lines as possible."""
     return textwrap.wrap(
         ", ".join(names) + ",", WIDTH, initial_indent="    ", subsequent_indent="    "
     )
@@ -212,7 +212,7 @@ def files() -> dict[Path, str]:
 
 
 def main() -> None:
-    """Write all files."""
+    """Write the stubs of public modules, and the options' types."""
     for path, text in files().items():
         path.write_text(text)
         print(f"{path.relative_to(PACKAGE)}: {len(text.splitlines())} lines")

@@ -95,7 +95,7 @@ APIS = (
 
 
 def api_keys(kafka: str, definitions: dict[str, dict[str, object]], apis: list[str]) -> str:
-    """Return the module with every API's name and its first flexible version."""
+    """Return the source of the module with every API's name and first flexible version."""
     rows, flexible, brokers = [], [], []
     for name, source in sorted(
         definitions.items(), key=lambda pair: str(pair[1]["apiKey"]).zfill(5)
@@ -145,7 +145,7 @@ GENERATED: Final[frozenset[str]] = frozenset(
 
 
 def formatted(text: str, name: str) -> str:
-    """Run `ruff format` over the text."""
+    """Return the text as `ruff format` formats it."""
     command = [sys.executable, "-m", "ruff", "format", "--stdin-filename", name, "-"]
     done = subprocess.run(
         command, input=text, text=True, capture_output=True, cwd=ROOT, check=False

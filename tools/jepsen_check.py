@@ -42,7 +42,7 @@ class DamagedHistory:
 
     file: str
     run: str
-    """Family and seed."""
+    """Family, seed and cluster number of the run."""
     damage: str
     found: bool
     """Whether our judge reported an expected kind of anomaly; without damage, any anomaly."""
@@ -55,7 +55,7 @@ class JepsenVerdict:
 
     errors: dict[str, int]
     allowed: dict[str, int]
-    """Errors that Jepsen allows in Kafka."""
+    """Errors that Jepsen reports, but allows for Kafka, with their numbers."""
 
 
 def runs(families: Iterable[str], seeds: Iterable[int]) -> Iterator[tuple[str, History]]:
@@ -70,7 +70,7 @@ def runs(families: Iterable[str], seeds: Iterable[int]) -> Iterator[tuple[str, H
 
 
 def defined(history: History, undefined: Collection[TopicPartition]) -> History:
-    """Return a copy without the records of partitions in which offsets were assigned twice."""
+    """Return a copy of the history without partitions in which offsets were assigned twice."""
     copy = History.of_lines(history.lines())
     for one in copy.operations:
         one.writes = [write for write in one.writes if write.partition not in undefined]
@@ -81,7 +81,7 @@ def defined(history: History, undefined: Collection[TopicPartition]) -> History:
 def cases(
     folder: Path, name: str, history: History, per_damage: Counter[str]
 ) -> Iterator[DamagedHistory]:
-    """Write a history, and a copy with each kind of damage that `per_damage` still counts."""
+    """Write a history, and a damaged copy for each kind of damage that is still needed."""
     yield _written(folder, name, NONE, history, frozenset())
     for damage, spoil in DAMAGES.items():
         if per_damage[damage] > 0:
@@ -103,7 +103,7 @@ def _written(
 
 
 def verdicts(java: str, class_path: str, files: list[str]) -> dict[str, JepsenVerdict]:
-    """Run Jepsen's analysis on these files."""
+    """Return the errors that Jepsen's analysis finds in each of these files."""
     # Some of Jepsen's libraries write classes to the working directory.
     command = [java, "-Djava.awt.headless=true", "-cp", class_path, "clojure.main", str(SCRIPT)]
     done = subprocess.run(
@@ -121,7 +121,7 @@ def verdicts(java: str, class_path: str, files: list[str]) -> dict[str, JepsenVe
 
 
 def read_verdicts(lines: Iterable[str]) -> dict[str, JepsenVerdict]:
-    """Return the verdicts by file."""
+    """Return Jepsen's verdicts by file, from the output of the analysis."""
     rows = [json.loads(line) for line in lines if line.startswith("{")]
     return {row["file"]: JepsenVerdict(row["errors"], row["allowed"]) for row in rows}
 
@@ -129,7 +129,7 @@ def read_verdicts(lines: Iterable[str]) -> dict[str, JepsenVerdict]:
 def table(found: list[DamagedHistory], theirs: dict[str, JepsenVerdict]) -> Iterator[str]:
     """Yield the lines of a table in Markdown, one row for each kind of damage.
 
-    Errors that Jepsen allows are in parentheses, if the history without damage doesn't have them.
+    Errors that Jepsen allows are in parentheses, if the undamaged history doesn't have them.
     """
     clean = {case.run: theirs[case.file] for case in found if case.damage == NONE}
     by_damage: dict[str, list[DamagedHistory]] = defaultdict(list)
@@ -153,7 +153,7 @@ def table(found: list[DamagedHistory], theirs: dict[str, JepsenVerdict]) -> Iter
 
 
 def wrong(found: list[DamagedHistory], theirs: dict[str, JepsenVerdict]) -> Iterator[str]:
-    """Yield the histories without damage that a judge rejects, and damage that ours misses."""
+    """Yield undamaged histories that a judge rejects, and damaged ones that our judge accepts."""
     for case in found:
         if case.damage != NONE and not case.found:
             yield f"{case.file}: ours found {case.kinds or 'nothing'}"
@@ -162,13 +162,13 @@ def wrong(found: list[DamagedHistory], theirs: dict[str, JepsenVerdict]) -> Iter
 
 
 def seeds_of(text: str) -> range:
-    """Return the seeds of `0..49`."""
+    """Return the seeds in a range such as `0..49`."""
     first, _, last = text.partition("..")
     return range(int(first), int(last or first) + 1)
 
 
 def main() -> int:
-    """Run the command."""
+    """Compare the judges as the command line says."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )

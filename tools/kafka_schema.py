@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 UNBOUNDED = 32767
-FIXED = {  # Kafka type → struct code, bytes on the wire
+FIXED = {  # Kafka type → code of the `struct` module, bytes on the wire
     "bool": ("?", 1),
     "int8": ("b", 1),
     "int16": ("h", 2),
@@ -37,7 +37,7 @@ def snake(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """A range of versions, both ends included; empty when `low > high`."""
+    """A range of versions, which includes both ends; it is empty when `low > high`."""
 
     low: int
     high: int
@@ -56,7 +56,7 @@ class Versions:
         return self.low <= version <= self.high
 
     def clip(self, other: Versions) -> Versions:
-        """Return what both ranges have in common."""
+        """Return the versions that are in both ranges."""
         return Versions(max(self.low, other.low), min(self.high, other.high))
 
     @property
@@ -67,7 +67,7 @@ class Versions:
 
 @dataclass(slots=True)
 class Struct:
-    """A group of fields: a message's top level or an element nested in it."""
+    """A group of fields: a message's top level, or an element type that the message contains."""
 
     name: str
     fields: list[Field]
@@ -76,7 +76,7 @@ class Struct:
     """Class name, unique in its module; set when the module is generated."""
 
     def nested(self) -> list[Struct]:
-        """Return the structs below this one, innermost first, each once."""
+        """Return the structs that this struct contains, innermost first, each once."""
         found: list[Struct] = []
         for item in self.fields:
             if item.struct is not None:
@@ -103,7 +103,7 @@ class Field:
 
     @property
     def python(self) -> str:
-        """Name of the attribute."""
+        """Name of the Python attribute."""
         return snake(self.name)
 
 
@@ -181,7 +181,7 @@ def _struct(
 
 
 class _CommonStructs:
-    """Structs that a message uses in several places, built at the first use."""
+    """Structs that a message uses in several places, built when they are first used."""
 
     def __init__(self, sources: list[dict[str, Any]], valid: Versions) -> None:
         self.sources = {source["name"]: source["fields"] for source in sources}
@@ -195,7 +195,7 @@ class _CommonStructs:
 
 
 def parse_message(source: dict[str, Any], *, drop_newest: bool = False) -> Message:
-    """Build a message; `drop_newest` omits a version that Kafka marks as unstable."""
+    """Build a message from its definition; `drop_newest` omits a version marked as unstable."""
     versions = Versions.parse(source["validVersions"])
     if drop_newest:
         versions = Versions(versions.low, versions.high - 1)
@@ -210,7 +210,7 @@ def parse_message(source: dict[str, Any], *, drop_newest: bool = False) -> Messa
 
 
 def read_definitions(jar: Path) -> tuple[str, dict[str, dict[str, Any]]]:
-    """Return the jar's Kafka version and its definitions of requests and responses by name."""
+    """Return the jar's Kafka version and the definitions of requests and responses by name."""
     found: dict[str, dict[str, Any]] = {}
     with zipfile.ZipFile(jar) as archive:
         properties = archive.read("kafka/kafka-version.properties").decode()
@@ -226,7 +226,7 @@ def read_definitions(jar: Path) -> tuple[str, dict[str, dict[str, Any]]]:
 
 
 def smallest_element(message: Message, item: Field, version: int) -> int:
-    """Return the minimum size of an element of the array in bytes."""
+    """Return the minimum size in bytes of one element of an array."""
     size = (
         _smallest_struct(message, item.struct, version)
         if item.struct

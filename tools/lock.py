@@ -86,7 +86,7 @@ def main() -> None:
 
 
 def compile_lock(source: Path, lock: Path, what: str, *more: str) -> None:
-    """Run uv without this machine's settings, except for the index."""
+    """Run uv without this machine's settings, except for the package index."""
     environment = dict(os.environ)
     # Other machines can't install from a directory of wheels on this one.
     for name in ("PIP_FIND_LINKS", "UV_FIND_LINKS"):

@@ -51,17 +51,17 @@ AREAS = {
     "Options and arguments": ("common/options", "common/arguments", "common/config"),
     "Connections and clients": ("",),
 }
-"""Areas, and prefixes of their modules' paths; a module belongs to the first that matches."""
+"""Areas of the page, each with prefixes of its modules' paths; the first matching area counts."""
 LEFT_OUT = ("protocol/messages/", "common/public_names.py", "simulation/")
 BUT_FOR = ("simulation/faults/", "simulation/runs/schedule.py", "simulation/world/")
 """Simulation modules whose texts users see; the others simulate brokers or test our clients."""
 BUGS = frozenset(("AssertionError", "UnplannedError"))
-"""Errors that no user sees: of bugs, and of internal plans that are replaced."""
+"""Errors that no user sees: they report bugs, or the replacement of an internal plan."""
 CONTRACTS = frozenset(
     ("BufferError", "ImportError", "IndexError", "MemoryError", "NotImplementedError")
 ) | {"RuntimeError"}
 KERNEL_CONTRACTS = CONTRACTS | {"TypeError", "ValueError"}
-"""Python's errors below the public API: a module of Odradek has called another incorrectly."""
+"""Python's errors that code below the public API raises if another module has called it wrongly."""
 PUBLIC = ("api/", "cli/", "compat/", "serialization/", "spark/", "testing/")
 KERNEL = ("record/kernel", "record/open_batches", "record/reference", "record/rows")
 ERROR = re.compile(r"(?:Error|Exception|Warning|Exit|BadParameter|UsageError)$")
@@ -69,17 +69,17 @@ LOGGED = re.compile(
     r"^_?log(?:ger)?\.(debug|info|warning|error|exception|critical)$", re.IGNORECASE
 )
 PROSE = re.compile(r"(?:[A-Za-z'-]+[,;:.)]* +(?:\{.*?\}[,;:.)]* +)*){2}[A-Za-z'-]{2,}")
-"""At least three words, required of a text that isn't an error, a log message or help."""
+"""At least three words: a text that isn't an error, a log message or help is listed only then."""
 SENTENCE = 8
-"""Minimum number of words of a part that is listed as a whole message."""
+"""Minimum number of words of a text fragment that is listed as a whole message."""
 FORMAT = re.compile(r"%[.\d]*[sdrfgo]")
 LETTER = re.compile("[A-Za-z]")
 NO_PROSE = re.compile(
     r"<[a-z]|#!|(?:bold |dim )?(?:red|green|yellow|blue|cyan)$|(?:\w+ (?:double|string|long|int)\b)"
 )
-"""Markup, scripts, a terminal's styles, and columns with their types."""
+"""Texts that aren't prose: markup, scripts, a terminal's styles, and columns with their types."""
 FILE = 3
-"""Number of line breaks that makes a literal a file's content."""
+"""Minimum number of line breaks of a literal that is the content of a file, not a message."""
 COUNTS = ("counted", "number")
 """Functions that return a number with its noun, such as "1 record"."""
 CODE = frozenset(
@@ -90,7 +90,7 @@ CODE = frozenset(
         *("where", "filter", "select", "expr", "strip"),
     )
 )
-"""Functions whose literals are searched for, compared or run, and not shown."""
+"""Functions whose literal arguments are searched for, compared or run, and not shown to users."""
 INTRODUCTION = """\
 # Messages
 
@@ -125,7 +125,7 @@ def text_of(node: ast.AST) -> str | None:
 
 
 def placeholder(node: ast.expr) -> str:
-    """Return the placeholder of a value: its name in braces, `[a|b]` for one of two texts."""
+    """Return the placeholder of a shown value: its name in braces, `[a|b]` for one of two texts."""
     match node:
         case ast.IfExp(body=body, orelse=orelse):
             sides = [text_of(part) or placeholder(part) for part in (body, orelse)]
@@ -158,7 +158,7 @@ def placeholder(node: ast.expr) -> str:
 
 
 def called(function: ast.expr) -> str:
-    """Return the name of a called function, with the name before its dot."""
+    """Return the name of a call's function, with the name before its dot."""
     match function:
         case ast.Name(id=name):
             return name
@@ -170,7 +170,7 @@ def called(function: ast.expr) -> str:
 
 
 def arguments(nodes: list[ast.expr]) -> Iterator[str]:
-    """Yield the arguments of a call as they are written, those of a starred tuple one by one."""
+    """Yield a call's arguments as they are written, those of a starred tuple one by one."""
     for node in nodes:
         match node:
             case ast.Starred(value=ast.Tuple(elts=elements)):
@@ -180,7 +180,7 @@ def arguments(nodes: list[ast.expr]) -> Iterator[str]:
 
 
 def no_literals(nodes: list[ast.expr]) -> list[ast.expr]:
-    """Return the expressions that are neither texts nor collections of texts."""
+    """Return the expressions among a call's arguments that aren't texts or collections of texts."""
 
     def literal(node: ast.expr) -> bool:
         match node:
@@ -196,7 +196,7 @@ class Texts(ast.NodeVisitor):
     """Collect a module's texts with their kinds: an error's class, a log level, help, a part."""
 
     def __init__(self, path: str = "") -> None:
-        """Collect docstrings of commands too, in a module of the command line."""
+        """Set the module's path: in modules of the command line, docstrings count, too."""
         self._commands = path.startswith("cli/")
         self._bugs = BUGS
         if path.startswith(KERNEL):
@@ -259,19 +259,19 @@ class Texts(ast.NodeVisitor):
         self._kind = outer
 
     def visit_Compare(self, node: ast.Compare) -> None:
-        """Skip the literals that values are compared with."""
+        """Skip the texts with which values are compared."""
         self.visit_all(no_literals([node.left, *node.comparators]))
 
     def visit_Dict(self, node: ast.Dict) -> None:
-        """Skip keys."""
+        """Skip the keys of a dictionary."""
         self.visit_all(node.values)
 
     def visit_Subscript(self, node: ast.Subscript) -> None:
-        """Skip keys."""
+        """Skip the keys of a lookup."""
         self.visit_all(no_literals([node.value, node.slice]))
 
     def visit_match_case(self, node: ast.match_case) -> None:
-        """Skip patterns."""
+        """Skip the patterns of a match statement."""
         self.visit_all([*([node.guard] if node.guard else []), *node.body])
 
     def visit_all(self, nodes: Sequence[ast.AST]) -> None:
@@ -280,14 +280,14 @@ class Texts(ast.NodeVisitor):
             self.visit(node)
 
     def visit(self, node: ast.AST) -> None:
-        """Collect a literal as a whole, including any values in it."""
+        """Collect a text as a whole, with placeholders for the values in it."""
         if (text := text_of(node)) is not None:
             self._add(text, self._kind)
         else:
             super().visit(node)
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
-        """Skip annotations, except for the help of a command's options."""
+        """Skip annotations, except those that contain the help of a command's option."""
         self.visit_arg(node)
         if node.value:
             self.visit(node.value)
@@ -321,7 +321,7 @@ def by_area() -> dict[str, dict[str, list[tuple[str, str]]]]:
 
 
 def page() -> str:
-    """Return the up-to-date page."""
+    """Return the page with the sources' present texts."""
     found = by_area()
     lines = [INTRODUCTION]
     for area in AREAS:

@@ -16,7 +16,7 @@ END = "<!-- metrics: end -->\n"
 
 
 def tables() -> str:
-    """Return a table for each kind of object; groups with the same metrics share one."""
+    """Return a table of metrics for each kind of object; groups with the same metrics share one."""
     alike: dict[tuple[tuple[str, ...], tuple[str, ...]], list[str]] = {}
     for scope in SCOPES:
         alike.setdefault((scope.tags, scope.names), []).append(scope.group)

@@ -41,7 +41,7 @@ MODULES = {
 
 
 def main() -> int:
-    """Mutate, and compare the surviving mutants with the list."""
+    """Let mutmut mutate the modules, and compare the surviving mutants with the list."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("words", nargs="*", help="only modules whose path contains one of these")
     words = parser.parse_args().words or [""]
@@ -66,7 +66,7 @@ def main() -> int:
 
 
 def set_up() -> None:
-    """Install the pinned mutmut, in addition to the packages of the Python that runs this."""
+    """Install the pinned mutmut next to the packages of the Python that runs this program."""
     stamp = PLACE / "venv" / ".odradek-tools"
     digest = hashlib.sha256(LOCK.read_bytes() + sys.version.encode()).hexdigest()
     if stamp.is_file() and stamp.read_text() == digest:
@@ -82,7 +82,7 @@ def set_up() -> None:
 
 
 def lay_out(modules: dict[str, list[str]]) -> None:
-    """Write mutmut's configuration into an empty folder with links to the sources."""
+    """Write mutmut's configuration into an empty folder, with links to the sources."""
     shutil.rmtree(WORK, ignore_errors=True)
     WORK.mkdir(parents=True)
     for name in COPIED:
@@ -99,7 +99,7 @@ def lay_out(modules: dict[str, list[str]]) -> None:
 
 
 def found(module: str) -> Iterable[tuple[str, str]]:
-    """Yield the old and new lines of each mutant of a module that no test noticed."""
+    """Yield the old and new lines of each mutant in a module that no test noticed."""
     prefix = "odradek." + module.removesuffix(".py").replace("/", ".") + "."
     said = subprocess.run(mutmut("results"), cwd=WORK, capture_output=True, text=True, check=True)
     for line in said.stdout.splitlines():
@@ -112,13 +112,13 @@ def found(module: str) -> Iterable[tuple[str, str]]:
 
 
 def changed(diff: str, sign: str) -> str:
-    """Return the lines of a diff that begin with the sign, without their indentation."""
+    """Return the lines of a diff that begin with `sign`, without the sign and indentation."""
     lines = re.findall(rf"^{re.escape(sign)}(?!{re.escape(sign * 2)})(.*)$", diff, re.MULTILINE)
     return " ".join(line.strip() for line in lines)
 
 
 def mutmut(*arguments: str) -> list[str]:
-    """Return the command line."""
+    """Return the command line that starts mutmut."""
     return [str(PYTHON), "-m", "mutmut", *arguments]
 
 

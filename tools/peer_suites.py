@@ -23,10 +23,10 @@ from typing import Any
 PEERS = Path(__file__).parent / "peers"
 LIBRARIES = ("aiokafka", "confluent_kafka", "kafka_python")
 ALL = 3000
-"""Timeout in seconds for one run of one library's tests."""
+"""Timeout in seconds for one pytest run of one library's tests."""
 
 FEW = 3
-"""Maximum number of tests of a module that are listed one by one; more are counted by reason."""
+"""Maximum number of a module's tests with the same reason that are listed one by one."""
 
 Row = tuple[str, str, str]
 """Name of a test, its outcome (passed, failed or skipped) and the reason."""
@@ -38,20 +38,20 @@ class Suite:
 
     library: str
     version: str
-    """Tag in its repository."""
+    """Git tag of the tested version in the library's repository."""
     repository: str
     folder: str
-    """Folder of its tests."""
+    """Folder of the library's tests in its repository."""
     known_by: str
-    """File that exists only in checkouts of this library."""
+    """File that only checkouts of this library contain."""
     runs: list[dict[str, Any]]
     """Runs of pytest: `modules`, optionally a `label`, an `environment`, `added` files."""
     left_out: dict[str, str]
-    """Reasons why tests, modules and folders (with a slash at the end) don't run."""
+    """Reasons why tests, modules and folders (which end in a slash) don't run."""
     here: dict[str, str] = field(default_factory=dict)
     """Odradek's tests of the same behaviour, below tests/, by the names of the library's tests."""
     patience: int = 60
-    """Timeout of one test in seconds."""
+    """Timeout of one test of the library in seconds."""
 
 
 def suites() -> list[Suite]:
@@ -60,7 +60,7 @@ def suites() -> list[Suite]:
 
 
 def suite_of(checkout: Path, all_suites: list[Suite]) -> Suite:
-    """Return the library of a checkout."""
+    """Return the suite of the library whose checkout this is."""
     for suite in all_suites:
         if (checkout / suite.known_by).is_file():
             return suite
@@ -74,7 +74,7 @@ def where(all_suites: list[Suite]) -> Iterator[str]:
 
 
 def tests_in(path: Path) -> Iterator[str]:
-    """Yield the names of a module's tests, with those of their classes."""
+    """Yield the names of a module's tests, also of those in classes."""
     for node in ast.parse(path.read_text()).body:
         if isinstance(node, ast.ClassDef):
             yield from (f"{node.name}::{one.name}" for one in node.body if is_test(one))
@@ -88,26 +88,26 @@ def is_test(node: ast.AST) -> bool:
 
 
 def found(table: dict[str, str], module: str, test: str) -> str:
-    """Return the table's entry for a test; keys are names of tests, modules or folders (`a/`)."""
+    """Return a table's value for a test; its keys are names of tests, modules or folders (`a/`)."""
     folders = [f"{one}/" for one in Path(module).parents]
     names = [f"{module}::{test}", f"{module}::{test.partition('[')[0]}", module, *folders]
     return next((table[name] for name in names if name in table), "")
 
 
 def reason(suite: Suite, module: str, test: str) -> str:
-    """Return why a test doesn't run, and the equivalent test here; empty if unknown."""
+    """Return why a test doesn't run, with Odradek's equivalent test; empty if unknown."""
     why, ours = found(suite.left_out, module, test), found(suite.here, module, test)
     return f"{why}; here: {ours}" if why and ours else why
 
 
 def apart(name: str) -> tuple[str, str]:
-    """Split `module::test`; the test is empty if the name is only a module's."""
+    """Split `module::test`; the test is empty if only a module is named."""
     module, _, test = name.partition("::")
     return module, test
 
 
 def not_run(suite: Suite, checkout: Path) -> list[Row]:
-    """Return the tests of modules that are in no run, each with its reason."""
+    """Return the tests of the modules that no pytest run includes, each with the reason."""
     root = checkout / suite.folder
     running = {module for run in suite.runs for module in run["modules"]}
     rows: list[Row] = []
@@ -123,7 +123,7 @@ def not_run(suite: Suite, checkout: Path) -> list[Row]:
 
 
 def outcomes(suite: Suite, checkout: Path, servers: str, expression: str) -> list[Row]:
-    """Return the outcomes of the tests that run, and of those that are skipped."""
+    """Return the outcomes of all tests of a library, also of those that don't run."""
     rows: list[Row] = []
     for run in suite.runs:
         rows += one_run(suite, run, checkout, servers, expression)
@@ -133,7 +133,7 @@ def outcomes(suite: Suite, checkout: Path, servers: str, expression: str) -> lis
 def one_run(
     suite: Suite, run: dict[str, Any], checkout: Path, servers: str, expression: str
 ) -> list[Row]:
-    """Run pytest once."""
+    """Run pytest once for some of a library's modules, and return the tests' outcomes."""
     with tempfile.TemporaryDirectory() as folder:
         tests, report = Path(folder, suite.folder), Path(folder, "report")
         shutil.copytree(checkout / suite.folder, tests)
@@ -159,7 +159,7 @@ def one_run(
                  **run.get("environment", {})},
         )  # fmt: skip
         rows = [tuple(json.loads(line)) for line in report.read_text().splitlines()]
-    if ended.returncode not in (0, 1, 5):  # all passed, some failed, none selected
+    if ended.returncode not in (0, 1, 5):  # 0: all passed, 1: some failed, 5: none selected
         rows.append(
             (f"{run.get('label', '')}pytest", "failed", f"it ended with {ended.returncode}")
         )
@@ -195,7 +195,7 @@ def together(rows: list[Row]) -> Iterator[str]:
 
 
 def as_json(suite: Suite, rows: list[Row]) -> dict[str, Any]:
-    """Return the summary as a dictionary for JSON."""
+    """Return the summary of one library's tests as a dictionary for JSON."""
     named = {"passed": "passed", "failed": "failed", "left_out": "skipped"}
     return {
         "library": suite.library,

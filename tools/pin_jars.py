@@ -22,13 +22,13 @@ import pyspark
 from odradek.testing.jars import LISTS, TOOLS_OF
 from odradek.testing.java import java_home
 
-LOG4J = "2.25.4"  # the binding for slf4j 1.7, which Kafka 4 uses; without one the log is empty
+LOG4J = "2.25.4"  # the binding for slf4j 1.7, which Kafka 4 uses; without it the log is empty
 # Connect is no part of a broker, and depends on a web server.
 EXCLUDED = [
     ("org.apache.kafka", module)
     for module in ("connect-runtime", "connect-api", "connect-json", "connect-transforms")
 ]
-EXCLUDED += [("org.slf4j", "slf4j-reload4j")]  # Kafka 3's binding: of two, slf4j picks either
+EXCLUDED += [("org.slf4j", "slf4j-reload4j")]  # Kafka 3's binding: slf4j would pick one at random
 
 # Without a host, Ivy uses its default Maven repository.
 SETTINGS = """\
@@ -59,7 +59,7 @@ def ivy_xml(version: str) -> str:
 
 
 def pin(version: str) -> list[str]:
-    """Resolve and download everything once; return the lines of the list."""
+    """Resolve and download all jars once; return the lines of the list."""
     with tempfile.TemporaryDirectory(prefix="odradek-pin-") as name:
         work = Path(name)
         (ivy,) = (Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar")
@@ -81,7 +81,7 @@ def pin(version: str) -> list[str]:
 
 
 def main() -> None:
-    """Write the lists of the given versions."""
+    """Write the lists of the Kafka versions given as arguments."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("versions", nargs="+")
     for version in parser.parse_args().versions:

@@ -30,21 +30,20 @@ LIMITS = Path(__file__).with_suffix(".json")
 COMMAND = ".venv/bin/python tools/plain_language.py"
 FOLDERS = ("benchmarks", "docs", "examples", "src", "tests", "tools")
 LEFT_OUT = (
-    "src/odradek/protocol/messages/",  # generated
-    "tools/plain_language.py",  # the words themselves, and examples of them
+    "src/odradek/protocol/messages/",  # generated code
+    "tools/plain_language.py",  # this file has the words themselves, and examples
     "tests/unit/test_house_language.py",
 )
 SKIPPED = {"__pycache__", "build", "node_modules"}
 SLACK, SHARE = 25, 10
-"""How far, in markers or percent, a room may be below its limit before it must be lowered.
+"""How far, in markers or percent, a room may be below its limit before the limit must be lowered.
 
-Without slack each change would alter the file, and merged branches would conflict in it.
-"""
+Without slack each change would alter the file, and merged branches would conflict in it."""
 
 
 @dataclass(frozen=True)
 class Marker:
-    """A form to avoid, and what to write instead."""
+    """A word or form to avoid, with what to write instead."""
 
     form: str
     instead: str
@@ -52,7 +51,7 @@ class Marker:
 
 
 def _marker(form: str, instead: str, pattern: str) -> Marker:
-    """Compile a pattern; a blank matches any white space, because prose is wrapped."""
+    """Compile a marker's pattern; a blank matches any white space, because prose is wrapped."""
     pattern = re.sub(r"(?<!\[) ", r"\\s+", pattern)
     return Marker(form, instead, re.compile(pattern, re.MULTILINE))
 
@@ -100,7 +99,7 @@ _LIKELY = re.compile(
     r"|\bso\s+(?:many|long)|stands?\b|\bhad\b|\bof\s+(?:ours|th|yours|one)|\b(?:tells?|told)\s"
     r"|Have|the\s+same|\b[Dd]ial|made|\bhand\b|in\s+work|rights"
 )
-"""Each marker contains one of these, so that most texts are skipped quickly."""
+"""Quick check that each marker's text passes; most texts don't and are skipped."""
 _TRIPLE = r'"""(?:[^"\\]|\\.|"(?!""))*"""' + "|" + r"'''(?:[^'\\]|\\.|'(?!''))*'''"
 _SINGLE = r'"(?:[^"\\\n]|\\.)*"' + "|" + r"'(?:[^'\\\n]|\\.)*'"
 _TOKEN = re.compile(f"(?P<triple>{_TRIPLE})|(?P<single>{_SINGLE})|#(?P<comment>[^\n]*)", re.DOTALL)
@@ -112,7 +111,7 @@ _QUOTED = re.compile(r"`[^`\n]*`")
 
 @dataclass(frozen=True)
 class Hit:
-    """A marker, its place, and the line."""
+    """A marker that was found, with its file and line."""
 
     path: str
     line: int
@@ -160,7 +159,7 @@ def _joined(
 
 
 def hits(path: str, source: str) -> Iterator[Hit]:
-    """Find the markers in a file's prose."""
+    """Yield the markers in a file's docstrings, comments, messages or pages."""
     if path.endswith(".md"):
         texts: Iterator[tuple[str, list[tuple[int, int]]]]
         texts = iter([(_CODE.sub(_blank, source), [(0, 0)])])
@@ -182,7 +181,7 @@ def hits(path: str, source: str) -> Iterator[Hit]:
 
 
 def files() -> Iterator[Path]:
-    """Yield the files that are counted."""
+    """Yield the files in which markers are counted."""
     yield from ROOT.glob("*.md")
     for folder in FOLDERS:
         for place, folders, names in os.walk(ROOT / folder):
@@ -194,12 +193,12 @@ def files() -> Iterator[Path]:
 
 
 def counted(path: str) -> bool:
-    """Return whether a file's prose is counted."""
+    """Return whether markers in this file are counted."""
     return path.endswith((".py", ".pyx", ".md")) and not path.startswith(LEFT_OUT)
 
 
 def room_of(path: str) -> str:
-    """Return the room or page of a file."""
+    """Return the room (package or folder) or the page to which a file belongs."""
     first, *rest = path.split("/")
     if first == "src":
         return "/".join(path.split("/")[:3])
@@ -222,7 +221,7 @@ def limits() -> dict[str, int]:
 
 
 def too_many(found: dict[str, list[Hit]], allowed: dict[str, int]) -> dict[str, int]:
-    """Return how many markers each room has above its limit."""
+    """Return by how many markers each room exceeds its limit."""
     above = {room: len(each) - allowed.get(room, 0) for room, each in found.items()}
     return {room: number for room, number in sorted(above.items()) if number > 0}
 
@@ -243,7 +242,7 @@ def lowered(found: dict[str, list[Hit]], allowed: dict[str, int]) -> dict[str, i
 
 
 def added(base: str) -> dict[str, set[int]]:
-    """Return, by file, the numbers of the lines added since a commit; all lines of new files."""
+    """Return the numbers of the lines added since a commit, by file; all lines of new files."""
     found: dict[str, set[int]] = defaultdict(set)
     name = ""
     for line in _git("diff", "-U0", "--no-color", base, "--").splitlines():
@@ -274,12 +273,12 @@ def in_added(base: str) -> list[Hit]:
 
 
 def last_written() -> str:
-    """Return the commit that wrote the limits last."""
+    """Return the last commit that changed the file of limits."""
     return _git("log", "-1", "--format=%H", "--", str(LIMITS)).strip()
 
 
 def advice(above: dict[str, int]) -> str:
-    """Return the lines that brought rooms above their limits, with advice."""
+    """Return the lines by which rooms exceed their limits, with advice."""
     lines = [f"{room}: {number} more than its limit" for room, number in above.items()]
     try:
         new = [hit for hit in in_added(last_written()) if room_of(hit.path) in above]

@@ -26,11 +26,11 @@ from compact_json import compact
 ROOT = Path(__file__).resolve().parent.parent
 RECORD = ROOT / "tests/unit/released.json"
 TABLE = "odradek.common.public_names"
-"""The module that lists public modules and deprecated names; 0.2 doesn't have it."""
+"""Module that lists public modules and deprecated names; Odradek 0.2 doesn't have it."""
 
 
 def record(project: Path) -> dict[str, Any]:
-    """Return the whole record of a checkout and the imported package."""
+    """Return the public API of the imported package and of a checkout's metadata, as recorded."""
     settings = tomllib.loads((project / "pyproject.toml").read_text())["project"]
     modules, deprecated = ["odradek", "odradek.spark", "odradek.testing"], []
     if importlib.util.find_spec(TABLE):
@@ -50,12 +50,12 @@ def record(project: Path) -> dict[str, Any]:
 
 
 def imported(name: str) -> Any:
-    """Import a module by its name, which hides its types from mypy."""
+    """Import a module by name, so that mypy doesn't know its types."""
     return importlib.import_module(name)
 
 
 def names(module: str, deprecated: Iterable[str] = ()) -> dict[str, Any]:
-    """Return the recorded form of each name in `__all__` and of each deprecated name."""
+    """Return the recorded form of each name in `__all__`, and of each deprecated name."""
     place = imported(module)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -65,7 +65,7 @@ def names(module: str, deprecated: Iterable[str] = ()) -> dict[str, Any]:
 
 
 def promised(value: Any) -> Any:
-    """Return a function's arguments; an error's odradek and built-in bases; a class's members."""
+    """Return a function's arguments, an error's odradek and built-in bases, a class's members."""
     if inspect.isclass(value):
         if issubclass(value, Exception):
             return sorted(one.__name__ for one in value.__mro__[1:-1])
@@ -73,9 +73,7 @@ def promised(value: Any) -> Any:
         found = {"()": "value" if issubclass(value, enum.Enum) else arguments(value)}
         ours = [one for one in value.__mro__ if one.__module__.startswith("odradek")]
         for name in sorted({name for one in ours for name in vars(one)}):
-            if not name.startswith("_") and hasattr(
-                value, name
-            ):  # a removed name raises an error instead
+            if not name.startswith("_") and hasattr(value, name):  # removed names raise errors
                 member = inspect.getattr_static(value, name)
                 wrapped = getattr(member, "__func__", member)
                 found[name] = arguments(wrapped) if inspect.isfunction(wrapped) else None
@@ -98,7 +96,7 @@ def arguments(function: Any) -> str | None:
             continue
         if one.kind is one.KEYWORD_ONLY and "*" not in found:
             found.append("*")
-        mark = "/" if one.kind is one.POSITIONAL_ONLY else ""  # positional-only
+        mark = "/" if one.kind is one.POSITIONAL_ONLY else ""  # it is positional-only
         mark += "" if one.default is one.empty else "="
         stars = {one.VAR_POSITIONAL: "*", one.VAR_KEYWORD: "**"}.get(one.kind, "")
         found.append(f"{stars}{one.name}{mark}")
@@ -131,7 +129,7 @@ def commands() -> dict[str, list[str]]:
 
 
 def fixtures() -> list[str]:
-    """Return the fixtures of the pytest plugin."""
+    """Return the names of the pytest plugin's fixtures."""
     plugin = vars(imported("odradek.testing.plugin"))
     return sorted(name for name, one in plugin.items() if "Fixture" in type(one).__name__)
 

@@ -2,9 +2,9 @@
 
 In: pyproject.toml, requirements.lock, uv as pinned in range_packages.lock. Out: a venv in
 build/ranges with the lowest versions of Odradek's dependencies that pyproject.toml allows (or the
-newest ones, regardless of requirements.lock), its list in `packages.txt`, and the suite's results.
-Packages that only tests need are as in requirements.lock for the lowest versions, since users don't
-install them; their dependencies are the newest. With --list only the versions are printed.
+newest, regardless of requirements.lock), a list of them in `packages.txt`, and the suite's results.
+With the lowest versions, packages that only tests need are as in requirements.lock, since users
+don't install them; their dependencies are the newest. With --list only the versions are printed.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ ENDS = {"lowest": "lowest-direct", "newest": "highest"}
 OURS = "odradek["
 KERBEROS, COMPILER = "gssapi", "ziglang"
 TIED = ("opentelemetry", "fastapi", "import-linter")
-"""Packages that conflict with the oldest versions of users' packages: also the lowest."""
+"""Test packages that need newer versions than users' lowest ones: here also the lowest."""
 
 
 def main() -> None:
-    """Create the venv and run the quick suite in it."""
+    """Create the virtual environment and run the quick suite in it."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("end", choices=ENDS)
     parser.add_argument("--list", action="store_true", help="only tell the versions")
@@ -56,7 +56,7 @@ def main() -> None:
     )  # fmt: skip
     users = direct(project, "dev", without=True)
     pins = {name_of(pin): pin.partition(" ")[0] for pin in packages.read_text().splitlines()}
-    for name in sorted(set(map(name_of, users)) & set(pins)):  # other platforms have no pins
+    for name in sorted(set(map(name_of, users)) & set(pins)):  # with a pin here
         print(f"{end}: {pins[name]}", flush=True)
     if end == "lowest" and (idle := untested(users, pins)):
         sys.exit(f"lower ends in conflict with others, not tested: {', '.join(idle)}")
@@ -72,14 +72,14 @@ def main() -> None:
 
 
 def is_of_this_python(venv: Path) -> bool:
-    """Return whether the venv has this Python version; other versions have other range ends."""
+    """Return whether the venv has this Python; other versions have other ends of ranges."""
     config = venv / "pyvenv.cfg"
     lines = config.read_text().splitlines() if config.is_file() else []
     return f"version = {platform.python_version()}" in lines and (venv / "bin/python").exists()
 
 
 def requirements(project: dict[str, object], end: str) -> list[str]:
-    """Return the requirements for uv: users' packages with our ranges, then those of tests."""
+    """Return the requirements for uv: users' packages with our ranges, then tests' packages."""
     users = direct(project, "dev", without=True)
     theirs = {name_of(line) for line in users}
     tests = [line for line in direct(project, "dev") if name_of(line) not in theirs]
@@ -88,7 +88,7 @@ def requirements(project: dict[str, object], end: str) -> list[str]:
 
 
 def direct(project: dict[str, object], extra: str, *, without: bool = False) -> list[str]:
-    """Return the requirements of an extra, or of all others and of the package itself."""
+    """Return the direct requirements of an extra, or of the package and all other extras."""
     extras: dict[str, list[str]] = project["optional-dependencies"]  # type: ignore[assignment]
     own: list[str] = project["dependencies"]  # type: ignore[assignment]
     lines = extras[extra]
@@ -99,7 +99,7 @@ def direct(project: dict[str, object], extra: str, *, without: bool = False) -> 
 
 
 def untested(users: list[str], pins: dict[str, str]) -> list[str]:
-    """Return the requirements of which a higher version than the lowest is installed."""
+    """Return the requirements for which a higher version than the lowest was installed."""
     found = []
     for line in users:
         floor, pin = re.search(r"[>=]=([0-9.]+)", line), pins.get(name_of(line))
@@ -114,7 +114,7 @@ def without_zeros(version: str) -> str:
 
 
 def pinned(line: str) -> str:
-    """Return a requirement of tests as pinned in requirements.lock."""
+    """Return a test package's requirement as pinned in requirements.lock."""
     if line.startswith(TIED):
         return line
     name = name_of(line)

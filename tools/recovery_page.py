@@ -37,7 +37,7 @@ Result = dict[str, Any]
 
 
 class WrongInputError(Exception):
-    """A file isn't a valid result."""
+    """A file isn't a valid result of a simulation."""
 
 
 @dataclass(slots=True)
@@ -58,7 +58,7 @@ class Results:
             raise WrongInputError(f"{file} isn't a whole result: {error!r}") from error
 
     def _merge(self, one: Result, settings: Result) -> None:
-        # The cost of running a simulation isn't a property of the client.
+        # How long the simulation took isn't a property of the client.
         one = {k: v for k, v in one.items() if k not in (*COSTS, "settings")}
         if one.pop("setting", ""):
             raise ValueError("a fleet with settings of its own isn't what ships")
@@ -89,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     store, page = given.docs / "recovery.json", given.docs / "recovery.md"
     files = [store] if store.is_file() else []
-    if given.results:  # of equals, the later one is kept
+    if given.results:  # of two equal results, the later one is kept
         files += sorted(given.results.glob("*.json"), key=lambda f: (f.stat().st_mtime_ns, f.name))
     results = Results()
     try:
@@ -110,7 +110,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def fill(page: str, parts: dict[str, list[str]]) -> str:
-    """Replace the text between each part's marks, which must occur exactly once."""
+    """Replace the text between the marks of each part; each mark must occur exactly once."""
     for name, lines in parts.items():
         mark = re.compile(rf"(<!-- recovery: {name} -->\n).*?(<!-- recovery: end -->)", re.DOTALL)
         page, count = mark.subn(r"\1\n" + "\n".join(lines) + r"\n\n\2", page)
@@ -130,7 +130,7 @@ def tables(results: Results) -> dict[str, list[str]]:
 
 
 def recovery_table(results: Results, faults: Iterable[RecoveryFault]) -> list[str]:
-    """Return Odradek's figures and those of Java's criterion, by fault and number of brokers."""
+    """Return the times that R-RB-7 limits, for Odradek and Java, by fault and number of brokers."""
     lines = header(
         "fault", "N", "contact p50 / p99", "ack p50 / p99", "connection attempts p50",
         "most in 1 s", "metadata requests p50", "runs", "Java: contact p50 / p99", "never",
@@ -162,7 +162,7 @@ def outage_table(results: Results) -> list[str]:
 
 
 def columns(one: Result | None, names: Sequence[str]) -> list[str]:
-    """Return figures by name, such as `ack.p50`; a name without a point means p50 / p99."""
+    """Return the results with these names, such as `ack.p50`; a name without a point: p50 / p99."""
     if one is None:
         return ["not run", *[""] * (len(names) - 1)]
     found = []
@@ -199,32 +199,32 @@ def fleet_table(results: Results) -> list[str]:
 
 
 def header(*titles: str) -> list[str]:
-    """Return the first two lines of a table."""
+    """Return the first two lines of a Markdown table."""
     return [row(titles), "|" + "---|" * len(titles)]
 
 
 def row(cells: Iterable[str]) -> str:
-    """Return one line of a table."""
+    """Return one row of a Markdown table."""
     return f"| {' | '.join(cells)} |".replace("  |", " |")
 
 
 def named(name: str, ours: Result | None) -> str:
-    """Return a name, bold if the shipped client misses a goal in this row."""
+    """Return a strategy's name, in bold if the shipped client misses a goal in this row."""
     return f"**{name}**" if ours and ours["missed"] else name
 
 
 def spread(value: Result) -> str:
-    """Return the median and the 99th percentile."""
+    """Return the median and the 99th percentile as text."""
     return f"{seconds(value['p50'])} / {seconds(value['p99'])}"
 
 
 def seconds(value: float | None) -> str:
-    """Return a time, or "never"."""
+    """Return a time in seconds as text, or "never"."""
     return "never" if value is None else f"{value:.2f} s"
 
 
 def draw(results: Results, file: Path) -> None:
-    """Draw the contact time over brokers, a panel for each main fault; deterministic."""
+    """Draw the contact time by number of brokers, one panel for each main fault; deterministic."""
     figure = Figure(figsize=(10, 3.4))
     panels = figure.subplots(1, len(MAIN), sharey=True)
     looks = (("odradek", "Odradek", "#1f77b4", "o"), ("java", "Java's criterion", "#e67e00", "s"))

@@ -1,7 +1,7 @@
 """Check the requirements of a release, without publishing anything: `make release`.
 
-In: the checkout. Out: a line for each point, ✓ or ✗ with what to do. Quick points come first, and
-all of them are reported; distributions are built and tried only if they pass (`--quick` skips
+In: the checkout. Out: a line for each requirement, ✓ or ✗ with what to do. Quick checks come first,
+and all of them are reported; distributions are built and tried only if they pass (`--quick` skips
 that). Tests are run by CI: CONTRIBUTING.md lists what else to run before a release. The workflow
 publish.yml publishes when a tag is pushed.
 """
@@ -20,7 +20,7 @@ VERSION = re.compile(r"\d+\.\d+\.\d+((a|b|rc)\d+)?")
 
 
 class NotYetError(Exception):
-    """A point of the list isn't met; the message says what to do."""
+    """A requirement of a release isn't met; the message says what to do."""
 
 
 def main() -> None:
@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def walk(root: Path, version: str, points: list[Callable[[Path, str], str]]) -> bool:
-    """Print for each point whether it is met; return whether all are met."""
+    """Print for each requirement whether it is met; return whether all are met."""
     held = True
     for point in points:
         try:
@@ -59,7 +59,7 @@ def walk(root: Path, version: str, points: list[Callable[[Path, str], str]]) -> 
 
 
 def one_version(root: Path, version: str) -> str:
-    """Check that all places have the same version, in a form that sorts."""
+    """Check that all files name the same version, in a form that can be ordered."""
     if not VERSION.fullmatch(version):
         raise NotYetError(f"the version {version} isn't of the form 1.2.3")
     for name, pattern in (
@@ -73,7 +73,7 @@ def one_version(root: Path, version: str) -> str:
 
 
 def changelog(root: Path, version: str) -> str:
-    """Check that the changelog's newest part is of this version, dated, and none is unreleased."""
+    """Check that the changelog begins with this version and a date, with nothing unreleased."""
     text = (root / "CHANGELOG.md").read_text()
     if left := re.search(r"^## Unreleased\n+(?!## )(.+)$", text, re.MULTILINE):
         raise NotYetError(f"CHANGELOG.md has under Unreleased {left[1]!r}: move it to {version}")
@@ -109,7 +109,7 @@ def clean_tree(root: Path, version: str) -> str:
 
 
 def free_tag(root: Path, version: str) -> str:
-    """Check that the tag is new, or of this commit."""
+    """Check that the version's tag doesn't exist, or names this commit."""
     tagged = git(root, "rev-parse", "--verify", "--quiet", f"v{version}^{{commit}}").strip()
     if tagged and tagged != git(root, "rev-parse", "HEAD").strip():
         raise NotYetError(f"v{version} is the tag of another commit: take the next version")

@@ -50,7 +50,7 @@ rules one after the other and shows which test notices.
 
 
 def uses(files: Iterable[Path], base: Path) -> dict[str, list[str]]:
-    """Return which of these files name each rule, relative to `base`."""
+    """Return by rule which of these files name the rule, as paths relative to `base`."""
     found: dict[str, list[str]] = defaultdict(list)
     for path in sorted(files):
         for rule in sorted(set(ID.findall(path.read_text()))):
@@ -59,17 +59,17 @@ def uses(files: Iterable[Path], base: Path) -> dict[str, list[str]]:
 
 
 def homes() -> dict[str, list[str]]:
-    """Return the modules that name each rule."""
+    """Return by rule the modules that name the rule."""
     return uses(SOURCES.rglob("*.py"), SOURCES)
 
 
 def shows() -> Iterator[Path]:
-    """Return the test modules, except those of tools, which name rules without testing them."""
+    """Return the test modules by rule, without tests of tools, which only name rules."""
     return (path for path in TESTS.rglob("*.py") if path.parent != TESTS / "unit/tools")
 
 
 def cases() -> dict[str, list[str]]:
-    """Return the spec cases that list each rule."""
+    """Return by rule the spec cases that list the rule."""
     found: dict[str, list[str]] = defaultdict(list)
     for path in sorted((TESTS / "spec").glob("*/*.json")):
         case: dict[str, Any] = json.loads(path.read_text())
@@ -79,7 +79,7 @@ def cases() -> dict[str, list[str]]:
 
 
 def everywhere() -> dict[str, list[str]]:
-    """Return all files of the project that name each rule."""
+    """Return by rule all files of the project that name the rule."""
     files = [*(ROOT / "docs").glob("*.md"), *ROOT.glob("*.md")]
     for folder in ("tests", "tools", "benchmarks", "examples"):
         files += (ROOT / folder).rglob("*.py")
@@ -118,7 +118,7 @@ def page() -> str:
 
 
 def main() -> None:
-    """Write the page."""
+    """Write the page of rules."""
     PAGE.write_text(page())
 
 

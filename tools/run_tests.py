@@ -36,7 +36,7 @@ from odradek.testing import LocalCluster, jars
 from odradek.testing.registry import LISTED as REGISTRY
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))  # the tests' own helpers
+sys.path.insert(0, str(ROOT))  # `tests` has helpers that this file imports
 
 from benchmarks import building  # noqa: E402
 from tools import flaky_tests, suite_progress  # noqa: E402
@@ -56,11 +56,11 @@ class Suite:
     brokers: bool = False
     """Whether the suite starts brokers; the time for downloading Kafka's jars doesn't count."""
     gives_way: bool = False
-    """Whether the suite only uses processor time that no other process needs."""
+    """Whether the suite only runs in processor time that no other process needs."""
     chosen: str = "not long"
     """Selection of tests as in pytest's option `-m`."""
     left_out: tuple[str, ...] = ()
-    """Files of the folders that another make target runs."""
+    """Files in the suite's folders that another make target runs."""
     repeats: bool = False
     """Whether a test that timed out runs once more, because real brokers sometimes answer late."""
 
@@ -81,16 +81,16 @@ SUITES = {
     # The fuzz suite runs its targets in parallel.
     "fuzz": Suite(("fuzz",)),
     # Each process has its own clusters, by the groups in integration's conftest. Half of these
-    # tests wait for something; with more processes one missed a time limit on a busy machine.
+    # tests wait for something; with more processes a test missed a time limit on a busy machine.
     "integration": Suite(("integration", "interop"), 4, "loadgroup", brokers=True, repeats=True),
     "spark": Suite(("spark",), 2, "loadfile", brokers=True, repeats=True),
 }
 LONG = {name: replace(suite, chosen="") for name, suite in SUITES.items()}
-"""All tests, with all cases of their searches and tables."""
+"""The suites with all tests, and all cases of their searches and tables."""
 Lanes = Sequence[Sequence[str]]
-"""The suites of a lane run one after the other, the lanes in parallel."""
+"""Lanes run in parallel; the suites of one lane run one after the other."""
 LANES: Lanes = (("integration", "spark"), ("unit", "fuzz"), ("simulation",), ("property",))
-# Tests that start processes, compile, or take over half a second aren't in the edit loop.
+# The edit loop omits tests that start processes, compile, or take over half a second.
 QUICK = Suite(
     ("unit", "spec"), 2, "worksteal", chosen="not slow and not long", left_out=HOUSE_RULES
 )
@@ -103,18 +103,18 @@ PROGRESS = Path(suite_progress.__file__)
 
 @dataclass(frozen=True)
 class Result:
-    """Result of a suite."""
+    """Numbers of a suite's tests by outcome, and the time that they took."""
 
     passed: int
     failed: int
     skipped: int
     seconds: float
     tests: list[tuple[float, str]]
-    """Seconds that each test took, including the set-up of its fixtures."""
+    """Seconds and name of each test; the seconds include the set-up of its fixtures."""
     busy: float = 0.0
-    """Processor seconds of the suite and all processes that it started, brokers too."""
+    """Processor seconds of the suite and of all processes that it started, also of brokers."""
     flaky: tuple[str, ...] = ()
-    """A line for each test that timed out and passed when it was repeated."""
+    """A line for each test that timed out and passed when it was run again."""
 
 
 def fetch_jars() -> None:
@@ -126,7 +126,7 @@ def fetch_jars() -> None:
 
 
 def archive_broker_classes() -> None:
-    """Start a broker of each version once, which creates the class archive for later starts."""
+    """Start a broker of each version once, which creates the class archive for faster starts."""
     start = time.monotonic()
     for version in sorted(set(jars.versions()) - set(jars.TOOLS_OF.values())):
         with LocalCluster(brokers=1, version=version):
@@ -135,7 +135,7 @@ def archive_broker_classes() -> None:
 
 
 def make_async_packages() -> None:
-    """Create the environment with asyncio's pytest plug-ins, which some tests need to run."""
+    """Create the environment with pytest plug-ins for asyncio, which some tests run in."""
     start = time.monotonic()
     building.python_with("async-packages", ASYNC_PACKAGES)
     print(f"set-up: asyncio's plug-ins ({time.monotonic() - start:.0f} s)", flush=True)
@@ -150,7 +150,7 @@ def make_schema_packages() -> None:
 
 
 def run_module(name: str) -> tuple[str, bool, float]:
-    """Run a module; return its output, whether it succeeded, and the seconds it took."""
+    """Run a Python module; return its output, whether it succeeded, and the seconds it took."""
     start = time.monotonic()
     command = [sys.executable, "-m", name]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -204,7 +204,7 @@ def compile_modules(names: list[str]) -> None:
 
 
 def environment() -> dict[str, str]:
-    """Return the environment, with compiled modules kept.
+    """Return environment variables with which compiled modules are kept.
 
     Otherwise each process of a suite, Spark's workers and the programs that tests start would
     compile all modules again: for a process of pytest alone that takes eight processor seconds.
@@ -215,7 +215,7 @@ def environment() -> dict[str, str]:
 def run_suite(
     name: str, suite: Suite, arguments: list[str], said: TextIO, progress: Path
 ) -> Result | None:
-    """Run one suite, with its output and its progress in files; return None if it has no tests."""
+    """Run one suite, with its output and progress in files; return None if it has no tests."""
     folders = [ROOT / "tests" / folder for folder in suite.folders]
     folders = [folder for folder in folders if any(folder.rglob("test_*.py"))]
     if not folders:
@@ -254,7 +254,7 @@ def run_suite(
                     failed=result.failed - len(failure.reasons),
                     flaky=(*result.flaky, line),
                 )
-    # A crash of pytest or an empty suite has no failed test, but counts as one.
+    # If pytest crashes or a suite is empty, no test has failed, but the suite counts as failed.
     if ended != 0 and result.failed == 0 and not result.flaky:
         print(f"{name}: pytest ended with exit status {ended}", flush=True)
         result = replace(result, failed=1)
@@ -316,7 +316,7 @@ def read_report(report: Path, seconds: float) -> Result:
 
 
 class Run:
-    """Suites in lanes, a thread for each lane."""
+    """The suites of this run, in lanes with a thread each."""
 
     def __init__(self, arguments: list[str], suites: Mapping[str, Suite]) -> None:
         self.results: dict[str, Result] = {}
@@ -327,7 +327,7 @@ class Run:
         self._failures: list[BaseException] = []
 
     def all(self, lanes: Lanes) -> None:
-        """Run every lane's suites, and print now and then which ones are running."""
+        """Run the suites of every lane, and print now and then which suites are running."""
         threads = [threading.Thread(target=self._lane, args=(lane,), daemon=True) for lane in lanes]
         start = said = time.monotonic()
         for thread in threads:
@@ -338,7 +338,7 @@ class Run:
                 if time.monotonic() - said > REPORT_EVERY_S:
                     said = time.monotonic()
                     self._report(said, start)
-        except KeyboardInterrupt:  # Ctrl-C doesn't reach processes in other sessions
+        except KeyboardInterrupt:  # Ctrl-C doesn't reach other sessions' processes
             for pid in ALIVE:
                 os.kill(pid, signal.SIGINT)
             raise
@@ -346,7 +346,7 @@ class Run:
             raise self._failures[0]
 
     def _report(self, now: float, start: float) -> None:
-        """Print the progress of each running suite."""
+        """Print how many tests of each running suite have finished."""
         with self._printing:
             for name, (since, progress) in sorted(self._running.copy().items()):
                 done = suite_progress.read(progress)
@@ -365,7 +365,7 @@ class Run:
             self._failures.append(error)
 
     def _suite(self, name: str, progress: Path) -> None:
-        """Run one suite; its output is printed in one piece when it has ended."""
+        """Run one suite; print its output at once when the suite has ended."""
         with tempfile.TemporaryFile("w+", errors="replace") as said:
             result = run_suite(name, self._suites[name], self._arguments, said, progress)
             if result is None:
@@ -385,7 +385,7 @@ def plan(names: list[str]) -> list[list[str]]:
 
 
 def set_up(names: list[str]) -> None:
-    """Prepare what these suites need; this isn't part of their time."""
+    """Prepare what these suites need, which doesn't count as the suites' time."""
     if any(SUITES[name].brokers for name in names):
         fetch_jars()
         archive_broker_classes()

@@ -26,11 +26,11 @@ LOCK = ROOT / "requirements.lock"
 TAIL_LINES = 40
 TELL_EVERY = 10.0
 REPORT = "from odradek import record; print(record.kernel_warning() or '')"
-# Build tools of the few packages without wheels; installed first, so that a build downloads nothing
-# that the lock doesn't pin.
+# Build tools of the few packages without wheels. They are installed first, so that a build
+# downloads nothing that the lock doesn't pin.
 BUILDERS = ("setuptools", "wheel", "pip", "cython")
-COMPILER = "ziglang"  # a hundred megabytes, for machines without a C compiler
-KERBEROS = "gssapi"  # compiled against Kerberos' library, so only if that is installed
+COMPILER = "ziglang"  # takes 100 MB: only for machines without a C compiler
+KERBEROS = "gssapi"  # a C extension that is installed only where Kerberos' library is
 RECORD = ROOT / "src" / "odradek" / "record"
 
 
@@ -61,7 +61,7 @@ def main() -> None:
 
 
 def has_pip() -> bool:
-    """Return whether the venv exists; one whose creation failed has a Python without pip."""
+    """Return whether the venv exists with pip; if its creation failed, pip may be missing."""
     if not PYTHON.exists():
         return False
     asked = [str(PYTHON), "-m", "pip", "--version"]
@@ -69,7 +69,7 @@ def has_pip() -> bool:
 
 
 def fingerprints() -> tuple[str, str]:
-    """Return digests of what the venv's packages and the installation of odradek depend on."""
+    """Return digests of all that the venv's packages and the installation of odradek depend on."""
     sources = runpy.run_path(str(RECORD / "kernel_sources.py"))
     names = {name for kernel in sources["KERNELS"] for name in sources["sources"](kernel)}
     ours = [ROOT / "pyproject.toml", ROOT / "setup.py", *(RECORD / name for name in sorted(names))]
@@ -97,7 +97,7 @@ def install_packages() -> None:
 
 
 def has_compiler() -> bool:
-    """Return whether this machine has one of the C compilers that setup.py looks for."""
+    """Return whether this machine has a C compiler that setup.py looks for."""
     commands = (os.environ.get("CC"), sysconfig.get_config_var("CC"), "cc", "gcc", "clang")
     return any(shutil.which(command.split()[0]) for command in commands if command)
 
@@ -108,7 +108,7 @@ def has_kerberos() -> bool:
 
 
 def read_lock() -> list[str]:
-    """Return the entries of the lock, each with its hashes."""
+    """Return the lock's entries, each with its hashes."""
     text = "\n".join(line for line in LOCK.read_text().splitlines() if not line.startswith("#"))
     return [entry.strip() for entry in text.replace("\\\n", "").splitlines() if entry.strip()]
 
@@ -159,7 +159,7 @@ def tell(lines: list[str], end: threading.Event) -> None:
 
 
 def say(what: str) -> None:
-    """Print a line and flush it."""
+    """Print a line and flush the output, so that progress is visible."""
     print(f"setup: {what}", flush=True)
 
 

@@ -30,7 +30,7 @@ from tests.soak.soak import Plan, Report, as_dict, run  # noqa: E402
 from tests.soak.troubles import MORE_TROUBLES, TROUBLES  # noqa: E402
 
 SHORTEST = 60.0
-"""Minimum duration of a second or later round, in seconds; a shorter one judges too little."""
+"""Minimum duration in seconds of each round after the first: a shorter round judges too little."""
 
 
 def soak(plan: Plan, seconds: float, path: Path) -> Iterator[Report]:
@@ -62,7 +62,7 @@ def document(rounds: list[Report]) -> dict[str, Any]:
 
 
 def arguments() -> argparse.Namespace:
-    """Return the arguments of the command line."""
+    """Return the parsed arguments of the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--round-minutes", type=float, default=30.0, help="of one cluster, at most")
@@ -93,7 +93,7 @@ def arguments() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Run as the command line says."""
+    """Run the soak that the command line describes."""
     chosen = arguments()
     plan = Plan(
         seconds=chosen.round_minutes * 60,
@@ -119,7 +119,7 @@ def main() -> None:
         rounds.append(report)
         found = document(rounds)
         text = json.dumps(found, indent=1)
-        chosen.json.write_text(text + "\n")  # after each round, in case of an interruption
+        chosen.json.write_text(text + "\n")  # after each round, in case the next one is interrupted
         page.write(html, title, found, [one.course for one in rounds])
     print(text)
     print(f"{'nothing lost, duplicated or out of order' if found['ok'] else 'FAILED'}: {html}")

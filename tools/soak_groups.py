@@ -21,7 +21,7 @@ from tests.soak.mixed_soak import KINDS, MixedPlan, as_json, run  # noqa: E402
 
 
 def main() -> None:
-    """Run as long as the command line says."""
+    """Run the groups for as long as the command line says."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "--minutes",

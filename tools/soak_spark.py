@@ -1,10 +1,10 @@
 """`make soak-spark`: check a Spark pipeline for lost or repeated records under faults.
 
 Records go from a topic to an exactly-once topic and on to exactly-once Parquet, on separate
-executors. Meanwhile driver, workers, executors and brokers are killed, brokers paused and moved,
-queries restarted from their checkpoints, and once all brokers are down for long. Progress is
-printed; the report is a JSON file. The exit status is 0 if every record exists exactly once,
-otherwise 1.
+executors. Meanwhile driver, workers, executors and brokers are killed, brokers are paused and
+moved, queries are restarted from their checkpoints, and all brokers are down for a long time once.
+Progress is printed; the report is a JSON file. The exit status is 0 if every record exists exactly
+once, otherwise 1.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from tests.soak.spark_soak import FAULTS, MASTER, SparkPlan, as_json, run  # noq
 
 
 def main() -> None:
-    """Run as many faults as the command line says."""
+    """Cause as many faults as the command line says."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--faults", type=int, default=50)
     parser.add_argument("--minutes", type=float, default=math.inf, help="no new fault after these")

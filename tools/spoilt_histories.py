@@ -31,7 +31,7 @@ SOON = 1e-6
 
 
 class Spoiler:
-    """A copy of a history, indexed for damage."""
+    """A copy of a history that can be damaged, with indexes of its polls and records."""
 
     def __init__(self, history: History, rng: random.Random) -> None:
         self.history = History.of_lines(list(history.lines()))
@@ -48,14 +48,14 @@ class Spoiler:
                 self.ends[partition] = max(self.ends.get(partition, 0), offset + 1)
 
     def pick(self, places: Iterator[Place]) -> Place | None:
-        """Return one of the places at random."""
+        """Return one of the candidates at random; None if there are none."""
         found = list(places)
         return self.rng.choice(found) if found else None
 
     def readings(
         self, *, complete: bool | None = None
     ) -> Iterator[tuple[Operation, TopicPartition, list[Row]]]:
-        """Yield the records of each poll and partition."""
+        """Yield each poll's records, one partition at a time."""
         for poll in self.polls:
             if complete is None or poll.complete is complete:
                 for partition, rows in poll.seen.items():
@@ -63,7 +63,7 @@ class Spoiler:
                         yield poll, partition, rows
 
     def successive(self) -> Iterator[tuple[list[Row], list[Row]]]:
-        """Yield the records of two polls of a process that kept the partition between them."""
+        """Yield the records of two successive polls of a process that kept the partition."""
         last: dict[tuple[str, TopicPartition], list[Row]] = {}
         done = [one for one in self.history.operations if one.returned is not None]
         for one in sorted(done, key=lambda one: one.returned or 0.0):
@@ -79,7 +79,7 @@ class Spoiler:
                     last[place] = rows
 
     def writes(self, call: CallKind) -> Iterator[tuple[Operation, Write]]:
-        """Yield the acknowledged writes by calls of a kind, if a poll returned the record."""
+        """Yield acknowledged writes, by calls of this kind, whose record some poll returned."""
         for one, write in self.writers.values():
             if one.call is call and one.result is CallResult.OK and write.value in self.places:
                 yield one, write
@@ -87,7 +87,7 @@ class Spoiler:
     def pairs(
         self, call: CallKind, fits: Callable[[Operation, Operation], bool]
     ) -> Iterator[tuple[Write, Write]]:
-        """Yield two writes to one partition whose operations fit, the earlier one first."""
+        """Yield two writes to one partition whose operations satisfy `fits`, in their order."""
         by_partition: dict[TopicPartition, list[tuple[Operation, Write]]] = {}
         for one, write in self.writes(call):
             by_partition.setdefault(write.partition, []).append((one, write))
@@ -116,7 +116,7 @@ Damage = Callable[[Spoiler], Found | None]
 
 
 def lost_write(spoiler: Spoiler) -> Found | None:
-    """Remove a record that is followed by others from all polls."""
+    """Remove from all polls a record that other records follow."""
     chosen = spoiler.pick(
         value
         for _, _, rows in spoiler.readings(complete=True)
@@ -177,7 +177,7 @@ def unwritten_read(spoiler: Spoiler) -> Found | None:
 
 
 def nonmonotonic_poll(spoiler: Spoiler) -> Found | None:
-    """Let a poll begin with the last record of the one before."""
+    """Let a poll begin with the last record of the process's previous poll."""
     chosen = spoiler.pick(spoiler.successive())
     if chosen is None:
         return None
@@ -197,7 +197,7 @@ def internal_nonmonotonic_poll(spoiler: Spoiler) -> Found | None:
 
 
 def poll_skip(spoiler: Spoiler) -> Found | None:
-    """Remove the first record of a poll that continues another one."""
+    """Remove the first record of a poll that continues the process's previous poll."""
     chosen = spoiler.pick(pair for pair in spoiler.successive() if len(pair[1]) > 1)
     if chosen is None:
         return None
@@ -240,7 +240,7 @@ def _after(one: Operation, other: Operation) -> bool:
 
 
 def nonmonotonic_send(spoiler: Spoiler) -> Found | None:
-    """Exchange the places of two sends of a producer that don't overlap."""
+    """Exchange the offsets of two sends of one producer that don't overlap in time."""
     return _swapped(
         spoiler,
         CallKind.SEND,
@@ -250,7 +250,7 @@ def nonmonotonic_send(spoiler: Spoiler) -> Found | None:
 
 
 def reordered_pipeline(spoiler: Spoiler) -> Found | None:
-    """Exchange the places of two sends of a producer that overlap."""
+    """Exchange the offsets of two sends of one producer that overlap in time."""
     return _swapped(
         spoiler,
         CallKind.SEND,
@@ -260,7 +260,7 @@ def reordered_pipeline(spoiler: Spoiler) -> Found | None:
 
 
 def real_time(spoiler: Spoiler) -> Found | None:
-    """Exchange the places of sends of two clients that don't overlap."""
+    """Exchange the offsets of sends by two clients that don't overlap in time."""
     return _swapped(
         spoiler,
         CallKind.SEND,
@@ -270,7 +270,7 @@ def real_time(spoiler: Spoiler) -> Found | None:
 
 
 def nonmonotonic_transactions(spoiler: Spoiler) -> Found | None:
-    """Exchange the places of records of two transactions of a producer."""
+    """Exchange the offsets of records in two transactions of one producer."""
     return _swapped(
         spoiler,
         CallKind.TXN,
@@ -280,14 +280,14 @@ def nonmonotonic_transactions(spoiler: Spoiler) -> Found | None:
 
 
 def internal_nonmonotonic_send(spoiler: Spoiler) -> Found | None:
-    """Exchange the places of two records of one transaction."""
+    """Exchange the offsets of two records of one transaction."""
     return _swapped(
         spoiler, CallKind.TXN, lambda one, other: one is other, Kind.INTERNAL_NONMONOTONIC_SEND
     )
 
 
 def zombie_write(spoiler: Spoiler) -> Found | None:
-    """Exchange the places of records of a producer and of the one that has fenced it."""
+    """Exchange the offsets of a fenced producer's record and of the fencing producer's record."""
     return _swapped(
         spoiler,
         CallKind.TXN,
@@ -297,7 +297,7 @@ def zombie_write(spoiler: Spoiler) -> Found | None:
 
 
 def intermediate_read(spoiler: Spoiler) -> Found | None:
-    """Remove one of several records of a transaction from all polls."""
+    """Remove from all polls one of several records of a transaction."""
     chosen = spoiler.pick(
         write for one, write in spoiler.writes(CallKind.TXN) if len(one.writes) > 1
     )
@@ -340,7 +340,7 @@ def read_before_send(spoiler: Spoiler) -> Found | None:
 
 
 def open_read(spoiler: Spoiler) -> Found | None:
-    """Let a poll return a record of a transaction before its commit begins."""
+    """Let a poll return a transaction's record before the commit of the transaction begins."""
     chosen = spoiler.pick(
         (poll, one)
         for poll, _, rows in spoiler.readings(complete=False)
@@ -356,7 +356,7 @@ def open_read(spoiler: Spoiler) -> Found | None:
 
 
 def hidden_record(spoiler: Spoiler) -> Found | None:
-    """Remove a record that another reader saw from the complete reading."""
+    """Remove a record that another poll returned from the final poll of all records."""
     seen = {value for _, _, rows in spoiler.readings(complete=False) for _, value in rows}
     chosen = spoiler.pick(
         (rows, row)
@@ -371,7 +371,7 @@ def hidden_record(spoiler: Spoiler) -> Found | None:
 
 
 def unseen(spoiler: Spoiler) -> Found | None:
-    """Remove a record from all polls but the complete reading."""
+    """Remove a record from all polls except the final poll of all records."""
     chosen = spoiler.pick(
         rows[-1][1]
         for _, _, rows in spoiler.readings(complete=False)
@@ -385,13 +385,13 @@ def unseen(spoiler: Spoiler) -> Found | None:
 
 
 def _inner_polls(spoiler: Spoiler) -> dict[int, Operation]:
-    """Return, by number, a poll in each committed transaction whose records were read."""
+    """Return a poll within each committed transaction with read records, by transaction number."""
     numbers = {one.number for one, _ in spoiler.writes(CallKind.TXN)}
     return {p.transaction: p for p in spoiler.polls if p.transaction in numbers}
 
 
 def own_read(spoiler: Spoiler) -> Found | None:
-    """Let a transaction's poll return a record of the transaction."""
+    """Let a poll within a transaction return a record of the same transaction."""
     inner = _inner_polls(spoiler)
     chosen = spoiler.pick(iter(inner.items()))
     if chosen is None:
@@ -404,7 +404,7 @@ def own_read(spoiler: Spoiler) -> Found | None:
 
 
 def cycle(spoiler: Spoiler) -> Found | None:
-    """Let two transactions read a record of each other."""
+    """Let each of two transactions read a record of the other one."""
     inner = _inner_polls(spoiler)
     if len(inner) < 2:
         return None
@@ -444,7 +444,7 @@ def unowned_read(spoiler: Spoiler) -> Found | None:
 
 
 def input_twice(spoiler: Spoiler) -> Found | None:
-    """Let a transaction commit the position of a record that another one has consumed."""
+    """Let a transaction commit the position of a record that another transaction consumed."""
     chosen = [
         one
         for one in spoiler.history.transactions
@@ -458,7 +458,7 @@ def input_twice(spoiler: Spoiler) -> Found | None:
 
 
 def input_lost(spoiler: Spoiler) -> Found | None:
-    """Let no transaction have consumed a record that the group has committed."""
+    """Remove a record that a transaction has consumed, so that the group skipped it."""
     chosen = spoiler.pick(
         (one, at)
         for one in spoiler.history.transactions
@@ -472,7 +472,7 @@ def input_lost(spoiler: Spoiler) -> Found | None:
 
 
 def offset_too_low(spoiler: Spoiler) -> Found | None:
-    """Let a group end at the offset of a record that a transaction has consumed."""
+    """Let a group's final offset be that of a record which a transaction has consumed."""
     chosen = spoiler.pick(
         (one, one.places[-1])
         for one in spoiler.history.transactions

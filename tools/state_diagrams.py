@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "state-machines.md"
 BEGIN, END = "<!-- states: tools/state_diagrams.py writes what follows -->", "<!-- states: end -->"
 MANY = 4
-"""Minimum number of source states of a transition that is described by a sentence."""
+"""From this number of source states on, a sentence describes transitions to one state."""
 Table = Mapping[tuple[Any, Any], StrEnum]
 MACHINES: dict[str, tuple[str, Table]] = {
     "A connection": ("resolving", connection_state.TRANSITIONS),
@@ -31,8 +31,8 @@ MACHINES: dict[str, tuple[str, Table]] = {
 
 
 def diagram(first: str, table: Table) -> Iterator[str]:
-    """Yield one machine as Mermaid, and the sentences below it."""
-    ways: dict[tuple[str, str], list[str]] = defaultdict(list)  # (event, target): sources
+    """Yield one state machine as a Mermaid diagram, and the sentences below it."""
+    ways: dict[tuple[str, str], list[str]] = defaultdict(list)  # sources by (event, target)
     for (state, what), after in table.items():
         if state is not after:
             ways[what.value, after.value].append(state.value)
@@ -54,7 +54,7 @@ def diagram(first: str, table: Table) -> Iterator[str]:
 
 
 def diagrams() -> str:
-    """Return all diagrams."""
+    """Return the text of all diagrams."""
     lines = []
     for title, (first, table) in MACHINES.items():
         lines += [f"## {title}", "", *diagram(first, table)]
@@ -62,7 +62,7 @@ def diagrams() -> str:
 
 
 def updated(page: str) -> str:
-    """Return the page with the current diagrams."""
+    """Return the page with the diagrams of the present tables."""
     head, _, rest = page.partition(BEGIN)
     return f"{head}{BEGIN}\n{diagrams()}{END}{rest.partition(END)[2]}"
 

@@ -31,16 +31,16 @@ class Progress:
 
 
 def read(path: Path) -> Progress:
-    """Return the content of the file; before it exists, no test is finished."""
+    """Return the progress in the file; before the file exists, no test is finished."""
     try:
         return Progress(*(int(word) for word in path.read_text().split()))
     except FileNotFoundError:
         return Progress()
 
 
-@dataclass(eq=False)  # pytest keeps plug-ins in sets
+@dataclass(eq=False)  # hashable: pytest keeps plug-ins in sets
 class Counter:
-    """Count the reports of tests."""
+    """Counts the reports of finished and failed tests."""
 
     path: Path
     total: int = 0

@@ -109,7 +109,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def updated(page: str) -> str:
-    """Return the page with the current tables."""
+    """Return the page with the present tables."""
     head, _, rest = page.partition(BEGIN)
     return f"{head}{BEGIN}\n{tables()}\n{END}{rest.partition(END)[2]}"
 

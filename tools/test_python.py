@@ -22,7 +22,7 @@ NAME = "import sys; print('%d.%d' % sys.version_info[:2] + ('t' if 't' in sys.ab
 
 
 def main() -> None:
-    """Create the venv and run the suites in it."""
+    """Create the virtual environment and run the suites in it."""
     if len(sys.argv) < 2:
         sys.exit("which Python? make test-python PYTHON=3.13")
     wanted, suites = sys.argv[1], sys.argv[2:]
@@ -40,7 +40,7 @@ def main() -> None:
 def find(wanted: str) -> tuple[str, str]:
     """Return the interpreter with this path, name or version, and its version."""
     for one in candidates(wanted):
-        if version := version_of(one):  # pyenv has shims of versions that don't run
+        if version := version_of(one):  # pyenv has launchers of versions that aren't installed
             return one, version
     if os.sep in wanted:
         sys.exit(f"{wanted} doesn't run")

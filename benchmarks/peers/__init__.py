@@ -1,7 +1,7 @@
 """The measured clients: how the driver of each is built and started.
 
-In: a lane. Out: the command of its driver, or the reason why there is none. A driver is one program
-for one library, in the library's language, that makes one measurement and prints one JSON line.
+In: a lane (a client and its way of doing a task). Out: the command of its driver, or the reason why
+there is none. A driver is a program for one library, in its language, that prints one measurement.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from benchmarks.building import Built
 HERE = Path(__file__).parent
 GROUP = "benchmarks"
 LOCK = HERE.parent / "requirements.lock"
-# A fixed heap of one gibibyte; the garbage collector is Java's default.
+# The heap has a fixed size of 1 GiB; the garbage collector is Java's default.
 _JAVA_OPTIONS = ("-Xms1g", "-Xmx1g")
 _JAVA_JARS = (*building.CLIENT_JARS, "at.yawk.lz4.", "com.github.luben.zstd", "org.xerial.snappy")
 _OURS = ("odradek", "odradek-asyncio", "compat-aiokafka", "compat-confluent", "raw")
@@ -39,7 +39,7 @@ def command(client: str, mode: str) -> Built:
         more = [mode]
     else:
         ours = client in _OURS
-        # The scorecard's environment of Python clients is used here too.
+        # The scorecard's environment with the other Python clients serves the benchmarks, too.
         built = Built([sys.executable]) if ours else building.python_with("scorecard", LOCK)
         program = HERE / "python" / f"{client.replace('-', '_')}_driver.py"
         more = [str(program), mode]

@@ -2,8 +2,8 @@
 
 In: a script's calls (`serve`, `refuse`, `reset`, `black_hole` … of an address; `says`, `delay` of a
 cluster). Out: the responses of `odradek.simulation`'s brokers, and a record of all requests, with
-times. They support no newer versions than a real broker, so that every library finds a common one.
-Must not: know which library connects.
+times. They support no newer versions than a real broker, so that every library finds a common
+version. Must not: know which library connects.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from odradek.testing.fake.loopback import LoopbackServer
 
 API_VERSIONS, METADATA, PRODUCE, INIT_PRODUCER_ID = 18, 3, 0, 22
 ADVERTISED = {
-    PRODUCE: (3, 12),  # topic ids from 13 on
+    PRODUCE: (3, 12),  # version 13 has topic ids
     1: (4, 12),  # Fetch isn't used here; some libraries derive the broker's release from it
-    2: (1, 7),  # ListOffsets: likewise
+    2: (1, 7),  # ListOffsets: unused, like Fetch
     METADATA: (0, 13),
-    10: (0, 4),  # FindCoordinator: likewise
+    10: (0, 4),  # FindCoordinator: unused, like Fetch
     API_VERSIONS: (0, 4),
     INIT_PRODUCER_ID: (0, 5),
 }
 NAMES_WHO_IS_MEANT = 5
-"""From this version of ApiVersions on the request names the cluster and the broker (KIP-1242)."""
+"""First version of ApiVersions whose request names the intended cluster and broker (KIP-1242)."""
 RESET_AFTER = 0.005
 """Seconds before a connection is reset.
 
@@ -58,11 +58,11 @@ class Answer(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One recorded event."""
+    """One recorded event, such as a connection attempt or a request."""
 
     at: float
     what: str
-    """dial, Metadata, Produce, ApiVersions …"""
+    """API of a request, such as Metadata or Produce, or the kind of another event."""
     address: str
     cluster: str | None = None
     broker: int | None = None
@@ -71,7 +71,7 @@ class Seen:
 
 
 class Network(LoopbackServer):
-    """All addresses of one cell and their recorded events; used by one thread."""
+    """All addresses of one run, and the events recorded there; used by one thread."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -79,7 +79,7 @@ class Network(LoopbackServer):
         self.addresses: list[Address] = []
 
     def place(self, name: str) -> Address:
-        """Return a new address, which refuses connections."""
+        """Return a new address, which refuses connections until a broker listens there."""
         address = Address(self, name, self.call(self.new_address))
         self.addresses.append(address)
         return address
@@ -87,12 +87,12 @@ class Network(LoopbackServer):
     def cluster(
         self, cluster_id: str, first_id: int, brokers: int, topic: str, **more: Any
     ) -> Cluster:
-        """Return a cluster whose brokers listen."""
+        """Return a new cluster whose brokers listen."""
         places = [self.place(f"broker {first_id + i}") for i in range(brokers)]
         return Cluster(self, cluster_id, first_id, places, topic, **more)
 
     def note(self, what: str, address: str, **more: Any) -> None:
-        """Record one event."""
+        """Record one event with the present time."""
         self.seen.append(Seen(time.monotonic(), what, address, **more))
 
     def count(self, what: str, since: float, until: float | None = None) -> int:
@@ -102,19 +102,19 @@ class Network(LoopbackServer):
         )
 
     def first(self, since: float, match: Callable[[Seen], bool]) -> float | None:
-        """Return the seconds from `since` to the first event that matches."""
+        """Return the seconds from `since` to the first event that matches; None without any."""
         found = (s.at - since for s in self.seen if s.at >= since and match(s))
         return next(found, None)
 
     def close(self) -> None:
-        """Close everything."""
+        """Close all connections and listeners."""
         self.__exit__()
 
 
 class Cluster:
     """Brokers of one cluster, with topics that are created at the first request.
 
-    Broker p modulo the number of brokers leads partition p of every topic.
+    The broker with index p modulo the number of brokers leads partition p of every topic.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class Cluster:
         self.addresses = addresses
         self._topic, self._partitions, self._epoch = topic, partitions, epoch
         self._ends: dict[int, int] = {}
-        # With `looks`, brokers check whether a request is meant for them (KIP-1242, Kafka 4.4).
+        # With `looks`, brokers check whether they are the named receiver (KIP-1242, Kafka 4.4).
         newest = NAMES_WHO_IS_MEANT if looks else ADVERTISED[API_VERSIONS][1]
         self._versions: Mapping[int, tuple[int, int]] = {**ADVERTISED, API_VERSIONS: (0, newest)}
         self.simulated = network.call(self._make)
@@ -145,7 +145,7 @@ class Cluster:
             self.network,
             len(self.addresses),
             self.cluster_id,
-            name=self.cluster_id,  # new brokers get the same topic ids by it
+            name=self.cluster_id,  # so that new brokers get the same topic ids
             bootstrap_name=None,
             auto_create=True,
             first_id=self.first_id,
@@ -179,7 +179,7 @@ class Cluster:
         return set(self.simulated.brokers)
 
     def says(self, answer: Answer) -> None:
-        """Set the kind of metadata response; unless it is `GOOD`, no broker leads a partition."""
+        """Set the kind of metadata response; unless it is `GOOD`, no broker leads any partition."""
         self.network.call(lambda: self._say(answer))
 
     def _say(self, answer: Answer) -> None:
@@ -195,7 +195,7 @@ class Cluster:
                 partition.leader = partition.replicas[0] if good else NO_LEADER
 
     def delay(self, seconds: float) -> None:
-        """Delay metadata responses."""
+        """Delay responses to metadata requests."""
 
         def late() -> None:
             for broker in self.simulated.brokers.values():
@@ -212,11 +212,11 @@ class Cluster:
         return old
 
     def close_when_ready(self) -> None:
-        """Let every broker answer ApiVersions, then close."""
+        """Let every broker answer ApiVersions and then close the connection."""
         self._misbehave(Misbehaviour.READY_CLOSE)
 
     def behave(self) -> None:
-        """End the fault."""
+        """End the fault: let all brokers answer normally."""
         self._misbehave(Misbehaviour.NONE)
 
     def _misbehave(self, fault: Misbehaviour) -> None:
@@ -228,7 +228,7 @@ class Cluster:
 
 
 class Address:
-    """An address on the network, and its listener."""
+    """An address of the network, and the listener that it has now."""
 
     def __init__(self, network: Network, name: str, at: Place) -> None:
         self.network, self.name, self.at = network, name, at
@@ -236,7 +236,7 @@ class Address:
         self.open: dict[Watched, None] = {}
 
     def serve(self, cluster: Cluster, broker_id: int) -> None:
-        """Let a broker listen."""
+        """Let a broker listen at this address."""
         broker = cluster.simulated.brokers[broker_id]
 
         def accept(peer: Peer) -> Session | Verdict:
@@ -248,11 +248,11 @@ class Address:
         self._become(accept)
 
     def refuse(self) -> None:
-        """Reset open connections and refuse connection attempts."""
+        """Reset the address's open connections and refuse connection attempts."""
         self._become(None)
 
     def reset(self) -> None:
-        """Reset open connections and new ones, as a proxy without a backend does."""
+        """Reset open connections and new connections, as a proxy without a backend does."""
 
         def accept(peer: Peer) -> Session | Verdict:
             self.network.time.after(RESET_AFTER, lambda: peer.close(reset=True))
@@ -261,7 +261,7 @@ class Address:
         self._become(accept)
 
     def black_hole(self) -> None:
-        """Reset open connections and drop connection attempts."""
+        """Reset the address's open connections and drop connection attempts."""
         self._become(None)
         self.network.call(lambda: self.network.black_hole(self.at, True))
 
@@ -285,13 +285,13 @@ class _Accepting:
     decide: Callable[[Peer], Session | Verdict]
 
     def accept(self, peer: Peer) -> Session | Verdict:
-        """Record a connection attempt, and return the session or verdict of `decide`."""
+        """Record a connection attempt, and return the outcome that `decide` returns."""
         self.address.network.note("dial", self.address.name)
         return self.decide(peer)
 
 
 class Watched:
-    """Broker's end of a connection, if there is a broker, that records each request."""
+    """A broker's end of a connection, which records each request; there may be no broker."""
 
     def __init__(self, address: Address, peer: Peer, session: BrokerSession | None) -> None:
         self.peer = peer
@@ -310,7 +310,7 @@ class Watched:
         return self._session is None or self._session.idle
 
     def receive(self, request: ReceivedRequest) -> None:
-        """Record a request and pass it on."""
+        """Record a request and pass it to the broker."""
         session = self._session
         if session is None:
             return

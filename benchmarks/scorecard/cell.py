@@ -23,33 +23,32 @@ from benchmarks.scorecard import namespace
 from benchmarks.scorecard.brokers import Address, Network, Seen
 
 ESTABLISHED_AFTER = 10
-"""Records that must have been accepted before the fault starts."""
+"""Number of records that brokers must have accepted before the fault starts."""
 SETTLE = 1.0
 PRODUCING = 5.0
-"""Seconds that a producer continues to send after those records.
+"""Seconds for which a producer continues to send after those records.
 
 A younger client would appear slower than the same client in a program that has been running:
-franz-go waits 5 s between refreshes that aren't urgent.
-"""
+franz-go waits 5 s between refreshes that aren't urgent."""
 START_LIMIT = 45.0
 TOPIC = "scorecard"
 _MS = 1000.0
 
 
 class CellError(Exception):
-    """The cell couldn't run."""
+    """A library couldn't be run; the message says why."""
 
 
 class Cell:
-    """The brokers' network and one client, for a row's script."""
+    """The brokers' network and one client, on which a row's script acts."""
 
     def __init__(self, network: Network, command: list[str], *, counts_dials: bool) -> None:
         self.network = network
         self.door = network.place("bootstrap")
-        """The bootstrap address: a front door to the selected broker."""
+        """The bootstrap address, which the selected broker serves."""
         self.events: list[dict[str, Any]] = []
         self.counts_dials = counts_dials
-        """Whether connection attempts that no listener sees can be counted here."""
+        """Whether connection attempts that reach no listener can be counted here."""
         self._command = command
         self._process: asyncio.subprocess.Process | None = None
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115  # lives as long as the cell
@@ -57,11 +56,11 @@ class Cell:
         self._reading: asyncio.Task[None] | None = None
 
     def now(self) -> float:
-        """Return the time on the clock of all events."""
+        """Return the present time on the clock of all events."""
         return time.monotonic()
 
     async def start(self, mode: str, **arguments: Any) -> None:
-        """Start the driver in a mode."""
+        """Start the library's driver in a mode."""
         options = [part for name, value in arguments.items() for part in (f"--{name}", str(value))]
         self._process = await asyncio.create_subprocess_exec(
             *self._command,
@@ -80,7 +79,7 @@ class Cell:
             self._reading = asyncio.create_task(self._read(self._process.stdout))
 
     async def established(self) -> None:
-        """Wait until records are accepted, and a little longer."""
+        """Wait until brokers have accepted records, and some seconds longer."""
         await self.until(
             lambda: self.network.count("taken", 0.0) >= ESTABLISHED_AFTER,
             START_LIMIT,
@@ -89,18 +88,18 @@ class Cell:
         await asyncio.sleep(PRODUCING)
 
     async def waiting(self) -> None:
-        """Wait until the driver waits for `go`."""
+        """Wait until the driver reports that it waits for the command `go`."""
         await self.until(lambda: self.event("waiting") is not None, START_LIMIT, "it waits for go")
         await asyncio.sleep(SETTLE)
 
     def go(self) -> float:
-        """Let the driver start, and return the time."""
+        """Send the driver the command `go`, and return the time."""
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.write(b"go\n")
         return self.now()
 
     def event(self, name: str) -> dict[str, Any] | None:
-        """Return the first event with this name, or None."""
+        """Return the driver's first event with this name, or None."""
         return next((e for e in self.events if e["event"] == name), None)
 
     async def until(self, true: Any, limit: float, what: str) -> None:
@@ -109,7 +108,7 @@ class Cell:
             raise CellError(f"within {limit:.0f} s it didn't come to this: {what}. {self.tail()}")
 
     async def comes(self, true: Any, limit: float) -> bool:
-        """Return whether a condition holds within `limit` seconds."""
+        """Return whether a condition becomes true within `limit` seconds."""
         deadline = self.now() + limit
         while not true():
             if self.now() >= deadline:
@@ -133,7 +132,7 @@ class Cell:
         return self.network.first(since, lambda s: s.what != "dial" and s.broker in brokers)
 
     def all_addresses(self) -> list[Address]:
-        """Return the addresses of brokers and bootstrap."""
+        """Return the addresses of all brokers and the bootstrap address."""
         return self.network.addresses
 
     def connection_attempts(self) -> int:
@@ -141,7 +140,7 @@ class Cell:
         return namespace.connection_attempts() if self.counts_dials else 0
 
     def tail(self) -> str:
-        """Return the end of the driver's output in one line."""
+        """Return the end of the driver's output as one line."""
         self._stderr.seek(0)
         lines = self._stderr.read().decode(errors="replace").strip().splitlines()
         errors = [str(e.get("what")) for e in self.events if e["event"] == "error"]
@@ -183,7 +182,7 @@ def _cpu_seconds(pid: int) -> float:
 
 
 async def run(key: str, command: list[str], *, counts_dials: bool) -> dict[str, Any]:
-    """Run one cell."""
+    """Run one library once through one row's script, and return the results."""
     from benchmarks.scorecard.rows import ROWS
 
     network = Network().__enter__()
@@ -214,7 +213,7 @@ async def run(key: str, command: list[str], *, counts_dials: bool) -> dict[str, 
 
 
 def main() -> None:
-    """Parse the command line, run the cell, print its result."""
+    """Parse the command line, run the cell (one library in one row), print its result."""
     key, _, *command = sys.argv[1:]
     counts_dials = namespace.enter()
     print(json.dumps(asyncio.run(run(key, command, counts_dials=counts_dials))), flush=True)

@@ -1,7 +1,7 @@
 """The libraries, and how their drivers are built and started.
 
 In: a name. Out: a command for each library, or the reason why it can't run. The Python clients have
-a separate venv (`benchmarks/requirements.lock`); `drivers/build` builds those in Java and Go.
+a separate venv (`benchmarks/requirements.lock`); `drivers/build` builds the drivers in Java and Go.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class NotRunError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """One column."""
+    """A library, which is one column of the scorecard."""
 
     key: str
     title: str
@@ -35,12 +35,12 @@ class Client:
 
 
 def _this_python() -> list[str]:
-    """Return this Python, which has Odradek."""
+    """Return the Python that runs this program, in which Odradek is installed."""
     return [sys.executable]
 
 
 def _peers_python() -> list[str]:
-    """Return the Python of the venv with the other Python clients, created if necessary."""
+    """Return the Python of the venv with the other Python clients; create it if necessary."""
     return _command(building.python_with(build.GROUP, LOCK))
 
 

@@ -19,11 +19,11 @@ CLONE_NEWNET = 0x40000000
 SIOCGIFFLAGS, SIOCSIFFLAGS, SIOCSIFADDR = 0x8913, 0x8914, 0x8916
 IFF_UP = 1
 SECOND_ADDRESS = "10.77.0.1"
-"""With only 127.0.0.1, resolvers asked for "addresses as configured" find no IPv4 address."""
+"""Resolvers that ask for "addresses as configured" find no IPv4 address with only 127.0.0.1."""
 
 
 def enter() -> bool:
-    """Move this process into its own network namespace; return False if that isn't permitted."""
+    """Move this process into a network namespace of its own; return False if not permitted."""
     if not hasattr(ctypes, "CDLL") or not Path("/proc/net/snmp").is_file():
         return False
     libc = ctypes.CDLL(None, use_errno=True)

@@ -1,7 +1,7 @@
-"""Define the rows: the brokers' faults, the figures, and when two libraries are tied.
+"""Define the rows: the brokers' faults, the measured values, and when two libraries are tied.
 
-In: a `Cell`. Out: figures (None means "never") and notes for the JSON. A row is only defined here;
-every library gets the same script with the same times. Lower is always better.
+In: a `Cell`. Out: values (None means "never") and notes for the JSON. A row is only defined here;
+every library gets the same script with the same times. Lower values are always better.
 """
 
 from __future__ import annotations
@@ -22,21 +22,19 @@ OVERLOAD_S = 40.0
 OUTAGE = 120.0
 EMPTY = 10.0
 RETURN_LIMIT = 30.0
-"""Seconds in which a client must recover after the brokers, to be ranked by its attempts."""
+"""Seconds within which a client must recover after the brokers, to be ranked by its attempts."""
 CALLERS, REFRESHES, MANY_REFRESHES = 1000, 100, 1000
 METADATA_DELAY = 0.005
 CALL_TIMEOUT = 5.0
 SETTLED = 0.5
 DIALS_ENOUGH = 60
-"""Attempts in 40 s: KIP-144's cap of one per second, and 20 more before the cap is reached."""
+"""Attempts in 40 s that are enough: KIP-144's cap of one per second, and 20 before the cap."""
 DIALS_A_MINUTE_ENOUGH = 66
-"""Attempts per minute of a long outage with the same cap: 330 in five minutes."""
+"""Number of attempts per minute of a long outage, with the same cap: 330 in five minutes."""
 BACK_ENOUGH = 1.2
-"""Seconds: `reconnect.backoff.max.ms` and `retry.backoff.max.ms` are 1 s ± 20 % by default in Java.
-
-After a long outage a client with this backoff recovers within this time; a client that recovers
-faster was lucky or retries too often.
-"""
+"""Seconds to recover without a disadvantage: `reconnect.backoff.max.ms` and `retry.backoff.max.ms`
+are 1 s ± 20 % by default in Java. After a long outage a client with this backoff recovers within
+this time; a client that recovers faster was lucky or retries too often."""
 
 Figures = dict[str, float | None]
 Notes = dict[str, Any]
@@ -45,23 +43,22 @@ Script = Callable[[Cell], Awaitable[tuple[Figures, Notes]]]
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One figure of a row, and when it is tied with the best one."""
+    """One measured value of a row, and when two libraries' values count as tied."""
 
     name: str
     title: str
     unit: str
     slack: float = 0.0
-    """A figure that is higher than the best by at most this value is tied …"""
+    """A value is tied with the best one if it is higher by at most this …"""
     share: float = 0.0
-    """… plus this share of the best."""
+    """How much higher than the best value a value may be to be tied with it …"""
     enough: float | None = None
-    """A figure that isn't higher is tied for first: an even lower one has no benefit."""
+    """… in addition to this share of the best value."""
     ranked: bool = True
     needs: str | None = None
-    """Another figure that must not be "never": attempts don't count if the client gives up.
-    """
+    """Name of another value that must not be "never"; otherwise this value doesn't count."""
     words: tuple[str, str, str] | None = None
-    """Texts for 0, for more than 0, and for anything if the needed figure is "never"."""
+    """Texts for the value 0, for more than 0, and for any value if the needed one is "never"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +70,9 @@ class Row:
     script: Script
     figures: tuple[Figure, ...]
     seconds: float
-    """Maximum duration of a run, for the schedule."""
+    """Maximum duration of a run in seconds, from which the schedule is computed."""
     rate: bool = False
-    """Whether a rate is measured: at most as many cells run in parallel as there are cores."""
+    """Whether a rate is measured: then at most as many runs are parallel as there are cores."""
 
 
 def _cluster(cell: Cell, brokers: int, *, partitions: int = 1) -> Cluster:
@@ -93,7 +90,7 @@ def _serve_all(cell: Cell, cluster: Cluster) -> float:
 
 
 async def replaced(cell: Cell, *, brokers: int, black_hole: bool) -> tuple[Figures, Notes]:
-    """Replace all brokers; the bootstrap address leads to the new ones."""
+    """Replace all brokers; the bootstrap address then leads to the new brokers."""
     old = _cluster(cell, brokers)
     await cell.start("produce")
     await cell.established()
@@ -110,7 +107,7 @@ async def replaced(cell: Cell, *, brokers: int, black_hole: bool) -> tuple[Figur
 
 
 async def overload(cell: Cell, *, ready: bool) -> tuple[Figures, Notes]:
-    """Let all addresses reset connections, or close them after ApiVersions; then end the fault."""
+    """Let all addresses reset connections, or close them after ApiVersions; then end that."""
     cluster = _cluster(cell, 3)
     await cell.start("idle")
     await cell.established()
@@ -135,7 +132,7 @@ async def overload(cell: Cell, *, ready: bool) -> tuple[Figures, Notes]:
 
 
 async def rebootstrap_required(cell: Cell) -> tuple[Figures, Notes]:
-    """Let the old brokers lead nothing and answer Metadata with error 129."""
+    """Let the old brokers lead nothing and answer Metadata with REBOOTSTRAP_REQUIRED (129)."""
     old = _cluster(cell, 3)
     await cell.start("produce")
     await cell.established()
@@ -151,7 +148,7 @@ async def rebootstrap_required(cell: Cell) -> tuple[Figures, Notes]:
 
 
 async def no_brokers(cell: Cell) -> tuple[Figures, Notes]:
-    """Return metadata without brokers and leaders; then end the fault."""
+    """Let brokers return metadata that lists no brokers and leaders; then end the fault."""
     cluster = _cluster(cell, 3)
     await cell.start("produce")
     await cell.established()
@@ -181,9 +178,9 @@ async def different_cluster(cell: Cell) -> tuple[Figures, Notes]:
 
 
 async def misrouted(cell: Cell) -> tuple[Figures, Notes]:
-    """Move the leader, and start a broker of another cluster at its old address.
+    """Move the leader, and start a broker of another cluster at the leader's old address.
 
-    That broker has the same id; the other brokers and the bootstrap address stay.
+    The other cluster's broker has the same id; all other brokers and the bootstrap address remain.
     """
     home = cell.network.cluster("home", 1, 3, TOPIC, looks=True)
     cell.door.serve(home, 2)
@@ -245,7 +242,7 @@ async def callers(cell: Cell) -> tuple[Figures, Notes]:
 
 
 async def dead_call(cell: Cell) -> tuple[Figures, Notes]:
-    """Call with a timeout of 5 s right after every broker has stopped."""
+    """Make a call with a timeout of 5 s right after every broker has stopped."""
     _cluster(cell, 3)
     await cell.start("call", timeout=CALL_TIMEOUT)
     await cell.waiting()
@@ -259,7 +256,7 @@ async def dead_call(cell: Cell) -> tuple[Figures, Notes]:
 
 
 async def connections(cell: Cell) -> tuple[Figures, Notes]:
-    """Refresh 100 times with ten brokers and one topic of one partition."""
+    """Request metadata 100 times, with ten brokers and one topic of one partition."""
     _cluster(cell, 10)
     await cell.start("metadata", refreshes=REFRESHES)
     await cell.waiting()
@@ -271,7 +268,7 @@ async def connections(cell: Cell) -> tuple[Figures, Notes]:
 
 
 async def shares(cell: Cell) -> tuple[Figures, Notes]:
-    """Refresh 1,000 times with ten brokers that each lead a partition of the topic."""
+    """Request metadata 1,000 times, with ten brokers that each lead a partition of the topic."""
     _cluster(cell, 10, partitions=10)
     await cell.start("metadata", refreshes=MANY_REFRESHES, partitions=10)
     await cell.waiting()

@@ -1,7 +1,7 @@
-"""Run the cells, print the table, and write it with all results as JSON: `make scorecard`.
+"""Run all libraries through all rows, print the table, and write it as JSON: `make scorecard`.
 
 In: the rows, the libraries, the number of runs. Out: a table on stdout, `--json` and `--markdown`.
-Rows that Odradek loses remain in the table and are listed below it; the exit status only tells
+Rows that Odradek loses remain in the table and are listed below it; the exit status only says
 whether the scorecard could be created (0), not who is first.
 """
 
@@ -33,7 +33,7 @@ SIDE_BY_SIDE = 8
 
 @dataclass
 class Slots:
-    """Number of cells that may run in parallel; one that measures a rate takes a core's share."""
+    """Limits how many cells run in parallel; a cell that measures a rate takes a core's share."""
 
     total: int
     free: int = field(init=False)
@@ -43,20 +43,20 @@ class Slots:
         self.free = self.total
 
     def take(self, size: int) -> None:
-        """Wait for this number of slots."""
+        """Wait until this number of slots is free, and take the slots."""
         with self._changed:
             self._changed.wait_for(lambda: self.free >= size)
             self.free -= size
 
     def give(self, size: int) -> None:
-        """Return slots."""
+        """Free this number of slots."""
         with self._changed:
             self.free += size
             self._changed.notify_all()
 
 
 def run_cell(row: Row, command: list[str]) -> dict[str, Any]:
-    """Run one cell in a separate process."""
+    """Run one cell (one library, one row, one run) in a separate process."""
     arguments = [sys.executable, "-m", "benchmarks.scorecard.cell", row.key, "--", *command]
     try:
         done = subprocess.run(
@@ -77,7 +77,7 @@ def run_cell(row: Row, command: list[str]) -> dict[str, Any]:
 
 
 class Scorecard:
-    """All cells of one call."""
+    """All cells of one call: each library in each row, in several runs."""
 
     def __init__(self, rows: list[str], clients: list[str], runs: int, side_by_side: int) -> None:
         self.rows, self.clients, self.runs = rows, clients, runs
@@ -93,7 +93,7 @@ class Scorecard:
         self._done = 0
 
     def keep(self, earlier: dict[str, Any]) -> None:
-        """Keep those results of an earlier report that this run doesn't measure again."""
+        """Keep the results of an earlier report that this call doesn't measure again."""
         for client, why in earlier["not_run"].items():
             if client not in self.clients:
                 self.not_run[client] = why
@@ -104,7 +104,7 @@ class Scorecard:
                     self.results.setdefault(row, {})[client] = cell["runs"]
 
     def prepare(self) -> None:
-        """Install and build what the libraries need."""
+        """Install and build all that the libraries' drivers need."""
         for client in self.clients:
             try:
                 self.commands[client] = CLIENTS[client].command()
@@ -113,7 +113,7 @@ class Scorecard:
                 progress(f"{CLIENTS[client].title}: not run: {error}")
 
     def run(self) -> None:
-        """Run all cells, run by run, so that a slow period of the machine affects all libraries."""
+        """Run all cells, one run after the other, so that a slow time affects all libraries."""
         plan = [
             (ROWS[row], client)
             for _ in range(self.runs)
@@ -145,7 +145,7 @@ class Scorecard:
             progress(f"[{self._done}/{planned}] {row.key} {CLIENTS[client].title}: {said}")
 
     def report(self, seconds: float) -> dict[str, Any]:
-        """Return all results, with medians and ranks."""
+        """Return all results, with medians and ranks, for the JSON file."""
         rows = {key: self._row(ROWS[key]) for key in ROWS if key in self.results}
         measured = {client for cells in self.results.values() for client in cells}
         return {
@@ -203,7 +203,7 @@ class Scorecard:
 
 
 def summary(name: str, runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return median and range of one figure; None is "never", which is more than any number."""
+    """Return median and range of one value; None means "never" and is more than any number."""
     values = [run["figures"][name] for run in runs if name in run["figures"]]
     if not values:
         return {"median": None, "min": None, "max": None, "counted": False, "never": 0}
@@ -221,17 +221,17 @@ def summary(name: str, runs: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def today() -> str:
-    """Return the date in UTC."""
+    """Return today's date in UTC."""
     return datetime.now(UTC).strftime("%Y-%m-%d")
 
 
 def progress(text: str) -> None:
-    """Print a line to stderr."""
+    """Print a line about progress to stderr."""
     print(text, file=sys.stderr, flush=True)
 
 
 def chosen(text: str | None, known: list[str], what: str, parser: argparse.ArgumentParser) -> Any:
-    """Return the keys in `text`, in the table's order."""
+    """Return the keys that `text` lists, in the table's order."""
     if not text:
         return known
     asked = [part.strip() for part in text.split(",") if part.strip()]
@@ -244,7 +244,7 @@ def chosen(text: str | None, known: list[str], what: str, parser: argparse.Argum
 
 
 def main() -> None:
-    """Measure, print, write."""
+    """Measure, print the table, write the files."""
     rows = "\n".join(f"  {row.key:4s}{row.title}" for row in ROWS.values())
     parser = argparse.ArgumentParser(
         prog="make scorecard",

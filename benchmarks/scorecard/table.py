@@ -1,4 +1,4 @@
-"""Turn figures into the table: medians with ranges, and which client is first in each row.
+"""Write the scorecard's table: medians with ranges, and which client is first in each row.
 
 In: the report (see `run.Scorecard.report`). Out: text for the terminal, Markdown for the
 documentation. Must not: leave anything out because it looks bad.
@@ -13,14 +13,14 @@ from rich.console import Console
 from rich.table import Table
 
 OURS = {"odradek": "Odradek", "odradek-asyncio": "Odradek in an event loop"}
-"""Our columns, and their names in the list of rows in which they aren't first."""
+"""Odradek's columns, with their names in the list of rows in which they aren't first."""
 FIRST = "●"
 NEVER = "never"
 NOT_COUNTED = "not counted"
 
 
 def number(value: float | None, unit: str = "") -> str:
-    """Format a figure; a count has no unit and, unless it is an average, no decimals."""
+    """Format a value; a count has no unit and, unless it is an average, no decimals."""
     if value is None:
         return NEVER
     if not unit and value == int(value):
@@ -31,7 +31,7 @@ def number(value: float | None, unit: str = "") -> str:
 
 
 def rank(figure: Figure, cells: dict[str, dict[str, Any]]) -> set[str]:
-    """Return the clients that are first or tied for first by their medians."""
+    """Return the clients whose medians are the best or tied with the best."""
     medians = {
         client: figures[figure.name]["median"]
         for client, figures in cells.items()
@@ -47,7 +47,7 @@ def rank(figure: Figure, cells: dict[str, dict[str, Any]]) -> set[str]:
 
 
 def lost(report: dict[str, Any], ours: str = "odradek") -> list[str]:
-    """Return the rows and figures in which our column isn't first or tied, or has no figure."""
+    """Return the rows and values in which Odradek's column isn't first or tied, or has no value."""
     found = []
     for key, row in report["rows"].items():
         cell = row["cells"].get(ours)
@@ -64,7 +64,7 @@ def lost(report: dict[str, Any], ours: str = "odradek") -> list[str]:
 
 
 def text_of(report: dict[str, Any], key: str, figure: Figure, client: str) -> str:
-    """Return the text of one cell."""
+    """Return the text of one table cell."""
     row = report["rows"][key]
     cell = row["cells"][client]
     if cell["not_run"]:
@@ -102,7 +102,7 @@ def _lines(report: dict[str, Any]) -> list[list[str]]:
 
 
 def remarks(report: dict[str, Any]) -> list[str]:
-    """Return the notes below the table."""
+    """Return the remarks that are shown below the table."""
     at = report["machine"]
     runs = report["runs"]
     dates = sorted({cell["date"] for row in report["rows"].values()
@@ -203,7 +203,7 @@ def markdown(report: dict[str, Any]) -> str:
 
 
 def into_readme(text: str, report: dict[str, Any]) -> str:
-    """Return the README with four rows' medians between its marks; ValueError without marks."""
+    """Return the README with four rows' medians between its marks; raise if it has no marks."""
     before, begin, rest = text.partition(README_BEGIN)
     _, end, after = rest.partition(README_END)
     if not begin or not end:
@@ -219,7 +219,7 @@ def into_readme(text: str, report: dict[str, Any]) -> str:
 
 
 def _median(report: dict[str, Any], key: str, client: str) -> str:
-    """Return a cell of the README: only the median."""
+    """Return the text of a cell in the README: only the median."""
     return text_of(report, key, ROWS[key].figures[0], client).partition(" (")[0].strip(f" {FIRST}")
 
 

@@ -31,7 +31,7 @@ _AGAINST = ("scala-library", "spark-core", "spark-common-utils")
 
 
 class UnavailableError(Exception):
-    """The environment isn't available here; the message says why."""
+    """The environment isn't available on this machine; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ def variables_of(python: str) -> dict[str, str]:
 
 
 def make() -> Environment:
-    """Return the environment, created at the first use."""
+    """Return the environment, which the first call creates."""
     built = building.python_with(GROUP, LOCK, BUILDERS)
     if built.command is None:
         raise UnavailableError(f"no environment with Spark 4.2.0: {built.reason}")
@@ -75,7 +75,7 @@ def make() -> Environment:
 
 
 def _stand_in(home: Path, spark: Path) -> Path:
-    """Compile the stub of the token provider."""
+    """Compile the stub of the token provider, which the connector's classes refer to."""
 
     def compile_into(target: Path) -> str:
         return building.command_failure(
@@ -95,7 +95,7 @@ def _path(folder: Path, names: tuple[str, ...]) -> str:
 
 
 def main() -> None:
-    """Create the environment and print its path."""
+    """Create the environment and print the path of its Python."""
     argparse.ArgumentParser(description=__doc__).parse_args()
     try:
         made = make()

@@ -1,6 +1,6 @@
 """Run queries given as data with any connector, and return their results.
 
-In: cases, one JSON object a line (`Case` in the tests defines them). Out: for each one its schema,
+In: cases, one JSON object a line (`Case` in the tests defines them). Out: for each case its schema,
 partitions, rows, the end of each micro-batch, or the error's text. Runs as a separate program with
 Spark 4.2.0 and as a function in the tests' own session; imports only pyspark. Must not: know which
 connector it runs.
@@ -23,9 +23,9 @@ Case = dict[str, Any]
 ERROR_CHARACTERS = 6000
 PATIENCE_S = 90
 AT_ONCE = 3
-"""Parallel streams: each starts a Python process, for which Spark waits at most ten seconds."""
+"""Number of parallel streams: each starts a Python process, for which Spark waits at most 10 s."""
 NOT_CONNECTED = "Python worker failed to connect back"
-"""Spark's error after these ten seconds; the query is started once more."""
+"""Spark's error if a Python process took longer; the stream is then started once more."""
 _COLUMNS = (
     "hex(key)", "hex(value)", "topic", "partition", "offset", "unix_micros(timestamp)",
     "timestampType",
@@ -34,7 +34,7 @@ _HEADERS = "transform(headers, h -> struct(h.key, hex(h.value)))"
 
 
 def run_all(spark: SparkSession, cases: list[Case], folder: Path) -> dict[str, Any]:
-    """Run the cases: a few streams in parallel, since they mostly wait, the rest one by one."""
+    """Run the cases: some streams in parallel, since they mostly wait; all others one by one."""
     streams = [case for case in cases if case["kind"] == "stream"]
     others = [case for case in cases if case["kind"] != "stream"]
     found: dict[str, Any] = {}
@@ -56,7 +56,7 @@ def run_all(spark: SparkSession, cases: list[Case], folder: Path) -> dict[str, A
 
 
 def _attempt(function: Any, spark: SparkSession, case: Case, *more: Any) -> Any:
-    """Call a function and return its result, or its error as a result."""
+    """Call a function and return its result, or the error's text as a result."""
     begin = time.monotonic()
     try:
         return function(spark, case, *more)
@@ -75,7 +75,7 @@ def _batch(spark: SparkSession, case: Case, folder: Path) -> dict[str, Any]:
 
 
 def rows_of(frame: DataFrame) -> list[Any]:
-    """Return all rows in the order of their offsets, as JSON values."""
+    """Return a frame's rows in the order of their offsets, as JSON values."""
     columns = [*_COLUMNS, *([_HEADERS] if "headers" in frame.columns else [])]
     rows = frame.selectExpr(*columns).collect()
     return sorted((json.loads(json.dumps(row)) for row in rows), key=lambda row: row[2:5])
@@ -123,7 +123,7 @@ def _write(spark: SparkSession, case: Case, folder: Path) -> dict[str, Any]:
 
 
 def _program(spark: SparkSession, case: Case, folder: Path) -> dict[str, Any]:
-    """Call a file's `run`; Spark pickles its functions by value, since no module contains them."""
+    """Call `run` in a case's file; Spark pickles its functions by value, as no module has them."""
     program = types.ModuleType("_program")
     code = compile(Path(case["file"]).read_text(), case["file"], "exec")
     exec(code, program.__dict__)  # noqa: S102 - a file of this repository
@@ -132,11 +132,11 @@ def _program(spark: SparkSession, case: Case, folder: Path) -> dict[str, Any]:
 
 
 _FRAMES: dict[str, DataFrame] = {}
-"""Frames that are kept from the first run of a case to the next, by connector and case."""
+"""Data frames that later runs of a case use again, by connector and case."""
 
 
 def _kept(spark: SparkSession, case: Case, folder: Path) -> dict[str, Any]:
-    """Run a frame that an earlier case loaded, or a view of it, or its join with a stream."""
+    """Return the rows of a frame that an earlier case loaded: directly, by a view or by a join."""
     name = f"{case['format']}_{case['name'].split('>')[0]}".replace(" ", "_")
     if name not in _FRAMES:
         _FRAMES[name] = spark.read.format(case["format"]).options(**case["options"]).load()

@@ -48,7 +48,7 @@ class EmptySource(DataSource):
 
 
 class EmptyReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reader that counts batches."""
+    """Reader whose only content is the number of batches so far."""
 
     def __init__(self, batches: int, tasks: int) -> None:
         self.batches, self.tasks = batches, tasks
@@ -81,7 +81,7 @@ def frame_of(spark: SparkSession, job: Job) -> DataFrame:
 
 
 def read(spark: SparkSession, job: Job) -> Job:
-    """Time one batch query over a whole topic."""
+    """Time one batch query over all of a topic."""
     begin, cpu = time.perf_counter(), Cpu.now()
     frame = frame_of(spark, job)
     if job.get("select"):
@@ -102,24 +102,24 @@ def read(spark: SparkSession, job: Job) -> Job:
 
 
 def stored(spark: SparkSession, job: Job) -> Job:
-    """Create the rows for `write` as Parquet files, without timing it."""
+    """Store the rows for `write` as Parquet files, without timing that."""
     rows = spark.range(0, int(job["rows"]), 1, int(job["tasks"]))
     rows.selectExpr(*_ROW).write.parquet(job["folder"], compression="snappy")
     return {"rows": int(job["rows"])}
 
 
 def write(spark: SparkSession, job: Job) -> Job:
-    """Time the one batch of a stream of stored rows into a topic."""
+    """Time the only batch of a stream from stored rows into a topic."""
     return _one_batch(spark, spark.readStream.schema(_ROW_SCHEMA).parquet(job["folder"]), job)
 
 
 def unsunk(spark: SparkSession, job: Job) -> Job:
-    """Time only the reading of the rows of `write`, with Spark's noop sink."""
+    """Time only the reading of the rows that `write` reads, with Spark's noop sink."""
     return write(spark, {**job, "format": "noop", "options": {}})
 
 
 def copy(spark: SparkSession, job: Job) -> Job:
-    """Time the one batch of a stream from a topic into a topic."""
+    """Time the only batch of a stream from a topic into another topic."""
     source = spark.readStream.format(job["format"]).options(**job["from"])
     rows = (source.schema(job["schema"]) if job.get("schema") else source).load()
     return _one_batch(spark, rows.select("key", "value"), job)
@@ -127,7 +127,7 @@ def copy(spark: SparkSession, job: Job) -> Job:
 
 @contextmanager
 def told(spark: SparkSession, job: Job) -> Iterator[None]:
-    """Set Spark's own settings for one job."""
+    """Set Spark's own settings for one job, and restore them afterwards."""
     for name, value in job.get("session", {}).items():
         spark.conf.set(name, value)
     try:
@@ -157,7 +157,7 @@ def _one_batch(spark: SparkSession, rows: DataFrame, job: Job) -> Job:
 
 
 def batches(spark: SparkSession, job: Job) -> Job:
-    """Time small micro-batches one by one, the first and the warm ones."""
+    """Time small micro-batches one by one: the first one and the later, warm ones."""
     begin = time.perf_counter()
     source = spark.readStream.format(job["format"]).options(**job["options"]).load()
     with tempfile.TemporaryDirectory() as folder:
@@ -186,29 +186,29 @@ def batches(spark: SparkSession, job: Job) -> Job:
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """Time that one process has used, in seconds."""
+    """CPU time that one process has used so far, in seconds."""
 
     java: bool
     own: float
     ended_children: float
-    """CPU time of ended child processes and their children over their lifetime."""
+    """CPU time of ended child processes, and of their children, over their lifetimes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cpu:
-    """CPU time of all processes of this session: the driver, its JVM, executors, workers."""
+    """CPU time of all processes in this session: the driver, its JVM, executors, workers."""
 
     processes: dict[tuple[int, int], Process]
-    """By process id and start time."""
+    """The CPU time of each process, by process id and start time."""
 
     @classmethod
     def now(cls) -> Cpu:
-        """Return the CPU time used so far."""
+        """Return the CPU time that all processes have used so far."""
         own, found = os.getsid(0), {}
         for stat in Path("/proc").glob("[0-9]*/stat"):
             try:
                 begin, _, end = stat.read_text().rpartition(")")
-            except OSError:  # the process has just ended
+            except OSError:  # the process has ended meanwhile
                 continue
             fields = end.split()
             if int(fields[3]) == own:
@@ -221,7 +221,7 @@ class Cpu:
         """Return the CPU time used since `before`.
 
         Spark ends idle Python workers, and sometimes their daemon, too. A parent may then be
-        charged with an ended child's CPU time since its start: the part before `before` is
+        charged with an ended child's CPU time since the child's start: the part before `before` is
         subtracted.
         """
         nothing = Process(False, 0.0, 0.0)

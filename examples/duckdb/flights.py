@@ -42,12 +42,12 @@ def reader(consumer: Consumer) -> pyarrow.RecordBatchReader:
     begin, end = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
     consumer.assign(begin, until=end)
     batches = consumer.batches(timeout=30, columns=["partition", "offset", "value"])
-    first = next(batches)  # all batches have its schema
+    first = next(batches)  # all batches have the same schema
     return pyarrow.RecordBatchReader.from_batches(first.schema, itertools.chain([first], batches))
 
 
 def main() -> None:
-    """Write, read by SQL, write."""
+    """Write flights, read and group them by SQL, write the delays."""
     with (
         Producer(SERVERS) as producer,
         Consumer(SERVERS) as consumer,

@@ -61,7 +61,7 @@ def settings(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def there_and_back(config: Mapping[str, str], topic: str, count: int = 10) -> list[bytes]:
-    """Write records and read only those, whatever else is in the event hub."""
+    """Write records and read only these, whatever else is in the event hub."""
     with (
         Producer({**config, "max.request.size": "1000000"}) as producer,
         Consumer(config) as reader,

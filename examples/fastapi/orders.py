@@ -29,10 +29,10 @@ counts: Counter[str] = Counter()
 
 
 async def count(consumer: AsyncConsumer) -> None:
-    """Read orders for as long as the service runs; the client commits the counted ones."""
+    """Count orders for as long as the service runs; the client commits the counted orders."""
     await consumer.subscribe([TOPIC])
     async for record in consumer:
-        counts[(record.key or b"").decode(errors="replace")] += 1  # other programs write there, too
+        counts[(record.key or b"").decode(errors="replace")] += 1  # other programs' orders, too
 
 
 @asynccontextmanager

@@ -36,7 +36,7 @@ def settings(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def there_and_back(config: Mapping[str, str], topic: str, count: int = 10) -> list[bytes]:
-    """Write records and read only those, whatever else is in the topic."""
+    """Write records and read only these, whatever else is in the topic."""
     shared = {name: value for name, value in config.items() if name != "delivery.timeout.ms"}
     with Producer(config) as producer, Consumer(shared) as consumer:
         partitions = consumer.partitions_for(topic, timeout=60)

@@ -53,7 +53,7 @@ def wait_for(events: list[dict[str, Any]], rows: int, process: subprocess.Popen[
 
 
 def copied(cluster: LocalCluster) -> list[int]:
-    """Return the numbers of all orders in the copy."""
+    """Return the numbers of all orders that are in the copy."""
     config = {**cluster.client_config(), "isolation.level": "read_committed"}
     found: list[int] = []
     with Consumer({**config, "auto.offset.reset": "earliest"}) as consumer:

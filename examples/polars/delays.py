@@ -39,7 +39,7 @@ def read_flights(consumer: Consumer) -> polars.DataFrame:
 
 
 def main() -> None:
-    """Write, read, group, write."""
+    """Write flights, read and group them, write the delays."""
     with Producer(SERVERS) as producer, Consumer(SERVERS) as consumer:
         write_flights(producer)
         flights = read_flights(consumer)

@@ -37,7 +37,7 @@ def write(servers: str, topic: str) -> int:
             try:
                 producer.produce(topic, value, key, on_delivery=delivered)
                 break
-            except BufferError:  # the queue is full: let some go
+            except BufferError:  # the queue is full: let some messages go
                 producer.poll(0.1)
         producer.poll(0)
     producer.flush()

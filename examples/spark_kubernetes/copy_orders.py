@@ -24,7 +24,7 @@ def large_orders(spark: SparkSession, kafka: Mapping[str, str], topic: str) -> D
 def write(
     orders: DataFrame, kafka: Mapping[str, str], topic: str, checkpoint: str, **trigger: bool
 ) -> StreamingQuery:
-    """Start the copy; a restart resumes from the checkpoint."""
+    """Start the copying query; after a restart it resumes from the checkpoint."""
     sink = orders.writeStream.format("odradek").options(**kafka)
     sink = sink.option("topic", topic).option("delivery", "exactly_once")
     if trigger:

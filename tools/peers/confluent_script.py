@@ -8,7 +8,7 @@ import pytest
 import tests.integration.integration_test as script
 
 dr_only_error = script.test_producer_dr_only_error
-script.test_producer_dr_only_error = lambda: None  # runs as a part of its own
+script.test_producer_dr_only_error = lambda: None  # replaced, because PARTS contains it
 PARTS = {
     "verify_producer": script.verify_producer,
     "test_producer_dr_only_error": dr_only_error,
@@ -38,5 +38,5 @@ def names(kafka_cluster):
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("part", PARTS)
 def test_script(part):
-    """Run one part."""
+    """Run one part of the script as a test."""
     PARTS[part]()

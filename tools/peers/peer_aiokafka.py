@@ -1,7 +1,7 @@
 """Run aiokafka's own tests with our module in its place and our brokers: a pytest plugin.
 
-In: their tests below `tests/`. Out: the fixtures that they use, in place of their containers. Tests
-that access internals of aiokafka or compare messages are skipped with that reason.
+In: aiokafka's tests below `tests/`. Out: the fixtures that they use, in place of their containers.
+Tests that access internals of aiokafka or compare messages are skipped with that reason.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ INSIDE = re.compile(
     r"|\bmock\.|\bMock\(|ClusterMetadata|ProduceResponse|FetchRequest|MemoryRecords"
     r"|TransactionState|_txn_manager|\b_coordinator\b|\b_subscription\b"
 )
-"""Source text of tests that access internals."""
+"""Source text by which tests that access internals of aiokafka are recognized."""
 WORDS = re.compile(r"assertRaisesRegex|assertWarnsRegex|match=")
 CONTAINERS = re.compile(r"gssapi|kerberos|docker|ssl_folder|ssl_port")
 MISSING_CALLS = re.compile(
@@ -41,11 +41,11 @@ class Client:
         self.asked = ""
 
     def add_topic(self, topic):
-        """Remember the topic."""
+        """Remember the topic that the tests wait for."""
         self.asked = topic
 
     async def force_metadata_update(self):
-        """Wait until the topic exists."""
+        """Wait until the remembered topic exists."""
         return await self.producer.partitions_for(self.asked)
 
     @property
@@ -54,14 +54,14 @@ class Client:
         return self
 
     def topics(self):
-        """Return the names of all topics: the one requested."""
+        """Return the names of all known topics: only the one that was requested."""
         return {self.asked}
 
 
 package = stand_in("aiokafka")
 for module, name in (("new_partitions", "NewPartitions"), ("records_to_delete", "RecordsToDelete")):
     theirs = getattr(import_module(f"aiokafka.admin.{module}"), name)
-    setattr(import_module("aiokafka.admin"), name, theirs)  # tests import them
+    setattr(import_module("aiokafka.admin"), name, theirs)  # for tests' imports
 package.AIOKafkaProducer.client = property(Client)
 
 
@@ -90,12 +90,12 @@ def left_out(item: pytest.Item) -> str:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Accept their option."""
+    """Accept the command-line option that aiokafka's tests define."""
     parser.addoption("--docker-image", default=None)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip tests that aren't about behaviour."""
+    """Skip tests that don't test aiokafka's public behaviour."""
     for item in items:
         if not os.environ["PEER_ALL"] and (why := left_out(item)):
             item.add_marker(pytest.mark.skip(reason=why))
@@ -115,7 +115,7 @@ def loop():
 
 @pytest.fixture(scope="class")
 def setup_test_class_serverless(request: pytest.FixtureRequest, loop) -> None:
-    """Set the attributes of tests without a broker."""
+    """Set the class attributes that tests without a broker use."""
     request.cls.loop = loop
 
 
@@ -152,7 +152,7 @@ class Rules:
         self.added: list[list[str]] = []
 
     def tool(self, *arguments: str) -> None:
-        """Run the tool."""
+        """Run Kafka's ACL tool with these arguments."""
         self.cluster.run_tool(
             "org.apache.kafka.tools.AclCommand", [*self.cluster.tool_arguments(), *arguments]
         )
@@ -172,7 +172,7 @@ class Rules:
         """Do nothing: aiokafka's tests only check that the tool works."""
 
     def cleanup(self) -> None:
-        """Remove the added ACLs."""
+        """Remove the ACLs that the test has added."""
         for words in self.added:
             self.tool("--remove", "--force", *words)
         self.added.clear()
@@ -189,7 +189,7 @@ class Users:
 
 @pytest.fixture(scope="class")
 def setup_test_class(request: pytest.FixtureRequest, loop) -> None:
-    """Set the attributes of tests with a broker."""
+    """Set the class attributes that tests with a broker use."""
     users = request.cls.__name__ == "TestKafkaSASL"
     cluster = request.getfixturevalue("peer_cluster_with_users" if users else "peer_cluster")
     host, _, port = (cluster.bootstrap_servers if users else cluster).partition(":")

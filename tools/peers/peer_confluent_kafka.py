@@ -1,8 +1,8 @@
 """Run confluent-kafka's own tests with our module in its place and our brokers: a pytest plugin.
 
-In: their tests below `tests/`. Out: the fixtures and the environment that they use. Their clusters
-in containers and their Schema Registry aren't available; tests that need one are skipped with that
-reason.
+In: confluent-kafka's tests below `tests/`. Out: the fixtures and the environment that these tests
+use. Their clusters in containers and their Schema Registry aren't available; tests that need one of
+these are skipped with that reason.
 """
 
 import os
@@ -41,12 +41,12 @@ if not THEMSELVES:
 SHARE = "asks for share groups (KIP-932), which aren't in this release"
 for name in ("ShareConsumer", "DeserializingShareConsumer", "AcknowledgeType", "Messages"):
     if not hasattr(package, name):
-        setattr(package, name, absent(name, SHARE))  # test helpers import them
+        setattr(package, name, absent(name, SHARE))  # imported by tests' helpers
 
 
 @pytest.fixture(scope="session")
 def peer_cluster() -> Iterator[str]:
-    """Return the brokers in `PEER_SERVERS`; if it is empty, start a broker."""
+    """Return the brokers named in `PEER_SERVERS`; if it is empty, start a broker."""
     if servers := os.environ["PEER_SERVERS"]:
         yield servers
         return
@@ -56,7 +56,7 @@ def peer_cluster() -> Iterator[str]:
 
 @pytest.fixture(scope="session", autouse=True)
 def bootstrap_servers_where_none_is_given() -> None:
-    """Add bootstrap servers to their tests that have none."""
+    """Add bootstrap servers to the clients of tests that configure none."""
     if THEMSELVES:
         return
     settings = sys.modules["confluent_kafka.settings"]

@@ -1,8 +1,8 @@
 """Run kafka-python's own integration tests with our classes under its names: a pytest plugin.
 
-In: their tests below `test/`. Out: the fixtures that they use, with `odradek.Consumer` and
-`odradek.Producer` called by kafka-python's methods. No module replaces kafka-python: this file
-makes the changes that a program makes by hand (docs/switching.md).
+In: kafka-python's tests below `test/`. Out: the fixtures that these tests use, with
+`odradek.Consumer` and `odradek.Producer` called by kafka-python's methods. No module replaces
+kafka-python: this file makes the changes that a program makes by hand (docs/switching.md).
 """
 
 import contextlib
@@ -19,7 +19,7 @@ import pytest
 import odradek
 from odradek.testing import LocalCluster
 
-kafka.errors.KafkaTimeoutError = odradek.KafkaTimeoutError  # tests import them from there
+kafka.errors.KafkaTimeoutError = odradek.KafkaTimeoutError  # imported by tests
 os.environ["KAFKA_VERSION"] = "4.2.0"
 NOT_OURS = ("api_version", "key_deserializer", "value_deserializer", "consumer_timeout_ms",
             "key_serializer", "value_serializer")  # fmt: skip
@@ -27,17 +27,17 @@ FOREVER = 1e6
 
 
 class Outcome:
-    """Our future with kafka-python's method names."""
+    """An Odradek future with the method names of kafka-python's future."""
 
     def __init__(self, future: Any) -> None:
         self.future = future
 
     def get(self, timeout: float | None = None) -> Any:
-        """Return the result."""
+        """Return the record's metadata, or raise the error."""
         return self.future.result(timeout)
 
     def succeeded(self) -> bool:
-        """Return whether the record was written."""
+        """Return whether the record was written successfully."""
         return self.future.done() and self.future.exception() is None
 
 
@@ -96,15 +96,15 @@ class Reader:
             self.consumer.assign([])
 
     def assign(self, partitions) -> None:
-        """Assign partitions."""
+        """Assign these partitions to the consumer."""
         self.consumer.assign([odradek.TopicPartition(*tp) for tp in partitions])
 
     def assignment(self) -> set:
-        """Return a set, as kafka-python does."""
+        """Return the assigned partitions as a set, as kafka-python does."""
         return set(self.consumer.assignment())
 
     def paused(self) -> set:
-        """Return a set, as kafka-python does."""
+        """Return the paused partitions as a set, as kafka-python does."""
         return set(self.consumer.paused())
 
     def seek_to_end(self, *partitions) -> None:
@@ -116,15 +116,15 @@ class Reader:
         return self.consumer.position(tp, None if timeout_ms is None else timeout_ms / 1000)
 
     def bootstrap(self, timeout_ms: float) -> None:
-        """Connect to the cluster; kafka-python's example assumes that this takes 0.5 s."""
+        """Connect to the cluster; kafka-python's example expects that within 0.5 s."""
         self.consumer.cluster_id(max(10.0, timeout_ms / 1000))
 
     def topics(self) -> set:
-        """Return all topics."""
+        """Return the names of all topics."""
         return set(self.consumer.list_topics())
 
     def partitions_for_topic(self, topic: str) -> set:
-        """Return partition numbers."""
+        """Return the numbers of a topic's partitions as a set."""
         return {tp.partition for tp in self.consumer.partitions_for(topic)}
 
     def offsets_for_times(self, times: dict) -> dict:
@@ -139,7 +139,7 @@ class Reader:
         }
 
     def poll(self, timeout_ms: float = 0) -> dict:
-        """Return lists of records by partition."""
+        """Poll once and return lists of records by partition."""
         found: dict = {}
         for record in self.consumer.poll(timeout_ms / 1000):
             place = odradek.TopicPartition(record.topic, record.partition)
@@ -197,7 +197,7 @@ def peer_cluster() -> Iterator[str]:
 
 @pytest.fixture
 def topic(peer_cluster: str) -> str:
-    """Return a new topic."""
+    """Return the name of a new topic."""
     name = f"peer-{uuid.uuid4()}"
     with odradek.Admin(bootstrap_servers=peer_cluster) as admin:
         admin.create_topics([odradek.NewTopic(name, 4, 1)])
@@ -227,26 +227,26 @@ def kafka_consumer_factory(peer_cluster: str, topic: str) -> Any:
 
 @pytest.fixture
 def kafka_producer_factory(peer_cluster: str) -> Any:
-    """Return a factory of producers."""
+    """Return a factory of producers, as kafka-python's tests use it."""
     return factory(Sender, peer_cluster)
 
 
 @pytest.fixture
 def kafka_admin_client_factory(peer_cluster: str) -> Any:
-    """Return a factory of admin clients."""
+    """Return a factory of admin clients, as kafka-python's tests use it."""
     return lambda: contextlib.nullcontext(Offsets(peer_cluster))
 
 
 @pytest.fixture
 def consumer(kafka_consumer_factory: Any) -> Iterator[Reader]:
-    """Return a consumer."""
+    """Return a consumer of the test's topic."""
     with kafka_consumer_factory() as made:
         yield made
 
 
 @pytest.fixture
 def producer(kafka_producer_factory: Any) -> Iterator[Sender]:
-    """Return a producer."""
+    """Return a producer for the test."""
     with kafka_producer_factory() as made:
         yield made
 

@@ -1,4 +1,4 @@
-"""Replace a library by our modules, and report each of its tests: shared by all peers.
+"""Replace a library by our modules, and report each of its tests: shared by all libraries.
 
 In: `PEER_REPORT` (a file) from tools/peer_suites.py; a library's name. Out: importing the library
 returns the modules of `odradek.compat`; each test's name, outcome and reason as a line of JSON.
@@ -26,7 +26,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def stand_in(library: str) -> ModuleType:
-    """Let `import library` return our modules; modules that we don't have are the library's own."""
+    """Let `import library` return our modules; the library itself provides the other modules."""
     if os.environ.get("PEER_THEMSELVES"):
         return import_module(library)
     ours = f"odradek.compat.{library}"
@@ -42,11 +42,11 @@ def stand_in(library: str) -> ModuleType:
 
 
 class Absent(MetaPathFinder, Loader):
-    """Provide modules that tests import and that don't exist here; using them skips the test."""
+    """Provides modules that tests import and we don't have; a test that uses one is skipped."""
 
     def __init__(self, modules: dict[str, str]) -> None:
         self.modules = modules
-        """Modules, with the reason why tests that use them or their submodules are skipped."""
+        """Names of modules, with the reason why tests that use one (or a submodule) are skipped."""
 
     def find_spec(self, name, path=None, target=None):
         """Implement `MetaPathFinder.find_spec`."""
@@ -55,7 +55,7 @@ class Absent(MetaPathFinder, Loader):
         return None
 
     def create_module(self, spec):
-        """Create a module that has every name."""
+        """Create a module in which every name exists."""
         why = next(w for one, w in self.modules.items() if spec.name.startswith(one))
         module = ModuleType(spec.name)
         module.__path__ = []
@@ -67,7 +67,7 @@ class Absent(MetaPathFinder, Loader):
 
 
 class Skipping(type):
-    """Metaclass of classes that don't exist here."""
+    """Metaclass of classes that don't exist here; using such a class skips the test."""
 
     def __getattr__(cls, name: str) -> object:
         if name.startswith("__"):
@@ -79,14 +79,14 @@ class Skipping(type):
 
 
 def absent(name: str, why: str) -> type:
-    """Return a class of this name that skips the test once it is used."""
+    """Return a class with this name; a test that uses the class is skipped."""
     if name.startswith("__"):
         raise AttributeError(name)
     return Skipping(name, (), {"why": why})
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip the tests that have a reason."""
+    """Skip the tests that are listed with a reason."""
     reasons = json.loads(Path(os.environ["PEER_EXCUSED"]).read_text())
     for item in items:
         name = item.nodeid.partition("/")[2]

@@ -1,7 +1,7 @@
-"""Write the pages on classes, functions and errors: headings, cures and marks, without docstrings.
+"""Write the pages on classes, functions and errors: headings, an error's cures and marks.
 
 In: the table of public names (`common/public_names.py`). Out: Markdown, a page for each area, with
-directives that Sphinx' autodoc fills. Must not: list a name twice, or omit a public one.
+directives that Sphinx' autodoc fills. Must not: list a name twice, or omit a public name.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from odradek.common.public_names import APART, HOMES, PLACES
 
 @dataclass(frozen=True)
 class Area:
-    """Names that share a page: those in modules with these prefixes."""
+    """Names that share a page: all names in modules with these prefixes."""
 
     name: str
     title: str
@@ -65,7 +65,7 @@ DEFINED = {name: home for homes in HOMES.values() for name, home in homes.items(
 
 
 def is_error(value: object) -> bool:
-    """Return whether a value is an exception class: these have a separate page."""
+    """Return whether a value is an exception class: errors have a page of their own."""
     return isinstance(value, type) and issubclass(value, BaseException)
 
 
@@ -85,14 +85,14 @@ def public(name: str) -> Any:
 
 
 def area_names() -> Iterator[str]:
-    """Yield the names of the areas: all except errors and those on other pages."""
+    """Yield the public names by area: all except errors and names that are on other pages."""
     for name, place in PLACES.items():
         if place not in APART and not is_error(public(name)):
             yield name
 
 
 def area_page(area: Area) -> Iterator[str]:
-    """Yield the page of an area: the public names of its modules, in the table's order."""
+    """Yield the lines of an area's page: the public names of its modules, in the table's order."""
     names = [
         name
         for module in area.modules
@@ -103,7 +103,7 @@ def area_page(area: Area) -> Iterator[str]:
 
 
 def names_page(title: str, about: str, names: Iterable[str]) -> Iterator[str]:
-    """Yield a page about some names."""
+    """Yield the lines of a page about these names."""
     yield from (f"# {title}", "", about, "")
     yield "Import each name from the module that it is shown with."
     yield "Errors have [a page of their own](errors.md)."
@@ -113,7 +113,7 @@ def names_page(title: str, about: str, names: Iterable[str]) -> Iterator[str]:
 
 
 def entry(home: str, name: str, value: Any) -> Iterator[str]:
-    """Yield the entry of a class with its members, a function, or a type."""
+    """Yield the lines for a class with its members, a function, or a type."""
     yield from (f"## {name}", "")
     if hasattr(value, "__total__"):
         yield from directive("class", f"{home}.{name}")
@@ -128,7 +128,7 @@ def entry(home: str, name: str, value: Any) -> Iterator[str]:
 
 
 def directive(kind: str, name: str, options: Mapping[str, str] | None = None) -> Iterator[str]:
-    """Yield a directive that autodoc fills."""
+    """Yield the lines of a directive, for which autodoc inserts a docstring."""
     yield from ("```{eval-rst}", f".. auto{kind}:: {name}")
     yield from (f"   :{option}: {value}".rstrip() for option, value in (options or {}).items())
     yield from ("```", "")
@@ -160,17 +160,17 @@ def as_markdown(text: str) -> str:
 
 
 def cell(text: str) -> str:
-    """Return a text for a table's cell."""
+    """Return a text in the form that a table's cell needs."""
     return as_markdown(" ".join(text.split())).replace("|", r"\|")
 
 
 def cell_code(text: str) -> str:
-    """Return code for a table's cell."""
+    """Return code in the form that a table's cell needs."""
     return f"`{text}`".replace("|", r"\|") if text else ""
 
 
 def errors() -> Iterator[type[BaseException]]:
-    """Yield all public errors, those of brokers last."""
+    """Yield all public errors; errors of brokers come last."""
     classes = [public(name) for name in HOMES["odradek.errors"]]
     yield from sorted(classes, key=lambda one: (issubclass(one, BrokerError), one.__name__))
 
@@ -208,7 +208,7 @@ def errors_page() -> Iterator[str]:
 
 
 def error_words(one: type[BaseException]) -> Iterator[str]:
-    """Yield one error of the client: its text, its cure, its marks and bases."""
+    """Yield the lines about one error: its text, its cure, its marks and bases."""
     yield from directive("exception", f"{PLACES[one.__name__]}.{one.__name__}", {"members": ""})
     if issubclass(one, ExplainedError) and one.usual_cure:
         yield from (f"**What to do:** {as_markdown(one.usual_cure)}", "")
@@ -218,7 +218,7 @@ def error_words(one: type[BaseException]) -> Iterator[str]:
 
 
 def marks(one: type[BaseException]) -> list[str]:
-    """Return the client's reactions to an error."""
+    """Return marks for a client's reactions to an error, such as retriable or fatal."""
     words = {
         "retriable": "tries again",
         "fatal": "fatal",

@@ -25,7 +25,7 @@ NAMES = ("-c", "user.name=odradek", "-c", "user.email=site@example.com")
 
 
 def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
-    """Run `take` or `keep`; return 1 if that isn't allowed or there is nothing to do, else 0."""
+    """Run `take` or `keep`; return 1 if that isn't allowed or has no effect, else 0."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("what", choices=["take", "keep"])
     folder = root / "build" / "site"
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
 
 
 def take(root: Path, folder: Path) -> None:
-    """Copy the branch's content into the folder; the first time it is empty."""
+    """Copy the branch's content into the folder, which remains empty if there is no branch yet."""
     folder.mkdir(parents=True, exist_ok=True)
     if newest(root):
         packed = git(root, "archive", "--format=tar", "FETCH_HEAD")
@@ -53,7 +53,7 @@ def take(root: Path, folder: Path) -> None:
 
 
 def keep(root: Path, folder: Path) -> None:
-    """Commit the folder to the branch."""
+    """Commit the folder's content to the branch and push it."""
     parent = newest(root)
     with tempfile.TemporaryDirectory() as scratch:
         place = {"GIT_INDEX_FILE": f"{scratch}/index", "GIT_WORK_TREE": str(folder)}

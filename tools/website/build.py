@@ -31,16 +31,16 @@ OVERVIEW = "% the table of commands comes here"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Build; the exit status is not 0 if anything is wrong."""
+    """Build the site; return an exit status that isn't 0 if anything is wrong."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--into", type=Path, default=INTO, help="the folder of all versions")
     parser.add_argument("--version", default=odradek.__version__, help="the version in the path")
     parser.add_argument("--repository", default="", help="where links to source files lead")
     given = parser.parse_args(arguments)
     start = time.monotonic()
-    if not versions.is_name(given.version):  # the folder of this name is emptied
+    if not versions.is_name(given.version):  # because the folder with this name is emptied
         parser.error(f"--version {given.version!r} is no name of a folder")
-    into = given.into.resolve()  # Sphinx runs in another folder
+    into = given.into.resolve()  # absolute, because Sphinx runs in another folder
     target = into / given.version
     if target.exists() and not (target / ".buildinfo").is_file():
         parser.error(
@@ -78,9 +78,9 @@ def write_source(source: Path, repository: str = "") -> None:
 
 
 def sphinx(source: Path, target: Path, version: str, builder: str = "html") -> int:
-    """Run Sphinx; its doctrees are next to the source, not in the site.
+    """Run Sphinx, whose cache is next to the source and not in the site.
 
-    The builder `dummy` reads and resolves everything and writes nothing, in half of the time.
+    The builder `dummy` reads and resolves all pages and writes nothing, in half of the time.
     """
     command = [
         sys.executable, "-m", "sphinx", "--quiet", "-W", "--keep-going", "--builder", builder,

@@ -30,7 +30,7 @@ PICTURES = ROOT / "build" / "site-pictures"
 TOOLS = ROOT / "build" / "site-tools"
 LOCK = Path(__file__).with_name("check_packages.lock")
 INSIDE = "ODRADEK_SITE_TOOLS"
-"""Environment variable that is set if this file already runs in that venv."""
+"""Environment variable that is set if this file already runs in the venv with its packages."""
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 MISSING = 3
 WIDTHS = {"phone": (360, 780), "desk": (1280, 900)}
@@ -42,11 +42,11 @@ SHOWN = (
 )  # fmt: skip
 """Pages that are checked in both widths and both colour schemes, with screenshots."""
 Fault = tuple[str, str]
-"""Place and description."""
+"""Where the fault is, and its description."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run this program in the venv with the browser's packages, and check the site."""
+    """Run this program again in the venv with the browser's packages, and check the site there."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--page", default="", help="only pages with this in their names")
     parser.add_argument("--quick", action="store_true", help="only pages with screenshots")
@@ -109,7 +109,7 @@ def pages(site: Path, part: str, quick: bool) -> list[str]:
 
 
 def look(site: Path, browser: str, names: Sequence[str]) -> list[Fault]:
-    """Open these pages and return their faults."""
+    """Open these pages in a browser and return their faults."""
     import axe_playwright_python
     from playwright.sync_api import sync_playwright
 
@@ -142,7 +142,7 @@ def look(site: Path, browser: str, names: Sequence[str]) -> list[Fault]:
 
 
 def new_page(chromium: Any, faults: list[Fault], device: str, colours: str) -> Any:
-    """Open a window of a size; record errors of scripts and requests to the network."""
+    """Open a browser window of this size; record scripts' errors and requests to the network."""
     width, height = WIDTHS[device]
     size = {"width": width, "height": height}
     page = chromium.new_context(viewport=size, color_scheme=colours).new_page()
@@ -173,7 +173,7 @@ def too_wide(page: Any) -> Iterator[str]:
 def broken_rules(page: Any, axe: str) -> Iterator[str]:
     """Yield axe-core's findings on the open page."""
     page.evaluate(axe)
-    # With `preload` axe would fetch styles again, which a page from a file may not.
+    # `preload` would let axe fetch styles again, which a page that is opened as a file may not.
     found = page.evaluate("axe.run(document, {resultTypes: ['violations'], preload: false})")
     for violation in found["violations"]:
         for node in violation["nodes"][:3]:
@@ -229,7 +229,7 @@ def a_table_is_sorted_by_keys(page: Any, site: Path) -> str:
 
 
 def a_search_finds_something(page: Any, site: Path) -> str:
-    """Check that the search box finds words without a server."""
+    """Check that the search box finds a word without a server."""
     page.goto((site / "index.html").as_uri())
     box = page.locator(".sidebar-search")
     box.fill("rebootstrap")
@@ -237,7 +237,7 @@ def a_search_finds_something(page: Any, site: Path) -> str:
     from playwright.sync_api import TimeoutError as Late
 
     found = page.locator("#search-results li")
-    with suppress(Late):  # results are added one by one
+    with suppress(Late):  # results appear one after the other
         found.nth(4).wait_for(timeout=20_000)
     return "" if found.count() >= 5 else f"{found.count()} pages found"
 
@@ -257,14 +257,14 @@ def the_menu_of_a_phone_opens_by_keys(page: Any, site: Path) -> str:
 
 
 def the_chooser_of_versions_knows_this_one(page: Any, site: Path) -> str:
-    """Check that the page read versions.js from the folder of all versions."""
+    """Check that the version chooser lists the version that is shown, from versions.js."""
     page.goto((site / "docs/start.html").as_uri())
     values = page.locator("#site-version-chooser option").all_inner_texts()
     return "" if site.name in values else f"it has {values}"
 
 
 def the_chooser_leads_to_the_same_page_of_another_version(page: Any, site: Path) -> str:
-    """Check that pages of two versions link to each other, and the older one to the newest."""
+    """Check that the version chooser opens an older version's page, which links to the newest."""
     both, old = PICTURES / "versions", "0.0.1"
     shutil.copytree(site, both / site.name)
     shutil.copytree(site, both / old)

@@ -17,12 +17,12 @@ from odradek.cli import COMMANDS, build
 
 
 def command_pages() -> dict[str, str]:
-    """Return all pages by the command's name, below `cli/`."""
+    """Return the page of each command by name, below `cli/`."""
     return {name: "\n".join(page(name)) for name in COMMANDS}
 
 
 def overview() -> str:
-    """Return the table of all commands: links to their pages, and their purpose."""
+    """Return a table of all commands, with links to their pages and with their purposes."""
     rows = [
         f"| [odradek {name}](cli/{name}.md) | {cell(one.help)} |" for name, one in COMMANDS.items()
     ]
@@ -68,18 +68,18 @@ def help_of(command: Any) -> Iterator[str]:
 
 
 def linked(text: str) -> str:
-    """Turn the path of a page in a help text into a link."""
+    """Replace a page's path in a help text by a link to the page."""
     return re.sub(r"docs/([a-z-]+)\.md", r"[\1](../docs/\1.md)", text)
 
 
 def argument(p: Any) -> str:
-    """Return an argument as in the usage line."""
+    """Return an argument as the usage line shows it."""
     word = f"{p.metavar or p.name.upper()}{'' if p.nargs == 1 else '...'}"
     return word if p.required or word.startswith("[") else f"[{word}]"
 
 
 def flag(p: Any) -> str:
-    """Return a row of the table of flags."""
+    """Return the row of a flag in the table of flags."""
     value = f" {p.metavar}" if p.metavar and p.param_type_name == "option" else ""
     names = [f"`{one}{value}`" for one in (*p.opts, *p.secondary_opts)]
     if p.param_type_name == "argument":

@@ -1,4 +1,4 @@
-"""Follow every link of the built site, to files and to places in them.
+"""Check every link of the built site, to files and to anchors in them.
 
 In: a folder of HTML. Out: a line for each dead link, and for each script, style or picture from
 another machine: the site must work without a network. Must not: send requests to other machines.
@@ -12,11 +12,11 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 LOADED = {"script", "img", "link", "iframe", "source", "object"}
-"""Elements whose address is fetched when the page is shown."""
+"""HTML elements whose address a browser fetches when it shows the page."""
 
 
 class Page(HTMLParser):
-    """The links of a page, and the anchors in it."""
+    """The links in a page, and its anchors."""
 
     def __init__(self, text: str) -> None:
         super().__init__(convert_charrefs=True)
@@ -35,7 +35,7 @@ class Page(HTMLParser):
 
 
 def dead_links(folder: Path) -> list[str]:
-    """Return a line for each dead link."""
+    """Return a line for each dead link of the site."""
     pages = {
         path.relative_to(folder).as_posix(): Page(path.read_text(encoding="utf-8"))
         for path in sorted(folder.rglob("*.html"))
@@ -55,8 +55,8 @@ def dead_links_of(name: str, pages: dict[str, Page], folder: Path) -> list[str]:
         place = posixpath.normpath(posixpath.join(posixpath.dirname(name), unquote(parts.path)))
         place = name if not parts.path else place
         if place.startswith("../") and place.removeprefix("../") == "versions.js":
-            continue  # shared by all versions, in their common folder
-        if place.startswith(("/", "../")):  # files there exist only on this machine
+            continue  # shared by all versions, in the folder above them
+        if place.startswith(("/", "../")):  # links to files of this machine
             found.append(f"{name}: {link} leads out of the site")
             continue
         target = pages.get(place)

@@ -45,9 +45,9 @@ def pages() -> list[Path]:
 
 
 def files(*patterns: str) -> list[Path]:
-    """Return the repository's files of these names, as paths below its root.
+    """Return the repository's files that match these patterns, as paths below its root.
 
-    Without git all files there count, except for hidden ones.
+    Without git all matching files count, except for hidden ones.
     """
     found = (p.relative_to(ROOT) for pattern in patterns for p in ROOT.glob(pattern) if p.is_file())
     plain = [path for path in found if not any(part.startswith(".") for part in path.parts)]
@@ -56,7 +56,7 @@ def files(*patterns: str) -> list[Path]:
 
 
 def of_git() -> set[str] | None:
-    """Return the paths in git's index; None without git."""
+    """Return the paths that git tracks; None without git."""
     if not (ROOT / ".git").exists():
         return None
     try:
@@ -80,13 +80,13 @@ def stage(target: Path, repository: str = "") -> None:
             put(target / path, (ROOT / path).read_bytes())
     for path in files(f"{SITE}/**/*"):
         put(target / path.relative_to(SITE), (ROOT / path).read_bytes())
-    # A page that is opened as a file may load a script, but no JSON.
+    # A page that is opened as a file may load scripts, but no JSON.
     traces = (ROOT / "docs/what-happens.json").read_text(encoding="utf-8")
     put(target / "_static/traces.js", f"window.odradekTraces = {traces};\n")
 
 
 def title(path: Path) -> str:
-    """Return a page's title, for links whose text is its file name; the README keeps its name."""
+    """Return a page's title, which replaces file names in links; the README keeps its name."""
     if path == Path("README.md"):
         return path.name
     found = re.search(r"^# (.*)$", (ROOT / path).read_text(encoding="utf-8"), re.MULTILINE)
@@ -94,7 +94,7 @@ def title(path: Path) -> str:
 
 
 def table(diagram: re.Match[str]) -> str:
-    """Convert a diagram to a table: drawing it would take a script of three megabytes."""
+    """Convert a diagram to a table: a script that draws it would be three megabytes."""
     convert = transitions if diagram[1] == "stateDiagram-v2" else arrows
     return convert(diagram[2])
 
@@ -122,7 +122,7 @@ def transitions(diagram: str) -> str:
 
 
 def state(name: str) -> str:
-    """Return a state's cell."""
+    """Return the table cell of a state."""
     return "" if name == "[*]" else f"`{name}`"
 
 
@@ -133,7 +133,7 @@ def put(file: Path, content: str | bytes) -> None:
 
 
 def relinked(text: str, page: Path, known: set[Path], repository: str) -> Iterator[str]:
-    """Yield the text with links for the site; code blocks are unchanged."""
+    """Yield a page's text with links for the site; code blocks are unchanged."""
     for index, part in enumerate(FENCE.split(text)):
         if index % 2:
             yield part
@@ -142,7 +142,7 @@ def relinked(text: str, page: Path, known: set[Path], repository: str) -> Iterat
 
 
 def one_link(found: re.Match[str], page: Path, known: set[Path], repository: str) -> str:
-    """Return a link for the site."""
+    """Return one link in the form that the site needs."""
     words, link = found[1], found[2]
     place, hash_mark, anchor = link.partition("#")
     if not place or re.match(r"[a-z]+:", place):

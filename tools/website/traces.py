@@ -39,20 +39,20 @@ FRONT = "bootstrap address"
 KILLED = "killed"
 """Name of the client that is killed."""
 BEFORE = 4.0
-"""Time at which the fault begins."""
+"""Time at which the fault begins, in virtual seconds."""
 Shown = dict[str, Any]
-"""Data of a story."""
+"""The data of one story, for the page's script."""
 
 
 @dataclass(frozen=True)
 class Story:
-    """Fault of a cluster of three brokers, and the duration of the story in seconds."""
+    """A story: a fault of a cluster of three brokers, and how many seconds the story lasts."""
 
     name: str
     seconds: float
     hurt: Callable[[KafkaSimulation], object]
     successor: bool = False
-    """Whether the consumer starts at the fault; before that, another member of its group reads."""
+    """Whether the consumer starts with the fault; before it, another member of its group reads."""
 
 
 def the_leader_dies(world: KafkaSimulation) -> None:
@@ -92,7 +92,7 @@ STORIES = (
 
 
 class Recorder:
-    """Run of one story, with a record of its brokers and clients."""
+    """Runs one story, and records what its brokers and clients do."""
 
     def __init__(self, story: Story, world: KafkaSimulation) -> None:
         self.story, self.world = story, world
@@ -115,12 +115,12 @@ class Recorder:
             setattr(world.world, change, partial(self.seen, getattr(world.world, change)))
 
     def seen(self, change: Callable[..., None], *arguments: Any) -> None:
-        """Call `change`, which starts or stops a broker's listener, and record the new state."""
+        """Call `change`, which starts or stops a broker's listener, and record all states."""
         change(*arguments)
         self.look()
 
     def member(self, name: str) -> Consumer:
-        """Create a consumer of the group."""
+        """Create a consumer that is a member of the group."""
         return self.world.consumer(group_id="board", auto_offset_reset="earliest", name=name)
 
     def play(self) -> Shown:
@@ -163,7 +163,7 @@ class Recorder:
     def send(self) -> None:
         """Send the next record, and record when it completes."""
         if self.world.now > self.story.seconds - SENT_EVERY:
-            return  # too late for an outcome within the story
+            return  # too late for its outcome to be part of the story
         number = len(self.records)
         self.records.append([at(self.world.now), None, None])
 
@@ -196,7 +196,7 @@ class Recorder:
             self.state(address, "down", self.lanes[address][-1][2])
 
     def state(self, address: str, state: str, who: str) -> None:
-        """Record a state if it has changed; of several states at one time, keep the last one."""
+        """Record a broker's state if it has changed; of several at one time, keep the last."""
         lane = self.lanes.setdefault(address, [])
         if lane and lane[-1][0] == at(self.world.now):
             lane.pop()
@@ -204,7 +204,7 @@ class Recorder:
             lane.append([at(self.world.now), state, who])
 
     def ask(self) -> None:
-        """Record each client's explanation if it changed."""
+        """Record the text of each client's `explain()` if it has changed."""
         for name, client in self.clients.items():
             text = str(client.explain())
             said = self.says[name]
@@ -212,7 +212,7 @@ class Recorder:
                 said.append([at(self.world.now), text])
 
     def note(self, name: str, event: Event) -> None:
-        """Record an event that readers want to see."""
+        """Record an event, with its text, if its kind is shown."""
         words = in_words(event)
         if words:
             address = event.fields.get("address")
@@ -239,20 +239,20 @@ WORDS = {
     "first_record": "records arrive",
     "broken": "stops, and all its calls raise an error",
 }
-"""Text of the kinds of events that are shown."""
+"""Texts for the kinds of events that are shown."""
 
 
 def in_words(event: Event) -> str:
-    """Return an event as text; empty if it isn't shown."""
+    """Return an event as text; empty if its kind isn't shown."""
     pattern = WORDS.get(event.kind)
     known = event.fields
     if pattern is None or known.get("what") == "dial" or known.get("backoff", 0) is None:
-        return ""  # a failed connection attempt has its own event
+        return ""  # the attempt's failure is an event, too
     return pattern.format_map({name: one_field(v) for name, v in known.items()})
 
 
 def one_field(value: Any) -> str:
-    """Return a field as text: figures with two decimals, an error without its class."""
+    """Return an event's field as text: numbers with two decimals, an error without its class."""
     if isinstance(value, float):
         return f"{value:.2f}"
     return re.sub(r"^\w+(Error|Exception): ", "", str(value))
@@ -273,7 +273,7 @@ def recorded() -> list[Shown]:
 
 
 def as_text(stories: list[Shown]) -> str:
-    """Return the text of the file, an event a line."""
+    """Return the text of the JSON file, with one event in each line."""
     lines = []
     for story in stories:
         parts = [f"{json.dumps(name)}:{lined(value)}" for name, value in story.items()]
@@ -282,7 +282,7 @@ def as_text(stories: list[Shown]) -> str:
 
 
 def lined(value: Any) -> str:
-    """Return JSON with one entry of a list per line."""
+    """Return JSON with each entry of a list in its own line."""
     if isinstance(value, list):
         return "[\n" + ",\n".join(json.dumps(one, separators=(",", ":")) for one in value) + "]"
     if isinstance(value, dict):
@@ -292,7 +292,7 @@ def lined(value: Any) -> str:
 
 
 def table(story: Shown) -> Iterator[str]:
-    """Yield a story as a table, with at most two rows for repeated events of one kind."""
+    """Yield a story as a table; repeated events of one kind have at most two rows."""
     yield from ("| seconds | who | what |", "|---|---|---|")
     for when, who, words in rows(story):
         yield f"| {when:.2f} | {who} | {words.replace('|', chr(92) + '|')} |"
@@ -342,7 +342,7 @@ def outcome(story: Shown) -> str:
 
 
 def recovery(story: Shown) -> str:
-    """Return the time from the brokers' return to the first record; empty if some stayed up."""
+    """Return the time from the brokers' return to the next record; "" if some brokers stayed up."""
     front = next(lane["states"] for lane in story["lanes"] if lane["states"][0][2] == FRONT)
     back = next((when for when, state, _ in front if when > BEFORE and state == "up"), None)
     if back is None:
@@ -370,7 +370,7 @@ def page(text: str, stories: list[Shown]) -> str:
 
 
 def main() -> None:
-    """Record the timelines, and write the JSON file and the page's tables."""
+    """Record the timelines; write the JSON file and the page's tables."""
     stories = recorded()
     STORE.write_text(as_text(stories), encoding="utf-8")
     PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), stories), encoding="utf-8")

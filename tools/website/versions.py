@@ -1,8 +1,8 @@
-"""List the versions of the site in one folder.
+"""List the versions of the site that are in one folder.
 
 In: the folder that has one folder for each version. Out: `versions.js` in it, which every page of
-every version loads, so that old versions know newer ones and their pages; and `index.html`, which
-leads to the newest. Must not: touch any version's own folder.
+every version loads, so that old versions know newer versions and their pages; and `index.html`,
+which leads to the newest version. Must not: touch any version's own folder.
 """
 
 from __future__ import annotations

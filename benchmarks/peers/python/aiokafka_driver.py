@@ -19,7 +19,7 @@ CALLERS = 1_000
 
 
 async def reader(options: argparse.Namespace) -> Any:
-    """Return a consumer assigned to all partitions, at the beginning."""
+    """Return a consumer that has all partitions and starts at their beginnings."""
     consumer = AIOKafkaConsumer(
         bootstrap_servers=options.bootstrap,
         enable_auto_commit=False,
@@ -62,7 +62,7 @@ async def each(options: argparse.Namespace) -> Found:
 
 
 async def arrow(options: argparse.Namespace) -> Found:
-    """Convert messages to Python lists and these to Arrow batches."""
+    """Convert messages to Python lists, and the lists to Arrow batches."""
     rows = Rows()
     watch = Watch()
     consumer = await reader(options)
@@ -81,7 +81,7 @@ async def arrow(options: argparse.Namespace) -> Found:
 
 
 async def produce(options: argparse.Namespace) -> Found:
-    """Send record by record, with a future each."""
+    """Send record by record, each with a future."""
     keys, values = pool(options.pool)
     watch = Watch()
     producer = AIOKafkaProducer(
@@ -109,7 +109,7 @@ async def produce(options: argparse.Namespace) -> Found:
 
 
 async def callers(options: argparse.Namespace) -> Found:
-    """Run a thousand tasks that each send a record and wait, repeatedly."""
+    """Run a thousand tasks, each of which sends a record and waits for it, repeatedly."""
     keys, values = pool(options.pool)
     watch = Watch()
     producer = AIOKafkaProducer(
@@ -132,7 +132,7 @@ async def callers(options: argparse.Namespace) -> Found:
 
 
 async def latency(options: argparse.Namespace) -> Found:
-    """Measure latency with the consumer as a task in the producer's loop."""
+    """Measure latency with the consumer as a task in the producer's event loop."""
     arrived: asyncio.Queue[float] = asyncio.Queue()
     consumer = await reader(options)
 
@@ -156,7 +156,7 @@ async def latency(options: argparse.Namespace) -> Found:
 
 
 async def start(options: argparse.Namespace) -> Found:
-    """Measure new clients until the first acknowledged and the first read record."""
+    """Time new clients until the first acknowledged and the first read record."""
     watch = Watch()
     producer = AIOKafkaProducer(bootstrap_servers=options.bootstrap)
     await producer.start()
@@ -171,7 +171,7 @@ async def start(options: argparse.Namespace) -> Found:
 
 
 async def seek(options: argparse.Namespace) -> Found:
-    """Measure a consumer's calls while the broker holds its fetch."""
+    """Time a consumer's calls while the broker delays the response to its fetch."""
     consumer = await reader(options)
     first = TopicPartition(options.topic, 0)
 
@@ -194,7 +194,7 @@ async def seek(options: argparse.Namespace) -> Found:
 def in_a_loop(
     mode: Callable[[argparse.Namespace], Coroutine[Any, Any, Found]],
 ) -> Callable[[argparse.Namespace], Found]:
-    """Return a function that runs a mode in asyncio's own loop."""
+    """Return a function that runs a mode in asyncio's own event loop."""
     return lambda options: asyncio.run(mode(options))
 
 

@@ -1,4 +1,4 @@
-"""The program `aiokafka_driver` with odradek.compat.aiokafka in aiokafka's place."""
+"""Run the benchmark driver `aiokafka_driver` with odradek.compat.aiokafka in aiokafka's place."""
 
 from __future__ import annotations
 

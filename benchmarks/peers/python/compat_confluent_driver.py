@@ -1,4 +1,4 @@
-"""The program `confluent_driver` with odradek's module in confluent_kafka's place."""
+"""Run the benchmark driver `confluent_driver` with odradek's module in confluent_kafka's place."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from confluent_kafka.aio import AIOConsumer, AIOProducer
 from driver import Found, Watch, main, pool
 
 CONSUMED = 500
-"""Messages per `consume` call, as in its documentation."""
+"""Number of messages per `consume` call, as in the library's documentation."""
 WAITING = 20_000
 """Number of futures that are awaited together."""
 
@@ -49,7 +49,7 @@ async def consume(options: argparse.Namespace) -> Found:
 
 
 def writer(options: argparse.Namespace) -> Any:
-    """Return a producer with the batches of its documentation."""
+    """Return a producer with the batch settings of the library's documentation."""
     return AIOProducer(
         {
             "bootstrap.servers": options.bootstrap,
@@ -63,7 +63,7 @@ def writer(options: argparse.Namespace) -> Any:
 
 
 async def produce(options: argparse.Namespace) -> Found:
-    """Send record by record, with a future each."""
+    """Send record by record, each with a future."""
     keys, values = pool(options.pool)
     watch = Watch()
     producer = writer(options)
@@ -87,7 +87,7 @@ async def produce(options: argparse.Namespace) -> Found:
 def in_a_loop(
     mode: Callable[[argparse.Namespace], Coroutine[Any, Any, Found]],
 ) -> Callable[[argparse.Namespace], Found]:
-    """Return a function that runs a mode in asyncio's own loop."""
+    """Return a function that runs a mode in asyncio's own event loop."""
     return lambda options: asyncio.run(mode(options))
 
 

@@ -25,7 +25,7 @@ def access(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def reader(options: argparse.Namespace) -> Any:
-    """Return a consumer assigned to all partitions, at the beginning."""
+    """Return a consumer that has all partitions and starts at their beginnings."""
     consumer = Consumer(
         {
             **access(options),
@@ -44,7 +44,7 @@ def reader(options: argparse.Namespace) -> Any:
 
 
 def messages(consumer: Any, watch: Watch, most: int = 10_000) -> Any:
-    """Return the next messages; raise an error that one of them has."""
+    """Return the next messages; raise the error of a message that has one."""
     found = consumer.consume(most, 0.1)
     if found:
         watch.seen()
@@ -85,7 +85,7 @@ def poll(options: argparse.Namespace) -> Found:
 
 
 def arrow(options: argparse.Namespace) -> Found:
-    """Convert messages to Python lists and these to Arrow batches, as its users have to."""
+    """Convert messages to Python lists, and the lists to Arrow batches, as users have to."""
     rows = Rows()
     watch = Watch()
     consumer = reader(options)
@@ -103,7 +103,7 @@ def arrow(options: argparse.Namespace) -> Found:
 
 
 def writer(options: argparse.Namespace, **more: Any) -> Any:
-    """Return a producer with Java's murmur2, and its `batch.size` unless an option sets it."""
+    """Return a producer with Java's murmur2, and default `batch.size` unless an option sets it."""
     if options.batch_size:
         more["batch.size"] = options.batch_size
     return Producer(
@@ -122,7 +122,7 @@ def writer(options: argparse.Namespace, **more: Any) -> Any:
 
 
 def produce(options: argparse.Namespace, *, callback: bool = True) -> Found:
-    """Send record by record; wait while the queue is full, as its users do."""
+    """Send record by record; wait while the queue is full, as the library's users do."""
     keys, values = pool(options.pool)
     done = failed = size = 0
 
@@ -157,7 +157,7 @@ def produce(options: argparse.Namespace, *, callback: bool = True) -> Found:
 
 
 def produce_quiet(options: argparse.Namespace) -> Found:
-    """Send without a delivery callback, so that the program doesn't learn the result."""
+    """Send records without a delivery callback, so that the program doesn't learn the results."""
     return produce(options, callback=False)
 
 
@@ -182,7 +182,7 @@ def latency(options: argparse.Namespace) -> Found:
 
 
 def start(options: argparse.Namespace) -> Found:
-    """Measure new clients until the first acknowledged and the first read record."""
+    """Time new clients until the first acknowledged and the first read record."""
     watch = Watch()
     producer = Producer(access(options))
     producer.produce(options.topic, b"first")
@@ -223,7 +223,7 @@ def first_in_group(options: argparse.Namespace, protocol: str) -> float:
 
 
 def seek(options: argparse.Namespace) -> Found:
-    """Measure a consumer's calls while the broker holds its fetch; ends are watermark offsets."""
+    """Time a consumer's calls while the broker delays a fetch; ends are watermark offsets."""
     consumer = reader(options)
     first, place = TopicPartition(options.topic, 0), TopicPartition(options.topic, 0, 0)
 
@@ -244,7 +244,7 @@ def seek(options: argparse.Namespace) -> Found:
 
 
 def messages_of_start(consumer: Any) -> Any:
-    """Return one message: `consume` waits until it has the requested number."""
+    """Return at most one message, because `consume` waits for the requested number."""
     return consumer.consume(1, 1.0)
 
 

@@ -2,9 +2,7 @@
 
 In: `DRIVER MODE --bootstrap … --topic …`. Out: one line on standard output: records, bytes,
 seconds, CPU seconds, memory, version. The clock starts after all imports, before the client is
-created.
-
-Must not: import a client library, or anything that the clients' venvs don't have.
+created. Must not: import a client library, or any package that the clients' venvs don't have.
 """
 
 from __future__ import annotations
@@ -27,11 +25,11 @@ Mode = Callable[[argparse.Namespace], Found]
 
 
 GROUPS = ("classic", "consumer")
-"""The two group protocols: KIP-62's and KIP-848's."""
+"""The two group protocols, classic (KIP-62) and KIP-848's."""
 
 
 class Watch:
-    """Wall and CPU time since its creation, and the time of the first record."""
+    """Measures wall and CPU time since its creation, and when the first record came."""
 
     def __init__(self) -> None:
         self.rss_before = status("VmRSS")
@@ -45,7 +43,7 @@ class Watch:
             self.first = time.perf_counter() - self.begin
 
     def stop(self, delivers: str, records: int, size: int) -> Found:
-        """Stop the clock and return the result."""
+        """Stop the clock and return the measurement's result."""
         return {
             "seconds": time.perf_counter() - self.begin,
             "cpu": time.process_time() - self.cpu,
@@ -58,7 +56,7 @@ class Watch:
 
 
 class Rows:
-    """Records as Python lists that become Arrow batches; each batch is dropped at once."""
+    """Records as Python lists that are converted to Arrow batches, which are dropped at once."""
 
     def __init__(self) -> None:
         import pyarrow as pa
@@ -69,7 +67,7 @@ class Rows:
         self.records = self.size = 0
 
     def made(self, *, all_rows: bool = False) -> None:
-        """Create a batch once there are enough rows; with `all_rows`, from any number of rows."""
+        """Convert the rows to a batch once there are enough; with `all_rows`, if there are any."""
         if len(self.columns[0]) < (1 if all_rows else ROWS_OF_BATCH):
             return
         pa = self._pa
@@ -85,12 +83,12 @@ class Rows:
 
 
 def payload(batch: Any) -> int:
-    """Return the bytes of a batch's keys and values, from its last offsets (int32)."""
+    """Return the bytes of a batch's keys and values, from the last offsets of the columns."""
     total = 0
     for name in ("key", "value"):
         column = batch.column(name)
         if str(column.type) == "binary_view":
-            return total  # not worth a pass over all rows
+            return total  # not worth a loop over all rows
         _, offsets, _ = column.buffers()
         ends = memoryview(offsets).cast("i")
         total += ends[column.offset + len(column)] - ends[column.offset]
@@ -98,7 +96,7 @@ def payload(batch: Any) -> int:
 
 
 def pool(path: str) -> tuple[list[bytes], list[bytes]]:
-    """Return the file's keys and values: two 4-byte big-endian lengths, then both, repeated."""
+    """Return a pool file's keys and values; each pair follows two 4-byte big-endian lengths."""
     text = Path(path).read_bytes()
     keys, values = [], []
     at = 0
@@ -112,7 +110,7 @@ def pool(path: str) -> tuple[list[bytes], list[bytes]]:
 
 
 def status(name: str) -> int:
-    """Return a line of /proc/self/status in bytes: VmHWM is the peak, VmRSS the current memory."""
+    """Return a value of /proc/self/status in bytes: VmHWM is peak memory, VmRSS present memory."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(f"{name}:"):
             return int(line.split()[1]) * 1024
@@ -120,9 +118,9 @@ def status(name: str) -> int:
 
 
 class Idle:
-    """Cost of clients: until they have read all records, and then per second without new ones.
+    """Measures idle clients: the cost until they have read all records, then per second.
 
-    CPU in milliseconds, additional threads and file descriptors, memory in bytes.
+    CPU is in milliseconds, memory in bytes; threads and file descriptors are additional ones.
     """
 
     def __init__(self) -> None:
@@ -133,7 +131,7 @@ class Idle:
         self.since = 0.0
 
     def begins(self) -> None:
-        """Start measuring: all clients have read all records."""
+        """Start measuring idle time, after all clients have read all records."""
         if not self.ready:
             self.ready = {
                 "ready_ms": 1000 * (time.perf_counter() - self.begin),
@@ -142,7 +140,7 @@ class Idle:
         self.since, self.cpu = time.time(), time.process_time()
 
     def ends(self) -> Found:
-        """Return the cost since `begins`."""
+        """Return the cost of the idle time since `begins`."""
         until, cpu = time.time(), time.process_time() - self.cpu
         return {
             **self.ready,
@@ -161,12 +159,12 @@ def threads() -> int:
 
 
 def descriptors() -> int:
-    """Return the number of open file descriptors, including the one to list them."""
+    """Return the number of open file descriptors, including the one that lists them."""
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
 def round_trip(options: argparse.Namespace, arrived: queue.Queue[float], send: Any) -> Found:
-    """Send records one by one at a fixed rate; time each until a consumer has it."""
+    """Send records one by one at a fixed rate; time each record until a consumer has it."""
     times = []
     due = time.perf_counter()
     for _ in range(options.records):
@@ -179,14 +177,14 @@ def round_trip(options: argparse.Namespace, arrived: queue.Queue[float], send: A
 
 
 def latencies(times: list[float]) -> Found:
-    """Return the percentiles; the first tenth is left out as warm-up."""
+    """Return percentiles of the latencies; the first tenth is left out as a warm-up."""
     counted = sorted(times[len(times) // 10 :])
     p50, p99 = (1000 * counted[int(share * (len(counted) - 1))] for share in (0.5, 0.99))
     return {"p50_ms": p50, "p99_ms": p99, "records": len(counted)}
 
 
 def main(library: str, version: str, modes: dict[str, Mode]) -> None:
-    """Run one mode, print its result, and exit without closing the clients."""
+    """Run one mode, print its result, and end the process without closing the clients."""
     parser = argparse.ArgumentParser()
     parser.add_argument("mode", choices=sorted(modes))
     parser.add_argument("--bootstrap", required=True)

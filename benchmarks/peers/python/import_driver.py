@@ -1,4 +1,4 @@
-"""Measure the import of some modules in a new interpreter, without the interpreter's start."""
+"""Time the import of some modules in a new interpreter, without the interpreter's start."""
 
 from __future__ import annotations
 

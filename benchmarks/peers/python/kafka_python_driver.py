@@ -15,7 +15,7 @@ from moving import Calls, called, moves
 
 
 def reader(options: argparse.Namespace) -> Any:
-    """Return a consumer assigned to all partitions, at the beginning."""
+    """Return a consumer that has all partitions and starts at their beginnings."""
     consumer = KafkaConsumer(
         bootstrap_servers=options.bootstrap,
         enable_auto_commit=False,
@@ -44,7 +44,7 @@ def consume(options: argparse.Namespace) -> Found:
 
 
 def arrow(options: argparse.Namespace) -> Found:
-    """Convert messages to Python lists and these to Arrow batches."""
+    """Convert messages to Python lists, and the lists to Arrow batches."""
     rows = Rows()
     watch = Watch()
     consumer = reader(options)
@@ -63,7 +63,7 @@ def arrow(options: argparse.Namespace) -> Found:
 
 
 def produce(options: argparse.Namespace) -> Found:
-    """Send record by record, with a future each."""
+    """Send record by record, each with a future."""
     keys, values = pool(options.pool)
     watch = Watch()
     producer = KafkaProducer(
@@ -101,7 +101,7 @@ def latency(options: argparse.Namespace) -> Found:
 
 
 def start(options: argparse.Namespace) -> Found:
-    """Measure new clients until the first acknowledged and the first read record."""
+    """Time new clients until the first acknowledged and the first read record."""
     watch = Watch()
     producer = KafkaProducer(bootstrap_servers=options.bootstrap)
     producer.send(options.topic, b"first").get(TIMEOUT)
@@ -114,7 +114,7 @@ def start(options: argparse.Namespace) -> Found:
 
 
 def seek(options: argparse.Namespace) -> Found:
-    """Measure a consumer's calls while the broker holds its fetch."""
+    """Time a consumer's calls while the broker delays the response to its fetch."""
     consumer = reader(options)
     first = TopicPartition(options.topic, 0)
     calls = Calls(

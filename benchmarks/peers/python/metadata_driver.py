@@ -1,7 +1,7 @@
-"""Measure how long a library takes to decode and process one metadata response; see METHOD.md.
+"""Time how long a library takes to decode and process one metadata response; see METHOD.md.
 
-In: `LIBRARY --answer FILE`. Out: one JSON line: milliseconds of the first time in this process, the
-median of later ones (each with a client without metadata), of the same response again, memory.
+In: `LIBRARY --answer FILE`. Out: one JSON line: milliseconds of the first time in this process, of
+later times (median; each with a new client), of the same response again, and memory.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ VERSION = 13
 
 
 def odradek() -> Callable[[bytes], float]:
-    """Return a function that decodes in steps as the updater does; it returns the longest step."""
+    """Return a function that decodes in the updater's steps and returns the longest step's time."""
     from odradek.common.backoff import ExponentialBackoff
     from odradek.metadata.metadata import Metadata
     from odradek.protocol.packed_metadata import PackedMetadataResponse
@@ -57,7 +57,7 @@ def odradek() -> Callable[[bytes], float]:
 
 
 def kafka_python() -> Callable[[bytes], float]:
-    """Return a function that decodes and updates the client's single cluster metadata."""
+    """Return a function that decodes a response and updates the client's cluster metadata."""
     from kafka.cluster import ClusterMetadata
     from kafka.protocol.metadata import MetadataResponse
 
@@ -71,9 +71,9 @@ def kafka_python() -> Callable[[bytes], float]:
 
 
 def measure(path: str, times: int, fresh: Callable[[], Callable[[bytes], float]]) -> Found:
-    """Measure with new clients each time, and finally the same response once more."""
+    """Time the response with a new client each time, and finally the same response once more."""
     answer = Path(path).read_bytes()
-    fresh()  # loads the library
+    fresh()  # not timed, because it loads the library
     before = status("VmRSS")
     took, longest = [], 0.0
     grown = 0

@@ -19,30 +19,30 @@ from typing import Any
 from driver import Found
 
 HELD = 0.5
-"""Seconds that a broker holds a fetch: `fetch.max.wait.ms`, the default of all these clients."""
+"""Seconds for which a broker delays a fetch (`fetch.max.wait.ms`), by these clients' default."""
 POLLED = 0.05
-"""Seconds of one poll while no record is expected."""
+"""Timeout in seconds of one poll while no record is expected."""
 PATIENCE = 20.0
-"""Seconds until a missing record is an error."""
+"""Seconds after which a missing record is an error."""
 Steps = Generator[Any, Any, Found]
 
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """Calls of a consumer; those of an asyncio client may return awaitables."""
+    """A consumer's calls, as functions; an asyncio client's functions may return awaitables."""
 
     poll: Callable[[float], Any]
     """Poll with a timeout in seconds; return the number of records."""
     seek: Callable[[], Any]
-    """Seek to the record."""
+    """Seek to the first partition's record."""
     pause: Callable[[], Any]
     resume: Callable[[], Any]
     end: Callable[[], Any]
-    """Request the end offset from the broker."""
+    """Request the first partition's end offset from the broker."""
 
 
 def moves(options: argparse.Namespace, calls: Calls) -> Steps:
-    """Yield the result of each call, possibly an awaitable; the caller sends back its value."""
+    """Yield the return value of each call, maybe an awaitable; the caller sends its result back."""
 
     def records(count: int = 1) -> Generator[Any, Any, None]:
         until = time.perf_counter() + PATIENCE
@@ -86,7 +86,7 @@ def moves(options: argparse.Namespace, calls: Calls) -> Steps:
 
 
 def called(steps: Steps) -> Found:
-    """Run all steps of a synchronous client."""
+    """Run all steps of `moves` with a synchronous client."""
     value = None
     try:
         while True:
@@ -96,7 +96,7 @@ def called(steps: Steps) -> Found:
 
 
 async def awaited(steps: Steps) -> Found:
-    """Run all steps of an asyncio client."""
+    """Run all steps of `moves` with an asyncio client."""
     value = None
     try:
         while True:

@@ -16,7 +16,7 @@ from driver import TIMEOUT, Found, Idle, Watch, latencies, main, payload, pool
 from moving import Calls, awaited, moves
 
 import odradek
-from odradek import AsyncConsumer, AsyncProducer, TopicPartition  # loaded before the clock starts
+from odradek import AsyncConsumer, AsyncProducer, TopicPartition  # imported before the clock starts
 
 POLL_RECORDS = 1_000
 WAITING = 20_000
@@ -24,11 +24,11 @@ WAITING = 20_000
 CALLERS = 1_000
 CLIENTS = 10
 TICK = 0.001
-"""Seconds between two measurements of the loop's lag."""
+"""Seconds for which a task sleeps between two measurements of the event loop's lag."""
 
 
 class Lag:
-    """Lag of the event loop for a task that sleeps a millisecond each time."""
+    """Measures the event loop's lag with a task that sleeps for a millisecond each time."""
 
     def __init__(self) -> None:
         self._late: list[float] = []
@@ -53,7 +53,7 @@ class Lag:
 
 
 def reader(options: argparse.Namespace) -> AsyncConsumer:
-    """Return a consumer assigned to all partitions, at the beginning."""
+    """Return a consumer that has all partitions and starts at their beginnings."""
     consumer = AsyncConsumer(
         {"bootstrap.servers": options.bootstrap, "auto.offset.reset": "earliest"}
     )
@@ -62,7 +62,7 @@ def reader(options: argparse.Namespace) -> AsyncConsumer:
 
 
 def writer(options: argparse.Namespace, **more: Any) -> AsyncProducer:
-    """Return a producer; `batch.size` has its default unless an option sets it."""
+    """Return a producer with the default `batch.size` unless an option sets another."""
     if options.batch_size:
         more["batch.size"] = options.batch_size
     return AsyncProducer(
@@ -105,7 +105,7 @@ async def each(options: argparse.Namespace) -> Found:
 
 
 async def arrow(options: argparse.Namespace) -> Found:
-    """Read batches, each dropped after counting; everything in the loop's thread."""
+    """Read batches and drop each after counting; all work is done in the loop's thread."""
     import pyarrow  # noqa: F401  before the clock starts, as in the sync driver
 
     lag, watch = Lag(), Watch()
@@ -122,7 +122,7 @@ async def arrow(options: argparse.Namespace) -> Found:
 
 
 async def produce(options: argparse.Namespace) -> Found:
-    """Send record by record, with a delivery each, and await all of them."""
+    """Send record by record, each with a delivery to await, and await all deliveries."""
     keys, values = pool(options.pool)
     lag, watch = Lag(), Watch()
     producer = writer(options)
@@ -145,7 +145,7 @@ async def produce(options: argparse.Namespace) -> Found:
 
 
 async def callers(options: argparse.Namespace) -> Found:
-    """Run a thousand tasks that each send a record and wait, repeatedly."""
+    """Run a thousand tasks, each of which sends a record and waits for it, repeatedly."""
     keys, values = pool(options.pool)
     lag, watch = Lag(), Watch()
     producer = writer(options)
@@ -165,7 +165,7 @@ async def callers(options: argparse.Namespace) -> Found:
 
 
 async def clients(options: argparse.Namespace) -> Found:
-    """Run ten consumers in one loop that each read a share of the records."""
+    """Run ten consumers in one event loop, each of which reads a share of the records."""
     lag, watch = Lag(), Watch()
     share = options.records // CLIENTS
 
@@ -184,7 +184,7 @@ async def clients(options: argparse.Namespace) -> Found:
 
 
 async def idle(options: argparse.Namespace) -> Found:
-    """Run clients in one loop that read all records and then wait, a task each."""
+    """Run clients in one event loop, each with a task that reads all records and then waits."""
     found = Idle()
     ready = asyncio.Semaphore(0)
 
@@ -209,7 +209,7 @@ async def idle(options: argparse.Namespace) -> Found:
 
 
 async def latency(options: argparse.Namespace) -> Found:
-    """Measure latency with the consumer as a task in the producer's loop."""
+    """Measure latency with the consumer as a task in the producer's event loop."""
     arrived: asyncio.Queue[float] = asyncio.Queue()
     consumer = AsyncConsumer(
         {"bootstrap.servers": options.bootstrap, "auto.offset.reset": "latest"}
@@ -237,7 +237,7 @@ async def latency(options: argparse.Namespace) -> Found:
 
 
 async def seek(options: argparse.Namespace) -> Found:
-    """Measure a consumer's calls while the broker holds its fetch."""
+    """Time a consumer's calls while the broker delays the response to its fetch."""
     consumer = reader(options)
     first = TopicPartition(options.topic, 0)
 
@@ -260,7 +260,7 @@ async def seek(options: argparse.Namespace) -> Found:
 def in_a_loop(
     mode: Callable[[argparse.Namespace], Coroutine[Any, Any, Found]],
 ) -> Callable[[argparse.Namespace], Found]:
-    """Return a function that runs a mode in asyncio's own loop, or in uvloop."""
+    """Return a function that runs a mode in asyncio's own event loop, or in uvloop."""
 
     def run(options: argparse.Namespace) -> Found:
         if options.loop == "uvloop":

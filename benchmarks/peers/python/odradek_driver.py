@@ -29,7 +29,7 @@ from moving import Calls, called, moves
 import odradek
 import odradek.runtime.hosts.selector_host
 import odradek.runtime.hosts.thread_host
-from odradek import Consumer, Producer  # loaded before the clock starts
+from odradek import Consumer, Producer  # imported before the clock starts
 from odradek.record import KERNEL
 
 POLL_RECORDS = 10_000
@@ -56,7 +56,7 @@ def access(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def reader(options: argparse.Namespace, *, background: bool = False) -> Consumer:
-    """Return a consumer assigned to all partitions, at the beginning."""
+    """Return a consumer that has all partitions and starts at their beginnings."""
     config = {**access(options), "auto.offset.reset": "earliest"}
     consumer = Consumer(config, background=background)
     consumer.assign([odradek.TopicPartition(options.topic, p) for p in range(options.partitions)])
@@ -64,7 +64,7 @@ def reader(options: argparse.Namespace, *, background: bool = False) -> Consumer
 
 
 def arrow(options: argparse.Namespace, *, background: bool = True) -> Found:
-    """Read batches, each dropped after counting; a thread receives while this one decodes."""
+    """Read batches and drop each after counting; a thread receives while this one decodes."""
     watch = Watch()
     consumer = reader(options, background=background)
     records = size = 0
@@ -114,7 +114,7 @@ def soak(options: argparse.Namespace) -> Found:
 
 
 def writer(options: argparse.Namespace, **more: Any) -> Producer:
-    """Return a producer; `batch.size` has its default unless an option sets it."""
+    """Return a producer with the default `batch.size` unless an option sets another."""
     if options.batch_size:
         more["batch.size"] = options.batch_size
     config = {
@@ -127,7 +127,7 @@ def writer(options: argparse.Namespace, **more: Any) -> Producer:
 
 
 def produce(options: argparse.Namespace) -> Found:
-    """Send record by record, with a future each."""
+    """Send record by record, each with a future."""
     keys, values = pool(options.pool)
     watch = Watch()
     producer = writer(options)
@@ -146,7 +146,7 @@ def produce(options: argparse.Namespace) -> Found:
 
 
 def produce_many(options: argparse.Namespace) -> Found:
-    """Send lists of ten thousand records, as after a program's own work on them."""
+    """Send lists of ten thousand records, as a program does that has collected them."""
     keys, values = pool(options.pool)
     futures = []
     size = 0
@@ -189,7 +189,7 @@ def produce_arrow(options: argparse.Namespace) -> Found:
 
 
 def load(options: argparse.Namespace) -> Found:
-    """Fill a topic round-robin, as franz-go's driver does if Go is installed."""
+    """Fill a topic round-robin; if Go is installed, franz-go's driver does this instead."""
     keys, values = pool(options.pool)
     watch = Watch()
     producer = writer(options)
@@ -218,7 +218,7 @@ def latency(options: argparse.Namespace) -> Found:
 
 
 def start(options: argparse.Namespace) -> Found:
-    """Measure new clients until the first acknowledged and the first read record."""
+    """Time new clients until the first acknowledged and the first read record."""
     watch = Watch()
     producer = Producer(access(options))
     producer.send(options.topic, b"first").result(timeout=TIMEOUT)
@@ -256,7 +256,7 @@ def first_in_group(options: argparse.Namespace, protocol: str) -> float:
 
 
 def seek(options: argparse.Namespace, *, background: bool = False) -> Found:
-    """Measure a consumer's calls while the broker holds its fetch."""
+    """Time a consumer's calls while the broker delays the response to its fetch."""
     consumer = reader(options, background=background)
     first = odradek.TopicPartition(options.topic, 0)
     calls = Calls(
@@ -270,9 +270,9 @@ def seek(options: argparse.Namespace, *, background: bool = False) -> Found:
 
 
 def idle(options: argparse.Namespace, *, background: bool = True) -> Found:
-    """Run clients, each with a thread, that read all records and then are idle."""
+    """Run clients, each with a thread, which read all records and then are idle."""
     if options.pattern:
-        for module in _OF_GROUPS:  # loaded before the clock starts
+        for module in _OF_GROUPS:  # imported before the clock starts
             import_module(module)
         Consumer({**access(options), "group.id": "loaded"}).close()
     found = Idle()
@@ -288,7 +288,7 @@ def idle(options: argparse.Namespace, *, background: bool = True) -> Found:
 
 
 def waiting(options: argparse.Namespace, *, background: bool) -> Consumer:
-    """Return a consumer of all partitions, assigned or as a group member with a pattern."""
+    """Return a consumer of all partitions, assigned or as a member that subscribes a pattern."""
     if not options.pattern:
         return reader(options, background=background)
     config = {**access(options), "auto.offset.reset": "earliest", "group.id": f"g-{os.getpid()}"}
@@ -310,7 +310,7 @@ def rest(clients: list[Consumer], seconds: float, *, polled: bool) -> None:
 
 
 def idle_one(options: argparse.Namespace) -> Found:
-    """Run idle clients in the caller's thread, which polls each once a second."""
+    """Run idle clients in the caller's thread, which polls each of them once a second."""
     return idle(options, background=False)
 
 

@@ -28,7 +28,7 @@ BATCH_BYTES = 256 << 10
 
 
 class Wire:
-    """One blocking connection, with TLS if an authority is given."""
+    """One blocking connection to a broker, with TLS if an authority is given."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         host, _, port = options.bootstrap.rpartition(":")
@@ -40,13 +40,13 @@ class Wire:
         self._buffer = bytearray(FETCH_BYTES + (1 << 20))
 
     def send(self, *parts: bytes | memoryview) -> None:
-        """Write one request, after its size."""
+        """Write one request, preceded by its size."""
         self._socket.sendall(struct.pack(">i", sum(len(part) for part in parts)))
         for part in parts:
             self._socket.sendall(part)
 
     def receive(self) -> memoryview:
-        """Return the next response, in a buffer that the following one overwrites."""
+        """Return the next response, in a buffer that the next call overwrites."""
         (size,) = struct.unpack(">i", self._exactly(4))
         return self._exactly(size)
 
@@ -62,12 +62,12 @@ class Wire:
 
 
 def text(value: str) -> bytes:
-    """Encode a string."""
+    """Encode a string as the protocol does."""
     return struct.pack(">h", len(value)) + value.encode()
 
 
 def header(key: int, version: int) -> bytes:
-    """Encode request header 1; the correlation id isn't needed, because responses come in order."""
+    """Encode request header 1; responses come in order, so the correlation id isn't needed."""
     return struct.pack(">hhi", key, version, 0) + text("raw")
 
 
@@ -79,7 +79,7 @@ def fetch(topic: str, partition: int, offset: int) -> bytes:
 
 
 def records_of(answer: memoryview, topic: str) -> memoryview:
-    """Return the record set in a response to `fetch`."""
+    """Return the record batches in a response to `fetch`."""
     at = (
         4 + 4 + 4 + 2 + len(topic) + 4
     )  # correlation id, throttle time, one topic, its name, one partition
@@ -105,7 +105,7 @@ def whole(records: memoryview) -> tuple[int, int]:
 
 
 def receive(options: argparse.Namespace) -> Found:
-    """Fetch everything once to learn the offsets, then again with the clock, two requests ahead."""
+    """Fetch everything once to get the offsets, then again with the clock, two requests ahead."""
     wire = Wire(options)
     plans = []
     for partition in range(options.partitions):

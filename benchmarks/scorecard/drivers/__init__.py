@@ -1,1 +1,1 @@
-"""One driver for each library, and how those in compiled languages are built."""
+"""One driver for each library, and how drivers in compiled languages are built."""

@@ -11,7 +11,7 @@ import threading
 import time
 
 PACE = 0.1
-"""Seconds between two records of the modes produce and idle."""
+"""Seconds between two records in the modes `produce` and `idle`."""
 SHOWN_ERRORS_PER_SECOND = 5
 _lock = threading.Lock()
 _shown = []
@@ -37,7 +37,7 @@ def say(event, **more):
 
 
 def error(what):
-    """Report an error, at most some per second."""
+    """Report an error of the library, at most a few per second."""
     now = time.monotonic()
     with _lock:
         _shown[:] = [at for at in _shown if at > now - 1.0]
@@ -74,7 +74,7 @@ def wait_for_go(seconds):
 
 
 def stay():
-    """Leave connections open until stdin ends."""
+    """Keep connections open until stdin ends."""
     while True:
         time.sleep(3600)
 
@@ -82,7 +82,7 @@ def stay():
 def at_once(count, call):
     """Let `count` threads call `call(i)` at the same time.
 
-    Return the number of successful calls, and when the last one returned.
+    Return the number of successful calls, and the time when the last call returned.
     """
     start = threading.Barrier(count + 1)
     good = []
@@ -119,7 +119,7 @@ def timed(call):
 
 
 def refresh(count, call):
-    """Make `count` refreshes one after the other."""
+    """Request metadata `count` times, one request after the other."""
     good = 0
     for i in range(count):
         try:
@@ -132,7 +132,7 @@ def refresh(count, call):
 
 
 def pace():
-    """Yield 0, 1, 2 … every 100 ms; a late turn delays those after it."""
+    """Yield 0, 1, 2 … every 100 ms; if the caller is late once, all later numbers are delayed."""
     n = 0
     while True:
         begin = time.monotonic()

@@ -42,7 +42,7 @@ async def main():
 
 
 async def asked(producer, topic):
-    """Return whether the partitions of a topic were found."""
+    """Return whether the client found the partitions of a topic."""
     try:
         await producer.partitions_for(topic)
     except odradek.KafkaError as problem:

@@ -1,4 +1,4 @@
-"""Simulate brokers, links and time for the engine that ships.
+"""Simulate brokers, connections and time for the released engine.
 
 Everything runs in the caller's thread and in virtual time; a minute of outage takes milliseconds:
 
@@ -13,7 +13,7 @@ Everything runs in the caller's thread and in virtual time; a minute of outage t
     future = producer.send("flights", b"value")         # clients work as they do on real sockets
     world.after(2.0, lambda: cluster.move(after=30.0))
     future.result(timeout=10)                           # virtual seconds
-    world.advance(60)                                   # all clients of the world continue
+    world.advance(60)                                   # all clients continue
     cluster.records("flights", 0)                       # (offset, timestamp, type, key, value …)
     world.hosts["producer"].trace.lines()               # what the client did, with times
 

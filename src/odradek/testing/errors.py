@@ -11,7 +11,7 @@ class ClusterStartError(RuntimeError):
 
 
 class JavaNotFoundError(ClusterStartError):
-    """No suitable Java was found; the message lists the places that were searched."""
+    """No suitable Java was found; the message lists the searched places."""
 
 
 class JarsError(ClusterStartError):
@@ -19,7 +19,7 @@ class JarsError(ClusterStartError):
 
 
 class KeeperError(ClusterStartError):
-    """The keeper process has ended, or couldn't start a program."""
+    """The keeper, the process that owns all brokers, ended or couldn't start a program."""
 
 
 class ToolError(RuntimeError):

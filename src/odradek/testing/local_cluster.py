@@ -29,7 +29,7 @@ from odradek.testing.java import java_home, own_cache
 if TYPE_CHECKING:
     from odradek.testing.brokers.authority import Authority, Kind
 
-_LARGEST = 30  # host addresses end in 10 + node id, and test machines have memory for no more JVMs
+_LARGEST = 30  # IP addresses end in 10 + node id; more JVMs need too much memory
 
 
 class LocalCluster:
@@ -110,7 +110,7 @@ class LocalCluster:
         # Bind the port first, so that of two starts with the same port one fails before formatting.
         self._door.start()
         try:
-            home = java_home()  # before a useless download
+            home = java_home()  # before a download that would be useless without Java
             folder = jars.fetch(self.version, self._report)
             self._java = JavaSetup(
                 home,
@@ -132,7 +132,7 @@ class LocalCluster:
             self._original.format()
             self._original.start_all()
             self._lead()
-        except BaseException:  # including Ctrl-C
+        except BaseException:  # including KeyboardInterrupt
             self.close()
             raise
         return self
@@ -147,7 +147,7 @@ class LocalCluster:
         self._door.lead_to(())
         if keeper is not None:
             if self._kept is not None and self._current is not None:
-                # Only data that is kept needs a clean shutdown.
+                # Temporary data is removed anyway, so only kept data needs a clean shutdown.
                 self._current.stop(self._current.brokers, graceful=True)
             keeper.close()
         self._door.close()
@@ -179,7 +179,7 @@ class LocalCluster:
 
     @property
     def running(self) -> tuple[int, ...]:
-        """The ids of the brokers with a process, including paused ones."""
+        """Ids of the brokers that have a process, including paused brokers."""
         return tuple(broker.node_id for broker in self._now.brokers if broker.running)
 
     def pids(self) -> dict[int, int]:
@@ -191,7 +191,7 @@ class LocalCluster:
         }
 
     def logs(self, i: int) -> str:
-        """Return the whole log of broker `i`, of all its starts."""
+        """Return the whole log of broker `i`, from all starts of the broker."""
         path = self._broker(i).log
         return path.read_text(errors="replace") if path.exists() else ""
 
@@ -230,7 +230,7 @@ class LocalCluster:
         self._lead()
         self._now.move_all()
         self._now.spawn_all()
-        self._lead()  # uses each broker once it accepts connections
+        self._lead()  # the bootstrap address uses each broker once it accepts connections
         self._now.wait_ready()
         self.timeline.add("moved")
 
@@ -318,16 +318,16 @@ class LocalCluster:
     def console_consumer(
         self, topic: str, *options: str, max_messages: int | None = None, timeout: float = 10.0
     ) -> str:
-        """Read a topic from its beginning with Kafka's console consumer and return its output.
+        """Read a topic from its beginning with Kafka's console consumer; return the tool's output.
 
-        It stops after `max_messages`, or if no record arrives for `timeout` seconds.
+        The tool stops after `max_messages`, or if no record arrives for `timeout` seconds.
         """
         where = self.tool_arguments("--consumer.config")
         arguments = [*where, "--topic", topic, "--from-beginning",
                      "--timeout-ms", str(int(timeout * 1000)), *options]  # fmt: skip
         if max_messages is not None:
             arguments += ["--max-messages", str(max_messages)]
-        # At its own time limit, the tool ends with the exit status of a failure.
+        # If the time limit ends the tool, the exit status is that of a failed tool.
         return self.run_tool(
             "org.apache.kafka.tools.consumer.ConsoleConsumer",
             arguments,
@@ -460,7 +460,7 @@ class LocalCluster:
     def tool_arguments(self, option: str = "--command-config") -> list[str]:
         """Return the arguments with which Kafka's tools connect to `inner_servers`.
 
-        `option` is the tool's name for its file of settings.
+        `option` is the name of the tool's option for a file of settings.
         """
         return self._now.inner_arguments((b for b in self._now.brokers if b.running), option)
 

@@ -1,9 +1,9 @@
 """Odradek's pytest plugin: the fixtures `kafka_simulation`, `kafka_cluster` and `kafka_topic`.
 
-In: pytest's hooks; markers and options of a test. Out: clusters for tests, closed at their ends; a
-section in the report of a test that failed. pytest finds it by its entry point, in every run of
-every project that has Odradek installed. Must not: import anything but pytest before a fixture is
-used, or affect a run that uses no fixture.
+In: pytest's hooks; markers and options of a test. Out: clusters, which are closed when their tests
+end; a section in the report of a test that failed. pytest finds the plugin by its entry point, in
+every run of every project that has Odradek installed. Must not: import anything but pytest before a
+fixture is used, or affect a run that uses no fixture.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MARKERS = {
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options of the fixtures."""
+    """Add the fixtures' command-line options to pytest."""
     group = parser.getgroup("odradek", "Odradek: Kafka in tests")
     group.addoption(
         "--kafka-seed",
@@ -46,7 +46,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the markers."""
+    """Register the markers `kafka_simulation` and `kafka_cluster`."""
     for marker, text in MARKERS.items():
         config.addinivalue_line("markers", f"{marker}: {text}")
 

@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 _open: list[KafkaSimulation] = []
 LAST_EVENTS = 20
-"""Number of events of each client that `report` shows."""
+"""Number of last events of each client that `report` shows."""
 CLOSE_TIMEOUT = 5.0
 MOMENT = 0.001
 
@@ -77,7 +77,7 @@ class KafkaSimulation:
         self.cluster = SimulatedCluster(self.world, brokers, **cluster)
         self.checkers = Checkers(self.world)
         self.clients: list[Client[Any]] = []
-        """The clients created with `producer`, `consumer` and `admin`."""
+        """The clients that `producer`, `consumer` and `admin` have created."""
         self.allow_real_clients = False
         """Whether clients with other bootstrap addresses may be created; they use real sockets."""
         self._checks = checkers
@@ -90,7 +90,7 @@ class KafkaSimulation:
         self._stack = ExitStack()
 
     def __getattr__(self, name: str) -> Any:
-        """Return other attributes from the cluster."""
+        """Return all other attributes from the simulated cluster."""
         if name.startswith("_") or "cluster" not in self.__dict__:
             raise AttributeError(name)
         try:
@@ -115,12 +115,12 @@ class KafkaSimulation:
         """Close all clients, including those of the code under test, without calling `verify`."""
         self._stack.close()
         self._ended = True
-        self.world.advance(MOMENT)  # leaves a time at which the test may be stuck
+        self.world.advance(MOMENT)  # leave an instant at which time is stuck
         for client in self.clients:
             with suppress(KafkaError):  # a test may leave undelivered records
                 client.close(CLOSE_TIMEOUT)
         for host in self.world.hosts.values():
-            if not host.closed:  # not closed by the code under test
+            if not host.closed:  # a client that the code under test has left open
                 host.close(self.world.now)
 
     def verify(self) -> None:
@@ -151,8 +151,8 @@ class KafkaSimulation:
         """Create an `odradek.Producer` in the simulation; it is closed when the test ends.
 
         `name`: the producer's name in reports (default: "producer"). `link`: latency, loss and
-        other properties of its connections. `background`: whether the producer works between
-        calls, as a real one does.
+        other properties of the producer's connections. `background`: whether the producer works
+        between calls, as a real producer does.
         """
         given = self._config(config, options)
         host = self._new_host(Config(PRODUCER, given), name, link, background=background)
@@ -362,7 +362,7 @@ class KafkaSimulation:
             host.watcher = wire
             self._wires.append(wire)
 
-            def watch() -> None:  # later, when the engine exists
+            def watch() -> None:  # runs once the engine exists
                 if host.events is not None:
                     host.events.listen(wire)
                     self.checkers.watch(host.events, config, wire.is_held)
@@ -378,7 +378,7 @@ class KafkaSimulation:
             raise ConfigurationError(f"this client can't be created: {error}") from None
 
     def _host_of(self, config: Config) -> ClientHost | None:
-        """Return the host of a client that the code under test creates (a `HostSource`)."""
+        """Return the simulated I/O host for a client that the code under test creates."""
         servers = config["bootstrap.servers"]
         if any(self._is_ours(address) for address in servers):
             return self._new_host(config, background=_goes_on(config))
@@ -406,7 +406,7 @@ class KafkaSimulation:
 
 
 def latest_simulation() -> KafkaSimulation | None:
-    """Return the innermost open simulation, or None."""
+    """Return the simulation that was opened last and is still open, or None."""
     return _open[-1] if _open else None
 
 

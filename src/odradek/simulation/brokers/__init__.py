@@ -1,4 +1,4 @@
 """Simulated brokers: a handler for each API, SASL, and faults.
 
-In: requests from links. Out: responses, or the end of the connection.
+In: requests from simulated connections. Out: responses, or the end of the connection.
 """

@@ -19,7 +19,7 @@ I = TypeVar("I")  # noqa: E741  # an item
 R = TypeVar("R")
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
-"""Kafka's numbers of the resource types that have a configuration."""
+"""Kafka's type numbers of the resources that have a configuration."""
 LEVELS = ("FATAL", "ERROR", "WARN", "INFO", "DEBUG", "TRACE")
 DEFAULTS: dict[int, dict[str, tuple[str, int]]] = {
     TOPIC: TOPIC_OPTIONS,
@@ -32,12 +32,12 @@ DEFAULTS: dict[int, dict[str, tuple[str, int]]] = {
     CLIENT_METRICS: {"interval.ms": ("300000", 3), "match": ("", 7), "metrics": ("", 7)},
     GROUP: {"consumer.heartbeat.interval.ms": ("5000", 3)},
 }
-"""Options of each resource type, with their default and Kafka's number for their type."""
+"""Options by resource type: default value, and Kafka's number for the value's type."""
 BOOLEAN, DOUBLE, LIST, WHOLE_NUMBERS = 1, 6, 7, (3, 4, 5)
 FEATURES = {"group.version": (0, 1), "share.version": (0, 1), "transaction.version": (0, 2)}
 LOG_DIRS = ("/simulated/d1", "/simulated/d2")
 TOKEN_LIFE = 7 * 86400.0
-"""Maximum lifetime of a token in seconds; a token that isn't renewed is valid for a day."""
+"""Maximum lifetime of a token in seconds; a token that isn't renewed expires after a day."""
 
 
 @dataclass(slots=True)
@@ -65,30 +65,30 @@ class AdminState:
     features: dict[str, int] = field(default_factory=lambda: {"group.version": 1})
     features_epoch: int = 1
     reassignments: dict[TopicPartition, tuple[list[int], list[int]]] = field(default_factory=dict)
-    """Partitions that are being moved, with their old and new replicas."""
+    """Partitions that are being reassigned, with their old and new replicas."""
     places: dict[tuple[str, int, int], str] = field(default_factory=dict)
     """The log directories of replicas that were moved between directories."""
     share_offsets: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
     unregistered: set[int] = field(default_factory=set)
     voters: set[tuple[int, bytes]] = field(default_factory=set)
-    """Controllers that got a vote in addition to the brokers."""
+    """Controllers that are voters in addition to the brokers."""
     move_time: float = 0.2
-    """Seconds until replicas have moved."""
+    """Duration of a reassignment of replicas in seconds."""
 
     def reach_level(self, feature: str, level: int) -> None:
-        """Set a feature's new level."""
+        """Set the finalized level of a feature."""
         self.features[feature] = level
         self.features_epoch += 1
 
     def copied(self, resource: tuple[int, str]) -> dict[str, str]:
-        """Return a copy of the resource's changed options; callers may modify it."""
+        """Return a copy, which callers may modify, of a resource's changed options."""
         return dict(self.configs.get(resource, {}))
 
 
 def each(
     items: Iterable[I], do: Callable[[I], Any], result: Callable[[I, int, str | None, Any], R]
 ) -> list[R]:
-    """Call `do` for each item, and return one result per item: from the value or the error."""
+    """Call `do` for each item, and build one `result` per item from its value or error."""
     made = []
     for item in items:
         try:

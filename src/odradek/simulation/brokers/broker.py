@@ -1,8 +1,8 @@
-"""Simulate a broker: accept connections, answer requests in order, and fail on request.
+"""Simulate a broker: accept connections, answer requests in order, and inject faults.
 
-In: connections and requests from links (or from real sockets, see `odradek.testing`). Out: real
-protocol messages after a short processing time. Each API has a handler in `broker_handlers`, which
-answers from `cluster_state`. Must not know bytes, or who the client is.
+In: connections and requests from simulated links (or real sockets, see `odradek.testing`). Out:
+real protocol messages after a short processing time. Each API has a handler in `broker_handlers`,
+which answers from `cluster_state`. Must not know the encoding as bytes, or the client.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ REFUSALS = {
     **dict.fromkeys((47, 90), "producer refused as fenced"),
     27: "member told to rejoin",
 }
-"""Names of counters (`hits`), by the error code of a response."""
+"""Names of counters in `ClusterState.hits`, by the error code of a response."""
 
 
 class BrokerSession:
@@ -57,26 +57,26 @@ class BrokerSession:
         self.broker = broker
         self.peer = peer
         self.door: Door | None = None
-        """State of its authentication, if the cluster requires one."""
+        """The connection's authentication state; None if the cluster requires none."""
         self.ended = False
         self.forgotten = False
         self.swallowed = False
-        """Whether some request wasn't answered."""
+        """Whether the broker dropped the response to a request, because of the fault `SILENT`."""
         self._inbox: deque[ReceivedRequest] = deque()
         self._busy = False
         self._left = False
         self._stranded = False
 
     def strand(self, seconds: float, arrived: ReceivedRequest | None = None) -> None:
-        """Delay this connection's requests until after those of the next one (late packets)."""
+        """Let this connection's requests arrive after those of the next one (late packets)."""
         if not self._stranded and not self.ended:
             self._stranded = True
             self.peer.strand(seconds, arrived)
 
     def receive(self, request: ReceivedRequest) -> None:
-        """Queue a request."""
+        """Queue a request for handling; faults may drop or delay it."""
         if self.forgotten:
-            self.peer.close(reset=True)  # as a host does for a lost connection
+            self.peer.close(reset=True)  # as TCP does for a connection that it doesn't know
         if self.broker.fault is Misbehaviour.SILENT:
             self.swallowed = True
         elif not self.ended:
@@ -89,13 +89,13 @@ class BrokerSession:
             self.go_on()
 
     def admits(self, sasl: SaslListener, request: ReceivedRequest) -> bool:
-        """Return whether a request may be handled; respond to it if not."""
+        """Return whether SASL lets the request pass; otherwise it was answered here."""
         if self.door is None:
             self.door = Door(sasl, self.broker.id, self.broker.time, self.answer, self.end)
         return self.door.admits(request)
 
     def go_on(self) -> None:
-        """Handle the next request unless another one is being handled."""
+        """Begin to handle the next request unless another one is being handled."""
         if self._busy or self.ended or not self._inbox or self.broker.fault is Misbehaviour.PAUSED:
             return
         self._busy = True
@@ -104,7 +104,7 @@ class BrokerSession:
     def _work(self) -> None:
         if self.ended:
             return
-        # The broker was stopped meanwhile; `resume` handles the request.
+        # The broker was paused meanwhile; `resume` handles the request.
         if self.broker.fault is Misbehaviour.PAUSED:
             self._busy = False
             return
@@ -150,13 +150,13 @@ class BrokerSession:
             self.peer.close(reset=reset)
 
     def forget(self) -> None:
-        """Forget the connection silently (half-open); later bytes are answered with a reset."""
+        """Forget the connection silently (half-open): later bytes are answered by a reset."""
         if not self.ended:
             self.forgotten = True
             self.closed()
 
     def left(self) -> None:
-        """Close the connection, which the client has closed, after handling all received requests.
+        """Note that the client closed the connection; end it when all received requests are done.
 
         Kafka's `Selector` also handles all received requests before it closes the channel.
         """
@@ -168,7 +168,7 @@ class BrokerSession:
             self.closed()
 
     def closed(self) -> None:
-        """Mark this end as closed, and drop the requests that it had received."""
+        """Mark this end as closed, and drop the requests that wait to be handled."""
         self.ended = True
         self._inbox.clear()
         self.broker.sessions.pop(self, None)
@@ -176,7 +176,7 @@ class BrokerSession:
 
 @dataclass(slots=True)
 class LateRequests:
-    """A number of requests of one API that arrive late."""
+    """How many next requests of one API are to arrive late, and by how many seconds."""
 
     api_key: int
     seconds: float
@@ -200,24 +200,24 @@ class SimulatedBroker(BrokerState):
         self.throttle = 0.0
         """The `throttle_time_ms` of each response, in seconds."""
         self.quota = 0.0
-        """Seconds for which a connection isn't read after each response (reported as its throttle
-        time)."""
+        """Seconds for which the broker doesn't read from a connection after each response (reported
+        as its throttle time)."""
         self.delays: dict[int, float] = {}
         """Delay of responses by API key, in seconds. A request takes effect at once; later requests
         on the same connection wait."""
         self.injections: list[Injection] = []
-        """Errors to be returned."""
+        """Errors that replace responses to the next requests."""
         self.late: list[LateRequests] = []
-        """Requests that are to arrive after their connection has ended."""
+        """Requests that are to arrive only after the client has lost their connection."""
         self.closes_on_unknown = False
         """Whether the broker closes the connection on an unknown version of ApiVersions, as Azure
         Event Hubs does."""
         self.trickling: tuple[float, bool] | None = None
-        """Seconds per byte that the broker sends, and whether it also stops receiving requests."""
+        """Seconds per byte that the broker sends, and whether it also reads no requests."""
         self.cut_from: dict[str, None] = {}
-        """Clients that can't exchange bytes with this broker."""
+        """Names of clients that can't exchange bytes with this broker."""
         self.held: list[tuple[BrokerSession, ReceivedRequest]] = []
-        """Requests that wait until the broker can reach the others again."""
+        """Requests that a zombie can't answer: they wait until it can reach the other brokers."""
         self.requests: Counter[str] = Counter()
         """Number of handled requests by API name."""
         self._observers = observers
@@ -229,10 +229,10 @@ class SimulatedBroker(BrokerState):
             f"<SimulatedBroker {self.id} of {self.cluster.cluster_id} at {self.address}: {state}>"
         )
 
-    # Start and end
+    # Start and end of the process
 
     def boot(self) -> None:
-        """Start the process, which listens and isn't registered yet."""
+        """Start the process: it listens, but isn't registered yet."""
         self.fault = Misbehaviour.NONE
         self.alive = True
         self.cluster.environment.listen(self.address, self)
@@ -255,7 +255,7 @@ class SimulatedBroker(BrokerState):
         self.disconnect_all()
 
     def move(self) -> None:
-        """Take an unused address, where the broker listens from its next start on."""
+        """Take an unused address, at which the broker listens after its next start."""
         self.address = self.cluster.environment.new_address()
 
     def swap_addresses(self, other: SimulatedBroker) -> None:
@@ -265,7 +265,7 @@ class SimulatedBroker(BrokerState):
     # Faults
 
     def delay(self, api_key: int, seconds: float) -> None:
-        """Delay the responses of one API; 0 ends it."""
+        """Delay the responses of one API by `seconds`; 0 ends the delay."""
         if seconds:
             self.delays[api_key] = seconds
         else:
@@ -274,23 +274,23 @@ class SimulatedBroker(BrokerState):
     def speak(
         self, versions: Mapping[int, tuple[int, int]] | None, *, closes_on_unknown: bool = False
     ) -> None:
-        """Close all connections, and support these API versions now (None: the cluster's)."""
+        """Close all connections, and support these API versions now (None: the cluster's ones)."""
         self.versions = versions
         self.closes_on_unknown |= closes_on_unknown
         self.disconnect_all()
 
     def freeze_metadata(self, on: bool, *, deleted: bool = False) -> None:
-        """Freeze the content of metadata responses in its present state, or unfreeze it."""
+        """Freeze the content of metadata responses in its present state, or end that fault."""
         self.picture = picture(self, deleted=deleted) if on else None
 
     def trickle(self, seconds: float, *, both: bool = False) -> None:
-        """Send one byte every `seconds` and, with `both`, read nothing; 0 ends the fault."""
+        """Send one byte every `seconds` and, with `both`, read no requests; 0 ends the fault."""
         self.trickling = (seconds, both) if seconds else None
         for session in list(self.sessions):
             session.peer.trickle(seconds, both=both)
 
     def behave(self) -> None:
-        """End all delays, injected errors and outdated metadata."""
+        """End throttling, trickling, delays, injected errors and frozen metadata."""
         if self.trickling is not None:
             self.trickle(0.0)
         self.throttle = self.quota = 0.0
@@ -300,17 +300,17 @@ class SimulatedBroker(BrokerState):
         self.late.clear()
 
     def cut_off(self) -> BrokerState:
-        """Answer from a copy of the present state until the broker is back; return the copy."""
+        """Answer from a copy of the present state while the broker is cut off; return the copy."""
         self.zombie = ZombieCluster(self.cluster, self).brokers[self.id]
         return self.zombie
 
     def is_back(self) -> None:
-        """Stop being a zombie: from now on, the broker sees the present state of the cluster."""
+        """Stop being a zombie: from now on, answer from the present state of the cluster."""
         zombie, self.zombie = self.zombie, None
         held, self.held = self.held, []
         if zombie is None or not self.alive:
             return
-        zombie.zombie = self  # waiting fetches see the present state
+        zombie.zombie = self  # from the present state
         for batch in unacknowledged(zombie):
             batch.settle(False)
         for session, request in held:
@@ -322,7 +322,7 @@ class SimulatedBroker(BrokerState):
         return self.processing * (0.5 + self._rng.random())
 
     def late_by(self, request: ReceivedRequest) -> float:
-        """Return the seconds by which to delay this request's connection; 0.0 for none."""
+        """Return by how many seconds to delay this request's connection; 0.0 for no delay."""
         for late in self.late:
             if late.left and late.api_key == request.api_key:
                 late.left -= 1
@@ -332,7 +332,7 @@ class SimulatedBroker(BrokerState):
     # Connections
 
     def accept(self, peer: Peer) -> Session | Verdict:
-        """Accept, refuse or drop a connection attempt."""
+        """Accept, refuse or drop a connection attempt, depending on the broker's fault."""
         if not self.alive:
             return Verdict.REFUSED
         if self._cut(peer):
@@ -350,7 +350,7 @@ class SimulatedBroker(BrokerState):
         return self.fault is Misbehaviour.BLACK_HOLE or peer.client in self.cut_from
 
     def cut(self, client: str, on: bool) -> None:
-        """Drop all bytes between this broker and one client, or deliver them again."""
+        """Drop all bytes between this broker and one client, or end that fault."""
         if on:
             self.cut_from[client] = None
         else:
@@ -376,14 +376,14 @@ class SimulatedBroker(BrokerState):
                 session.end(reset=True)  # clients need all responses in order
 
     def disconnect_all(self, *, reset: bool = False) -> None:
-        """End every connection."""
+        """Close every connection."""
         for session in list(self.sessions):
             session.end(reset=reset)
 
     # Requests
 
     def work(self, session: BrokerSession, request: ReceivedRequest) -> None:
-        """Handle a request."""
+        """Handle a request: check its version, inject errors, and call the API's handler."""
         self.requests[api_name(request.api_key)] += 1
         sasl = self.cluster.sasl
         if sasl is not None and not session.admits(sasl, request):
@@ -393,7 +393,7 @@ class SimulatedBroker(BrokerState):
             self._api_versions(session, request, known=low <= request.version <= high)
             return
         if request.body is None or not low <= request.version <= high:
-            session.end()  # as Kafka does: the layout of the request is unknown
+            session.end()  # as Kafka does: the request's format is unknown
             return
         for observe in self._observers:
             observe(self, session.peer.client, request)
@@ -417,7 +417,7 @@ class SimulatedBroker(BrokerState):
             reply(response)
 
     def _would_lie(self, injected: Injection, request: ReceivedRequest) -> bool:
-        """Return whether an out-of-order error would be wrong: the log contains the batch."""
+        """Return whether an out-of-order error would be false: the log contains the batch."""
         body = request.body
         return (
             injected.code in OUT_OF_ORDER
@@ -432,7 +432,7 @@ class SimulatedBroker(BrokerState):
 
         def reply(response: Message | None) -> None:
             if unanswered and response is not None:
-                # the request was refused; as in Kafka, closing is the only response to acks=0
+                # the request was refused; as in Kafka, acks=0 leaves closing as the only response
                 session.end()
                 return
             quiet = self.quota or self.throttle
@@ -453,7 +453,7 @@ class SimulatedBroker(BrokerState):
         return reply
 
     def misled(self, asked: ApiVersionsRequest) -> bool:
-        """Return whether the request is meant for another cluster or broker."""
+        """Return whether the request names another cluster or broker as its receiver."""
         other = asked.cluster_id is not None and asked.cluster_id != self.cluster.cluster_id
         return other or (asked.node_id >= 0 and asked.node_id != self.id)
 
@@ -461,7 +461,7 @@ class SimulatedBroker(BrokerState):
         self, session: BrokerSession, request: ReceivedRequest, *, known: bool
     ) -> None:
         asked = cast("ApiVersionsRequest | None", request.body)
-        # KIP-1242: decoded objects of older versions have these fields, too.
+        # KIP-1242: objects decoded from older versions have the fields, too, with default values.
         told = known and request.version >= NAMES_WHO_IS_MEANT
         if told and asked is not None and self.misled(asked):
             response, version = ApiVersionsResponse(RebootstrapRequiredError.code), request.version
@@ -470,7 +470,7 @@ class SimulatedBroker(BrokerState):
         elif self.closes_on_unknown:
             session.end()
             return
-        else:  # KIP-511: in version 0, with the supported versions of ApiVersions
+        else:  # KIP-511: answer in version 0, with the supported versions of ApiVersions
             low, high = self.spoken[ApiVersionsRequest.API_KEY]
             response, version = api_versions(self, only=(low, high)), 0
 
@@ -486,4 +486,4 @@ class SimulatedBroker(BrokerState):
 
 
 Observer = Callable[[SimulatedBroker, str, ReceivedRequest], None]
-"""Called with the broker, the name of the client's host and the request."""
+"""Called with the broker, the client's name and the request."""

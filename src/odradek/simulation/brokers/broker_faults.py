@@ -1,9 +1,9 @@
 """Inject faults into topics, logs, API versions and responses, as schedules define them.
 
 In: a cluster and arguments from a schedule. Out: deleted and recreated topics, truncated logs, late
-or wrong responses, brokers of other releases; `mend` ends all of it. Lost records remain readable
-for checkers (`PartitionLog.lost`, `SimulatedCluster.deleted`), because no client can prevent their
-loss. Must not know clients.
+or wrong responses, brokers of other releases; `mend` ends all of these faults. Checkers can still
+read lost records (`PartitionLog.lost`, `SimulatedCluster.deleted`), because no client can prevent
+their loss. Must not know clients.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from odradek.simulation.logs.topics import SimulatedPartition, SimulatedTopic
 
 KEYS = {name: key for key, name in API_NAMES.items()}
 EVERYBODY = 0
-"""Value of `i` for a fault that affects all brokers."""
+"""Broker number `i` of a fault that affects all brokers."""
 END_TXN, WITH_EPOCHS = 26, 5
-"""API key of EndTxn, and its first version that returns the next epoch (KIP-890)."""
+"""API key of EndTxn, and the first version whose response contains the next epoch (KIP-890)."""
 RELEASES = {
     "2.4": {
         0: 8, 1: 11, 2: 5, 3: 9, 8: 8, 9: 6, 10: 3, 11: 6, 12: 4, 13: 4, 14: 4, 18: 3, 19: 5, 20: 4,
@@ -40,7 +40,7 @@ RELEASES = {
 """Newest supported version of each API, by Kafka release; -1: unsupported."""
 _NO_TRANSACTIONS = dict.fromkeys((22, 24, 25, 26, 28), -1)
 LIMITED: dict[str, dict[int, int]] = {
-    # As observed in Sarama's issue 2470; without idempotence, as in the lower tiers.
+    # As observed in Sarama's issue 2470; no idempotent producers, as in Event Hubs' lower tiers.
     "Azure Event Hubs": {0: 7, 1: 6, 3: 5, 18: 3, 60: -1, 68: -1, **_NO_TRANSACTIONS},
     "no idempotence": _NO_TRANSACTIONS,
     "no KIP-848": {68: -1},
@@ -51,11 +51,11 @@ LIMITED: dict[str, dict[int, int]] = {
         22: 0, 24: 0, 25: 0, 26: 0, 28: 0, 60: -1, 68: -1,
     },
 }  # fmt: skip
-"""Like `RELEASES`, for brokers that aren't Kafka or lack a feature."""
+"""Like `RELEASES`, by the name of a product that isn't Kafka, or of a lacking feature."""
 
 
 def brokers(cluster: SimulatedCluster, i: int) -> Iterable[SimulatedBroker]:
-    """Return one broker, or all."""
+    """Return broker `i` as a list, or all brokers."""
     return list(cluster.brokers.values()) if i == EVERYBODY else [cluster.brokers[i]]
 
 
@@ -87,12 +87,12 @@ def answer_error(
 def append_but_refuse(
     cluster: SimulatedCluster, code: int, count: int = 1, same: bool = False, i: int = EVERYBODY
 ) -> None:
-    """Append the next batches of producers, but answer with an error."""
+    """Append producers' next batches, but return an error."""
     answer_error(cluster, "Produce", code, count, True, same, i)
 
 
 def quota(cluster: SimulatedCluster, seconds: float, i: int = EVERYBODY) -> None:
-    """Report a throttle time in each response, and read no requests during it (KIP-219)."""
+    """Report a throttle time in each response, and read no requests during that time (KIP-219)."""
     for broker in brokers(cluster, i):
         broker.quota = seconds
 
@@ -100,7 +100,7 @@ def quota(cluster: SimulatedCluster, seconds: float, i: int = EVERYBODY) -> None
 def trickle(
     cluster: SimulatedCluster, seconds: float, both: bool = False, i: int = EVERYBODY
 ) -> None:
-    """Send responses byte by byte, and never completely; 0 ends the fault."""
+    """Send responses byte by byte, and never their last byte; 0 ends the fault."""
     for broker in brokers(cluster, i):
         broker.trickle(seconds, both=both)
 
@@ -114,18 +114,18 @@ def late_packets(cluster: SimulatedCluster, i: int, seconds: float) -> None:
 def late_requests(
     cluster: SimulatedCluster, api: str, seconds: float, count: int = 1, i: int = EVERYBODY
 ) -> None:
-    """Delay the connections of an API's next requests: each request arrives after its retry."""
+    """Delay the connections of an API's next requests, so that each arrives after its retry."""
     for broker in brokers(cluster, i):
         broker.late.append(LateRequests(KEYS[api], seconds, count))
 
 
 def release(cluster: SimulatedCluster, i: int, name: str) -> None:
-    """Restart a broker with the API versions of another release, which ends its connections."""
+    """Restart a broker with the API versions of another Kafka release; its connections end."""
     cluster.brokers[i].speak(_spoken(cluster.versions, RELEASES[name]))
 
 
 def release_of_all(cluster: SimulatedCluster, name: str) -> None:
-    """Set the release of all brokers of a cluster before a run."""
+    """Let all brokers of a cluster have the API versions of a release, before a run."""
     spoken = _spoken(cluster.versions, RELEASES[name])
     cluster.versions.clear()
     cluster.versions.update(spoken)
@@ -178,7 +178,7 @@ def recreate_topic(
 ) -> None:
     """Delete a topic and recreate it `after` seconds later.
 
-    It gets a new id and perhaps fewer partitions.
+    The recreated topic has a new id and perhaps fewer partitions.
     """
     old = size(cluster, topic)
     delete_topic(cluster, topic)
@@ -200,7 +200,7 @@ def grow_topic(cluster: SimulatedCluster, topic: str, count: int) -> None:
 
 
 def unclean_election(cluster: SimulatedCluster, topic: str, partition: int, lost: int) -> None:
-    """Elect a replica without the newest batches, which are lost."""
+    """Elect a leader whose log lacks the newest batches, which are lost."""
     found = _log(cluster, topic, partition)
     if found is None:
         return
@@ -214,7 +214,7 @@ def unclean_election(cluster: SimulatedCluster, topic: str, partition: int, lost
 
 
 def delete_records(cluster: SimulatedCluster, topic: str, partition: int, share: float) -> None:
-    """Delete the older records of a partition."""
+    """Delete the oldest records of a partition: this share of its committed records."""
     found = _log(cluster, topic, partition)
     if found is not None:
         log = found.log
@@ -223,14 +223,14 @@ def delete_records(cluster: SimulatedCluster, topic: str, partition: int, share:
 
 
 def max_message_bytes(cluster: SimulatedCluster, topic: str, size: int) -> None:
-    """Refuse batches above this size on a topic's leaders."""
+    """Let a topic's leaders reject batches of more than `size` bytes."""
     if topic in cluster.topics:
         for partition in cluster.topics[topic].partitions:
             partition.log.limit_batches(size)
 
 
 def min_insync(cluster: SimulatedCluster, replicas: int) -> None:
-    """Accept batches only while this number of replicas is alive."""
+    """Reject batches with acks=all unless at least this many replicas are alive."""
     cluster.require_in_sync(replicas)
 
 
@@ -268,14 +268,14 @@ def mend(cluster: SimulatedCluster) -> None:
 
 
 def left_logs(cluster: SimulatedCluster, topic: str, index: int) -> list[PartitionLog]:
-    """Return the logs of a partition from before its topic was deleted."""
+    """Return the logs that a partition had before its topic was deleted."""
     return [
         old.partitions[index].log for old in _dead(cluster, topic) if index < len(old.partitions)
     ]
 
 
 def lost_values(cluster: SimulatedCluster, topic: str, index: int) -> set[bytes]:
-    """Return values that a partition's log contained and that were lost by a fault."""
+    """Return the values of records that a partition's logs have lost by faults."""
     now = _log(cluster, topic, index)
     found = now.log.values(now.log.lost) if now is not None else set()
     for log in left_logs(cluster, topic, index):
@@ -284,6 +284,6 @@ def lost_values(cluster: SimulatedCluster, topic: str, index: int) -> set[bytes]
 
 
 def disturbed(cluster: SimulatedCluster, topic: str, index: int) -> bool:
-    """Return whether offsets of a partition may have been assigned twice."""
+    """Return whether a partition may have assigned an offset to two different records."""
     now = _log(cluster, topic, index)
     return bool(_dead(cluster, topic)) or (now is not None and bool(now.log.lost))

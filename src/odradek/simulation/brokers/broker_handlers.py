@@ -70,7 +70,7 @@ _ALLOWED = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012345
 def api_versions(
     broker: BrokerState, *, only: tuple[int, int] | None = None
 ) -> ApiVersionsResponse:
-    """Return the versions of all APIs, or an error with only those of ApiVersions (`only`)."""
+    """Return the versions of all APIs, or an error with those of ApiVersions alone (`only`)."""
     if only is not None:
         return ApiVersionsResponse(
             errors.UnsupportedVersionError.code, [ApiVersion(ApiVersionsRequest.API_KEY, *only)]
@@ -130,7 +130,7 @@ def metadata(
 
 
 def picture(broker: BrokerState, *, deleted: bool = False) -> ClusterPicture:
-    """Return the present content of metadata responses."""
+    """Return the metadata that brokers report now, so that a broker's responses can be frozen."""
     cluster = broker.cluster
     topics = {t.name: _topic_metadata(broker, t) for t in cluster.topics.values()}
     return ClusterPicture(cluster.controller_id, tuple(_brokers(broker)), topics, deleted)

@@ -1,9 +1,9 @@
-"""Simulate a Kafka cluster: its brokers, their faults, elections after them, and a front door.
+"""Simulate a Kafka cluster: brokers, their faults, leader elections, and a bootstrap address.
 
-In: a world (or the loopback server of `odradek.testing`) and methods with the names of
-`LocalCluster`'s; broker ids begin at 1. Out: brokers that listen in the world, and their shared
-state (`cluster_state`). All methods return at once, and their effects happen in virtual time. Must
-not know clients, or answer requests.
+In: a simulation (or the loopback server of `odradek.testing`), and method calls with the names of
+`LocalCluster`'s methods; broker ids begin at 1. Out: brokers that listen in the simulation, and
+their shared state (`cluster_state`). All methods return at once, and their effects happen in
+virtual time. Must not know clients, or answer requests.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ class SimulatedCluster(ClusterState):
         self.offsets_unavailable = 0.2
         """Seconds for which a new leader answers OFFSET_NOT_AVAILABLE after an outage."""
         self.retired = False
-        """Whether another cluster has replaced this one, so that its brokers don't start again."""
+        """Whether another cluster has replaced this one, whose brokers then don't start again."""
         self.observers: list[Observer] = []
-        """Called for every request that is handled, except ApiVersions."""
-        self.deleted: list[SimulatedTopic] = []  # deleted by faults; see `broker_faults`
-        self.injected: set[int] = set()  # error codes that a schedule injected
+        """Called for every handled request, except for ApiVersions."""
+        self.deleted: list[SimulatedTopic] = []  # topics that faults deleted; see `broker_faults`
+        self.injected: set[int] = set()  # error codes that a schedule's faults have injected
         self._black_holes: list[Address] = []
         ids = range(first_id, first_id + brokers)
         self.brokers: dict[int, SimulatedBroker] = {
@@ -83,14 +83,14 @@ class SimulatedCluster(ClusterState):
         return made
 
     def move_front_door(self) -> None:
-        """Resolve the bootstrap name to another address, and stop listening at the old one."""
+        """Let the bootstrap name resolve to another address, and stop listening at the old one."""
         self.environment.unlisten(self.front_door.address)
         self.front_door = self._new_front_door()
         name = self.bootstrap_servers.partition(":")[0]
         self.environment.dns[name] = [self.front_door.address.host]
 
     def receive_telemetry(self, receiver: TelemetryReceiver) -> None:
-        """Collect clients' metrics (KIP-714); existing connections don't learn that."""
+        """Collect clients' metrics (KIP-714) of connections that begin from now on."""
         self.telemetry = receiver
         self.versions.update(
             {kind.API_KEY: (kind.MIN_VERSION, kind.MAX_VERSION) for kind in TELEMETRY_HANDLERS}
@@ -101,7 +101,7 @@ class SimulatedCluster(ClusterState):
         return self.brokers.get(self.topics[topic].partitions[partition].leader)
 
     def hand_over(self, topic: str, partition: int) -> None:
-        """Move a leadership if another replica can lead; otherwise do nothing."""
+        """Move a partition's leadership if another replica can lead; otherwise do nothing."""
         found = self.topics[topic].partitions[partition]
         if any(r != found.leader and r in self._candidates() for r in found.replicas):
             self.move_leader(topic, partition)
@@ -119,19 +119,19 @@ class SimulatedCluster(ClusterState):
     kill = crash
 
     def stop(self, i: int) -> None:
-        """Stop a broker cleanly: it moves its leaderships first."""
+        """Stop a broker cleanly: other brokers get its leaderships first."""
         broker = self.brokers[i]
         if broker.alive:
             self._fence(broker, orderly=True)
             self._take_down(broker)
 
     def restart(self, i: int, *, after: float = 0.0, new_address: bool = False) -> None:
-        """Start a broker that is down; its data still exists."""
+        """Start a broker that is down, with the data that it had."""
         broker = self.brokers[i]
 
         def start() -> None:
             if not broker.alive and not self.retired:
-                if broker.registered:  # the restart ends its earlier leaderships
+                if broker.registered:  # the restart ends the broker's leaderships
                     self._fence(broker)
                 if new_address:
                     broker.move()
@@ -160,9 +160,9 @@ class SimulatedCluster(ClusterState):
     ) -> None:
         """Cut a broker off from the other brokers but not from clients, which it still answers.
 
-        It answers no request for the first `frozen` seconds, as after SIGSTOP; `seconds` later it
-        is connected again. After `fenced` seconds, by default the session timeout, other leaders
-        are elected.
+        The broker answers no request for the first `frozen` seconds, as after SIGSTOP; `seconds`
+        later it can reach the other brokers again. After `fenced` seconds, by default the session
+        timeout, other leaders are elected.
         """
         broker = self.brokers[i]
         if not broker.reachable:
@@ -201,7 +201,7 @@ class SimulatedCluster(ClusterState):
         self._misbehave(i, Misbehaviour.SILENT)
 
     def throttle(self, i: int, seconds: float) -> None:
-        """Let a broker throttle its clients by this time in every response (KIP-219)."""
+        """Let a broker report this throttle time in every response (KIP-219)."""
         self.brokers[i].throttle = seconds
 
     def slow_handshake(self, i: int, seconds: float) -> None:
@@ -209,26 +209,26 @@ class SimulatedCluster(ClusterState):
         self.brokers[i].delay(ApiVersionsRequest.API_KEY, seconds)
 
     def stale_metadata(self, i: int, on: bool = True, deleted: bool = False) -> None:
-        """Freeze a broker's metadata (brokers, leaders, epochs) in its present state, or stop.
+        """Freeze a broker's metadata (brokers, leaders, epochs) in its present state, or end that.
 
-        With `deleted`, it also doesn't see that topics are deleted or created.
+        With `deleted`, the broker's metadata also lacks later deletions and creations of topics.
         """
         self.brokers[i].freeze_metadata(on, deleted=deleted)
 
     def partition(self, i: int, client: str) -> None:
-        """Drop all packets between one client and one broker; others aren't affected."""
+        """Drop all packets between one client and one broker; other connections aren't affected."""
         self.brokers[i].cut(client, True)
 
     def half_open(self, i: int) -> None:
-        """Let a broker's host forget its connections, as after a power failure.
+        """Let a broker's machine forget its connections, as after a power failure.
 
-        A client notices when it sends bytes, which are answered by a reset.
+        A client notices the loss when it sends bytes, which are answered by a reset.
         """
         for session in list(self.brokers[i].sessions):
             session.forget()
 
     def repair(self, i: int) -> None:
-        """End a broker's faults; it handles the requests that it has received."""
+        """End a broker's faults; it then handles the requests that it received during them."""
         broker = self.brokers[i]
         broker.behave()
         for client in list(broker.cut_from):
@@ -241,14 +241,14 @@ class SimulatedCluster(ClusterState):
         """Resume a paused broker; its other faults remain."""
         broker = self.brokers[i]
         if broker.zombie is not None and broker.registered:
-            self._fence(broker)  # the records that it appended meanwhile are lost
+            self._fence(broker)  # records appended by a zombie are lost
         broker.set_fault(Misbehaviour.NONE)
         if broker.alive:
             if not broker.registered:
                 self.environment.time.after(self.startup, lambda: self._register(broker))
             else:
                 self._commit_led_by(broker)
-                if self._elect_missing():  # no broker could lead them
+                if self._elect_missing():  # some had no leader
                     self.changed()
 
     def heal(self) -> None:
@@ -263,7 +263,7 @@ class SimulatedCluster(ClusterState):
         self.lift_black_holes()
 
     def lift_black_holes(self) -> None:
-        """Refuse connections at the addresses from before `move` instead of dropping packets."""
+        """Refuse connections at the addresses from before `move`, instead of dropping packets."""
         for address in self._black_holes:
             self.environment.black_hole(address, False)
         self._black_holes.clear()
@@ -283,7 +283,7 @@ class SimulatedCluster(ClusterState):
     def move(self, *, after: float = 5.0, old: OldAddresses = "refused") -> None:
         """Stop all brokers and start them at other addresses, with the same data and cluster id.
 
-        `old` is the behaviour of the old addresses from now on. If they are black holes,
+        `old` says what happens at the old addresses from now on. If they become black holes,
         established connections aren't closed.
         """
         self._leave(old)
@@ -301,7 +301,7 @@ class SimulatedCluster(ClusterState):
         """Replace this cluster by a different one at the same bootstrap address.
 
         The new cluster has empty topics of the same names (with other ids) unless `topics` is off.
-        With `recycle_addresses`, its brokers listen at the same addresses.
+        With `recycle_addresses`, its brokers listen at the addresses of the replaced brokers.
         """
         self._leave("refused")
         self.retired = True
@@ -364,7 +364,7 @@ class SimulatedCluster(ClusterState):
             self._fence_later(broker)
 
     def _fence_later(self, broker: SimulatedBroker, after: float | None = None) -> None:
-        """Fence a broker later if the controller hears nothing from it for the session timeout."""
+        """Fence a broker that is still unreachable after `after` seconds (the session timeout)."""
 
         def look() -> None:
             if not broker.reachable and broker.registered:

@@ -1,8 +1,8 @@
 """Handle admin requests for replicas, leaders, log directories, features and controllers.
 
 In: a broker, a decoded request, its version, and a callback for a later response. Out: the
-response. Simplified: replicas move by themselves a moment later; the brokers are also the
-controllers. Must not know connections.
+response. Simplified: a reassignment completes a moment later, whatever its size; the brokers are
+also the controllers. Must not know connections.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def alter_partition_reassignments(
     version: int,
     reply: Reply,
 ) -> ar.AlterPartitionReassignmentsResponse:
-    """Begin moves of replicas, or cancel them."""
+    """Begin reassignments of replicas, or cancel them."""
     cluster, state = broker.cluster, broker.cluster.admin
 
     def move(at: TopicPartition, replicas: list[int] | None) -> None:
@@ -101,7 +101,7 @@ def list_partition_reassignments(
     version: int,
     reply: Reply,
 ) -> lr.ListPartitionReassignmentsResponse:
-    """Return the moves in progress."""
+    """Return the reassignments in progress."""
     wanted = None
     if request.topics is not None:
         wanted = {TopicPartition(t.name, p) for t in request.topics for p in t.partition_indexes}
@@ -124,7 +124,7 @@ def list_partition_reassignments(
 def elect_leaders(
     broker: BrokerState, request: el.ElectLeadersRequest, version: int, reply: Reply
 ) -> el.ElectLeadersResponse:
-    """Elect the preferred replicas, or any replica for partitions without a leader."""
+    """Elect the preferred replicas as leaders, or any replica if a partition has no leader."""
     cluster = broker.cluster
 
     def elect(at: TopicPartition) -> None:
@@ -231,7 +231,7 @@ def alter_replica_log_dirs(
 def update_features(
     broker: BrokerState, request: uf.UpdateFeaturesRequest, version: int, reply: Reply
 ) -> uf.UpdateFeaturesResponse:
-    """Change feature levels: all of them, or none."""
+    """Change all of the requested feature levels or, after an error, none."""
     state, topic = broker.cluster.admin, broker.cluster.transactions
 
     def check(asked: uf.FeatureUpdateKey) -> None:
@@ -289,7 +289,7 @@ def describe_quorum(
 def unregister_broker(
     broker: BrokerState, request: ub.UnregisterBrokerRequest, version: int, reply: Reply
 ) -> ub.UnregisterBrokerResponse:
-    """Unregister a broker."""
+    """Remove a broker's registration."""
     state = broker.cluster.admin
     if request.broker_id not in broker.cluster.brokers or request.broker_id in state.unregistered:
         why = f"Broker ID {request.broker_id} is not currently registered"
@@ -301,7 +301,7 @@ def unregister_broker(
 def unregister_controller(
     broker: BrokerState, request: uc.UnregisterControllerRequest, version: int, reply: Reply
 ) -> uc.UnregisterControllerResponse:
-    """Refuse to unregister a controller: only brokers are controllers here."""
+    """Refuse to unregister a controller: all controllers here are brokers."""
     why = f"Controller {request.controller_id} is not registered."
     code = errors.ControllerIdNotRegisteredError.code
     return uc.UnregisterControllerResponse(0, code, why)
@@ -310,7 +310,7 @@ def unregister_controller(
 def add_raft_voter(
     broker: BrokerState, request: av.AddRaftVoterRequest, version: int, reply: Reply
 ) -> av.AddRaftVoterResponse:
-    """Add a voter."""
+    """Add a voter to the controllers' quorum."""
     voters = broker.cluster.admin.voters
     voter = request.voter_id, bytes(request.voter_directory_id)
     if voter in voters:
@@ -324,7 +324,7 @@ def add_raft_voter(
 def remove_raft_voter(
     broker: BrokerState, request: rv.RemoveRaftVoterRequest, version: int, reply: Reply
 ) -> rv.RemoveRaftVoterResponse:
-    """Remove a voter."""
+    """Remove a voter from the controllers' quorum."""
     voters = broker.cluster.admin.voters
     voter = request.voter_id, bytes(request.voter_directory_id)
     if voter not in voters:
@@ -359,4 +359,4 @@ CLUSTER_ADMIN_REFUSALS: dict[str, Any] = {
         ]
     )
 }
-"""Refusals of requests, with the error repeated for each item of the request."""
+"""Responses by API that repeat an error code for each item of the request."""

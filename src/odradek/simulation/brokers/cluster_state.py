@@ -41,18 +41,18 @@ class Misbehaviour(Enum):
 
     NONE = "none"
     PAUSED = "paused"
-    """Stopped by a signal: the kernel accepts connections, and all answers wait until it
+    """Stopped by a signal: the kernel accepts connections, but no response is sent until it
     resumes."""
     BLACK_HOLE = "black_hole"
     """Disconnected from the network: connection attempts and bytes are lost."""
     ACCEPT_RESET = "accept_reset"
     """Accepts each connection and resets it at once."""
     READY_CLOSE = "ready_close"
-    """Answers ApiVersions, then closes."""
+    """Answers ApiVersions, then closes the connection."""
     SILENT = "silent"
     """Accepts connections and reads requests, but never answers."""
     ZOMBIE = "zombie"
-    """Cut off from the other brokers but not from clients: answers them from its old state."""
+    """Cut off from the other brokers but not from clients, which it answers from its old state."""
 
 
 CUT_OFF = (Misbehaviour.PAUSED, Misbehaviour.BLACK_HOLE, Misbehaviour.ZOMBIE)
@@ -61,17 +61,17 @@ CUT_OFF = (Misbehaviour.PAUSED, Misbehaviour.BLACK_HOLE, Misbehaviour.ZOMBIE)
 
 @dataclass(frozen=True, slots=True)
 class ClusterPicture:
-    """The brokers, leaders and epochs that a broker knew at some time."""
+    """Content of metadata responses at some time: brokers, leaders and epochs."""
 
     controller_id: int
     brokers: tuple[MetadataResponseBroker, ...]
     topics: Mapping[str, MetadataResponseTopic]
     deleted: bool = False
-    """Whether topics that were deleted since are still in it, and topics created since aren't."""
+    """Whether topics deleted since that time are listed, and topics created since then aren't."""
 
 
 class BrokerState:
-    """A broker's state that the cluster shares and that its responses use."""
+    """The part of a broker's state that other brokers read or that its handlers answer from."""
 
     def __init__(self, cluster: ClusterState, node_id: int, address: Address) -> None:
         self.cluster = cluster
@@ -80,52 +80,52 @@ class BrokerState:
         self.time = cluster.environment.time
         self.alive = False
         self.registered = False
-        """Whether the controller considers it alive: metadata lists it, and it may lead."""
+        """Whether the controller considers the broker alive: metadata lists it, and it may lead."""
         self.fault = Misbehaviour.NONE
         self.fetch_sessions = FetchSessions(
             cluster.environment.rng(f"{cluster.name}/broker/{node_id}/fetch sessions")
         )
         self.rack: str | None = None
-        """With a rack, the broker serves fetches as a follower, and redirects clients to followers
-        (KIP-392)."""
+        """The broker's rack. With a rack, it serves fetches as a follower, and redirects clients to
+        followers (KIP-392)."""
         self.behind = 0
-        """Number of offsets that it lacks at the end of each log that it replicates as a
+        """Number of offsets that the broker lacks at the end of each log that it replicates as a
         follower."""
         self.versions: Mapping[int, tuple[int, int]] | None = None
-        """Its own API versions in a rolling upgrade, None for those of its cluster."""
+        """The broker's own API versions in a rolling upgrade; None if it supports the cluster's."""
         self.picture: ClusterPicture | None = None
-        """State for metadata responses instead of the present one (`stale_metadata`)."""
+        """Content of metadata responses that replaces the present metadata (`stale_metadata`)."""
         self.zombie: BrokerState | None = None
         """A copy of the broker as it was when it was cut off from the others (`zombie_leader`)."""
 
     @property
     def spoken(self) -> Mapping[int, tuple[int, int]]:
-        """Supported APIs, with their versions."""
+        """Minimum and maximum supported version by API key."""
         return self.cluster.versions if self.versions is None else self.versions
 
     @property
     def reachable(self) -> bool:
-        """Whether other brokers can reach it."""
+        """Whether other brokers can reach this broker."""
         return self.alive and self.fault not in CUT_OFF
 
     @property
     def paused(self) -> bool:
-        """Whether its process is stopped by a signal."""
+        """Whether a signal has stopped the broker's process."""
         return self.alive and self.fault is Misbehaviour.PAUSED
 
     @property
     def view(self) -> BrokerState:
-        """The state for its responses: its own, or the copy from when it was cut off."""
+        """The state from which the broker answers: its own, or its copy from the cut-off."""
         return self if self.zombie is None else self.zombie
 
     def copied(self, cluster: ClusterState) -> BrokerState:
-        """Return a copy of the broker's present state, in a copied cluster."""
+        """Return a copy of the broker's present state that belongs to a copied cluster."""
         made = copy.copy(self)
         made.cluster, made.zombie = cluster, None
         return made
 
     def known_leader(self, topic: str, index: int) -> int | None:
-        """Return a partition's leader if this broker knows it and it is registered, else None."""
+        """Return a partition's leader if this broker knows it as a registered broker, else None."""
         found = self.cluster.topics[topic]
         leader = found.partitions[index].leader
         old = None if self.picture is None else self.picture.topics.get(topic)
@@ -164,18 +164,18 @@ class ClusterState:
         self.default_replication = default_replication
         self.min_insync_replicas = 1
         self.replication_delay = 0.0005
-        """Seconds from an append until all replicas have it."""
+        """Seconds from an append until all replicas have the batch."""
         self.answers_empty_brokers = False
         self.answers_129 = False
         self.sasl: SaslListener | None = None
         self.topics: dict[str, SimulatedTopic] = {}
         self.on_change: dict[Callable[[], None], None] = {}
-        """Callbacks for changes of a leader or a topic."""
+        """Callbacks (the keys) for each change of a leader or a topic."""
         self.duplicates_refused = 0
         self.late: Counter[str] = Counter()
-        """Number of requests that arrived after their connection had ended, by API."""
+        """Number of requests that arrived after their connection had ended, by API name."""
         self.hits: Counter[str] = Counter()
-        """How often faults had an effect, by effect."""
+        """How often faults had an effect, by a name of the effect."""
         self.group_settings = GroupSettings()
         self.groups: GroupTopic = GroupTopic(self, self.group_settings)
         self.transactions = TransactionTopic(self, self.groups)
@@ -183,7 +183,7 @@ class ClusterState:
             GROUP: self.groups,
             TRANSACTION: self.transactions,
         }
-        """Coordinators by FindCoordinator's key type."""
+        """The internal topics that distribute coordinators, by FindCoordinator's key type."""
         self.admin = AdminState()
         self._topics_by_id: dict[bytes, SimulatedTopic] = {}
         self._next_producer_id = FIRST_PRODUCER_ID
@@ -191,31 +191,31 @@ class ClusterState:
 
     @property
     def controller_id(self) -> int:
-        """The first registered broker, -1 without one."""
+        """Id of the first registered broker, which acts as the controller; -1 without one."""
         return next((b.id for b in self.brokers.values() if b.registered), -1)
 
     def changed(self) -> None:
-        """Notify the observers of leaders and topics."""
+        """Notify the observers that a leader or a topic has changed."""
         for action in list(self.on_change):
             action()
 
     def new_producer_id(self) -> int:
-        """Return a producer id that was never used before."""
+        """Return an unused producer id."""
         self._next_producer_id += 1
         return self._next_producer_id - 1
 
     # Replication
 
     def require_in_sync(self, replicas: int = 1) -> None:
-        """Accept batches with acks=all only while this number of replicas is alive."""
+        """Accept batches with acks=all only while at least this many replicas are alive."""
         self.min_insync_replicas = replicas
 
     def in_sync(self, partition: SimulatedPartition) -> int:
-        """Return how many replicas of a partition are in sync."""
+        """Return the number of a partition's replicas that are in sync."""
         return sum(self.brokers[r].reachable for r in partition.replicas)
 
     def replicate(self, partition: SimulatedPartition, batch: StoredBatch) -> None:
-        """Commit a batch a moment later, unless its leader is lost before.
+        """Commit a batch a moment later, unless the batch's leader is lost by then.
 
         An unreachable replica delays the commit until the controller has fenced that replica's
         broker.
@@ -237,7 +237,7 @@ class ClusterState:
     # Topics
 
     def topic_by_id(self, topic_id: bytes) -> SimulatedTopic | None:
-        """Return the topic with this id."""
+        """Return the topic with this id; None if it doesn't exist."""
         return self._topics_by_id.get(topic_id)
 
     def create_topic(
@@ -267,7 +267,7 @@ class ClusterState:
     def add_partitions(
         self, name: str, count: int, assignments: Sequence[Sequence[int]] = ()
     ) -> None:
-        """Add n partitions to a topic, by default on the replicas of its first one."""
+        """Add n partitions to a topic, by default on the brokers that have its first partition."""
         partitions = self.topics[name].partitions
         for place, index in enumerate(range(len(partitions), len(partitions) + count)):
             replicas = list(assignments[place] if assignments else partitions[0].replicas)
@@ -279,7 +279,7 @@ class ClusterState:
         """Delete a topic with its records and the offsets that groups have committed for it."""
         topic = self.topics.pop(name)
         del self._topics_by_id[topic.id]
-        # (Kafka's coordinator misses a deletion while it isn't loaded: docs/simulation.md.)
+        # (In Kafka, a coordinator that isn't loaded misses the deletion: docs/simulation.md.)
         self.groups.tell(lambda shard: shard.forget_topic(name))
         self.changed()
 
@@ -301,7 +301,7 @@ class ClusterState:
         self.changed()
 
     def reassign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
-        """Put a partition on other brokers; the first of them leads it."""
+        """Move the replicas of a partition to these brokers; the first of the brokers leads it."""
         self.topics[topic].partitions[partition].reassign(replicas, self._candidates())
         self.changed()
 

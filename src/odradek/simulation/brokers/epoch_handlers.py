@@ -1,7 +1,7 @@
-"""Handle OffsetForLeaderEpoch, from which clients detect lost records (KIP-320).
+"""Handle OffsetForLeaderEpoch, by which clients detect lost records (KIP-320).
 
-In: a broker that leads a partition, and an epoch. Out: the newest epoch of its log that isn't above
-the given one, and the offset after that epoch's last record. Must not know connections.
+In: a broker that leads a partition, and an epoch. Out: the newest epoch of the log that isn't above
+this epoch, and the offset after that epoch's last record. Must not know connections.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def offset_for_leader_epoch(
 
 
 def end_of_epoch(partition: SimulatedPartition, epoch: int) -> tuple[int, int]:
-    """Return the epoch and its end offset, as a broker's cache of leader epochs does."""
+    """Return the newest epoch up to `epoch` and its end offset, as Kafka's epoch cache does."""
     if epoch > partition.leader_epoch:
         return UNDEFINED
     below = [b.leader_epoch for b in partition.log.batches if b.leader_epoch <= epoch]

@@ -13,7 +13,7 @@ from odradek.common.errors import kafka as errors
 from odradek.protocol.messages import fetch as f
 
 LARGEST_CACHE = 50
-"""Maximum number of sessions of one broker (1000 in Kafka); low, so that runs evict sessions."""
+"""Maximum number of sessions of one broker (1000 in Kafka); low, so that tests evict sessions."""
 
 MAX_ID = 2**31 - 1
 
@@ -27,13 +27,13 @@ class BrokerFetchSession:
         self.id = number
         self.epoch = 1
         self.full = True
-        """Whether the current response must contain every partition."""
+        """Whether the current response must contain every partition of the session."""
         self._partitions: dict[Key, f.FetchPartition] = {}
         self._told: dict[Key, tuple[int, int]] = {}
-        """The high watermark and the log start offset that the client knows, by partition."""
+        """The high watermark and the log start offset that were last sent, by partition."""
 
     def update(self, request: f.FetchRequest) -> None:
-        """Apply the changes of a request."""
+        """Apply a request's added, changed and forgotten partitions to the session."""
         for gone in request.forgotten_topics_data:
             for number in gone.partitions:
                 key = (gone.topic, gone.topic_id, number)
@@ -44,7 +44,7 @@ class BrokerFetchSession:
                 self._partitions[topic.topic, topic.topic_id, part.partition] = part
 
     def whole(self, request: f.FetchRequest) -> f.FetchRequest:
-        """Return the complete request, with partitions in the session's order."""
+        """Return the request with all of the session's partitions, in the session's order."""
         topics: list[f.FetchTopic] = []
         for (name, topic_id, _), part in self._partitions.items():
             if not topics or (topics[-1].topic, topics[-1].topic_id) != (name, topic_id):
@@ -60,7 +60,7 @@ class BrokerFetchSession:
         )
 
     def finish(self, response: f.FetchResponse) -> f.FetchResponse:
-        """Remove unchanged partitions; those with records move to the end of the queue."""
+        """Drop the response's unchanged partitions; move those with records to the queue's end."""
         topics = []
         for topic in response.responses:
             news = []
@@ -79,7 +79,7 @@ class BrokerFetchSession:
         )
 
     def _is_news(self, key: Key, part: f.PartitionData) -> bool:
-        """Return whether a partition changed, as `CachedPartition.maybeUpdateResponseData`.
+        """Return whether a partition has changed, as Kafka's `CachedPartition` decides.
 
         After an error the end offsets are sent again, too.
         """
@@ -94,10 +94,10 @@ class BrokerFetchSession:
 
 
 class FetchSessions:
-    """All sessions of one broker's process."""
+    """All Fetch sessions of one broker's process."""
 
     def __init__(self, rng: random.Random) -> None:
-        """Set `rng`, which draws ids that no other broker uses."""
+        """Set `rng`, a generator that no other broker uses, for session ids."""
         self._sessions: dict[int, BrokerFetchSession] = {}
         self._rng = rng
 
@@ -109,7 +109,7 @@ class FetchSessions:
         self._sessions.clear()
 
     def session(self, request: f.FetchRequest) -> BrokerFetchSession:
-        """Return the session of a request, updated by it; raise the error that Kafka returns."""
+        """Return the updated session of a request, or raise the error that Kafka returns."""
         if request.session_epoch <= 0:
             self._sessions.pop(request.session_id, None)
             single = request.session_epoch < 0

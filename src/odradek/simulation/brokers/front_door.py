@@ -1,6 +1,6 @@
-"""Simulate the fixed address of a cluster, which connects to any live broker.
+"""Simulate a cluster's fixed bootstrap address, which connects clients to any live broker.
 
-In: connection attempts. Out: a live broker's verdict, or a refusal. Must not know requests.
+In: connection attempts. Out: the outcome at a live broker, or a refusal. Must not know requests.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ class SimulatedFrontDoor:
         self._rng = rng
 
     def lead_to(self, brokers: Mapping[int, SimulatedBroker]) -> None:
-        """Connect to these brokers from now on."""
+        """Connect clients to these brokers from now on, instead of the former ones."""
         self.brokers = brokers
 
     def close(self, on: bool) -> None:
-        """Refuse all connection attempts, or accept them again."""
+        """Refuse all connection attempts, or (with `on` false) accept them again."""
         self.open = not on
 
     def accept(self, peer: Peer) -> Session | Verdict:

@@ -1,8 +1,8 @@
 """Handle admin requests for groups: list, describe, delete.
 
 In: a broker, a decoded request, its version, and a callback for a later response. Out: the
-response, or None if it comes later. Simplified: share groups only have offsets, and no consumers;
-there are no Streams groups. Must not know connections.
+response, or None if it comes later. Simplified: share groups have offsets but no members; there are
+no Streams groups. Must not know connections.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def list_groups(
 def describe_groups(
     broker: BrokerState, request: dg.DescribeGroupsRequest, version: int, reply: Reply
 ) -> dg.DescribeGroupsResponse:
-    """Describe classic groups; an unknown group is dead, from version 6 on an error."""
+    """Describe classic groups; an unknown group is in state Dead (from version 6, an error)."""
 
     def told(group_id: str) -> ClassicGroup:
         group = group_shard(broker, group_id).groups.get(group_id)
@@ -186,7 +186,7 @@ def consumer_group_describe(
 def share_group_describe(
     broker: BrokerState, request: sg.ShareGroupDescribeRequest, version: int, reply: Reply
 ) -> sg.ShareGroupDescribeResponse:
-    """Describe share groups: those with offsets, without members."""
+    """Describe share groups: a group exists if it has offsets, and has no members."""
 
     def told(group_id: str) -> str:
         group_shard(broker, group_id)
@@ -251,7 +251,7 @@ def delete_groups(
 def offset_delete(
     broker: BrokerState, request: od.OffsetDeleteRequest, version: int, reply: Reply
 ) -> od.OffsetDeleteResponse:
-    """Delete committed offsets, except for topics that a member subscribes to."""
+    """Delete committed offsets, except for topics to which a member of the group subscribes."""
     group_id = request.group_id
     try:
         group_shard(broker, group_id)
@@ -280,7 +280,7 @@ def offset_delete(
     )
 
 
-# Share groups' offsets
+# Offsets of share groups
 
 
 def describe_share_offsets(
@@ -414,4 +414,4 @@ GROUP_ADMIN_REFUSALS: dict[str, Any] = {
         results=[x.DeletableGroupResult(g, code) for g in body.groups_names]
     )
 }
-"""Refusals of requests for which an error has to be repeated for each item."""
+"""Responses by API that repeat an error code for each item of the request."""

@@ -1,4 +1,4 @@
-"""Handle the APIs of groups: convert versions, ids and topics for the coordinator's shard.
+"""Handle the APIs of groups: convert versions, ids and topics for the group's coordinator.
 
 In: a broker, a decoded request, its version, and a callback for a later response. Out: the
 response, or None if it comes later. Must not know connections, or the logic of groups.
@@ -42,7 +42,7 @@ def find_coordinator(
     version: int,
     reply: Reply,
 ) -> FindCoordinatorResponse:
-    """Return coordinators of groups or transactional ids, from version 4 on of several at once."""
+    """Return the coordinator of a group or transactional id, from version 4 on of several ids."""
     if version < 4:
         one = _find(broker, request.key, request.key_type)
         return FindCoordinatorResponse(
@@ -122,7 +122,7 @@ def join_group(
 
 
 def sync_group(broker: BrokerState, request: SyncGroupRequest, version: int, reply: Reply) -> None:
-    """Sync; the response is sent when the leader has sent the assignment."""
+    """Handle SyncGroup; the response is sent when the group's leader has sent the assignment."""
 
     def answer(synced: Synced) -> None:
         response = SyncGroupResponse(error_code=_code(synced.error), assignment=synced.assignment)
@@ -161,7 +161,7 @@ def heartbeat(
 def leave_group(
     broker: BrokerState, request: lg.LeaveGroupRequest, version: int, reply: Reply
 ) -> lg.LeaveGroupResponse:
-    """Remove members: one, from version 3 on several."""
+    """Remove a member from a group, from version 3 on several members."""
     response = lg.LeaveGroupResponse()
     members = request.members if version >= 3 else [lg.MemberIdentity(request.member_id)]
     try:
@@ -191,7 +191,7 @@ def leave_group(
 def consumer_group_heartbeat(
     broker: BrokerState, request: h.ConsumerGroupHeartbeatRequest, version: int, reply: Reply
 ) -> None:
-    """Handle the only request of the consumer protocol: join, heartbeat, acknowledge, leave."""
+    """Handle ConsumerGroupHeartbeat, by which members join, stay, acknowledge and leave."""
 
     def answer(beat: BeatAnswer) -> None:
         response = h.ConsumerGroupHeartbeatResponse(

@@ -1,10 +1,10 @@
 """Inject errors into responses: any code, in any API, for a number of responses.
 
 In: an API, an error code of Kafka, a number of responses, and whether the request takes effect
-before it is refused. Out: responses with the code at the place where a broker would put it. For
-requests that only read, the handler's response is marked. Requests that change something are
-handled and then refused, or refused before any check (the check for duplicates included). Must not
-know connections.
+before it is refused. Out: responses with the code in the fields where a broker sets it. For
+requests that only read, the code is set in the handler's response. Requests that change state are
+handled and then refused, or refused before any check (also before the check for duplicates). Must
+not know connections.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from odradek.simulation.brokers.transaction_admin_handlers import (
 READS = frozenset(
     ("DescribeCluster", "Fetch", "FindCoordinator", "ListOffsets", "Metadata", "OffsetFetch")
 ) | {"OffsetForLeaderEpoch"}
-"""Requests that change nothing: the handler's response is marked with the error."""
+"""Requests that change no state: the error is set in the handler's response."""
 CHANGES = frozenset(
     (
         "AddOffsetsToTxn", "AddPartitionsToTxn", "ConsumerGroupHeartbeat", "CreateTopics",
@@ -45,7 +45,7 @@ CHANGES = frozenset(
     )
 )  # fmt: skip
 APIS = tuple(sorted(READS | CHANGES))
-"""APIs from which schedules draw: those that producers and consumers use."""
+"""APIs from which schedules choose: those of producers and consumers."""
 ADMIN_READS = frozenset(
     (
         "ConsumerGroupDescribe", "DescribeAcls", "DescribeClientQuotas", "DescribeConfigs",
@@ -56,7 +56,7 @@ ADMIN_READS = frozenset(
         "StreamsGroupDescribe",
     )
 )  # fmt: skip
-"""Requests of admin clients only, which change nothing either."""
+"""Requests of admin clients only that change no state."""
 ADMIN_REFUSALS = {
     **CLUSTER_ADMIN_REFUSALS,
     **GROUP_ADMIN_REFUSALS,
@@ -68,18 +68,18 @@ TELEMETRY = ("GetTelemetrySubscriptions", "PushTelemetry")
 REFUSABLE = tuple(sorted({*APIS, *ADMIN_READS, *ADMIN_REFUSALS, *TELEMETRY}))
 """APIs for which an error can be injected."""
 PERHAPS_DONE = (-1, 3, 6, 7, 13, 20, 56, 100)
-"""Errors with which leaders answer for batches that may have been appended. Any other code means
-that the batch wasn't appended: a broker that has appended it and returns such a code misleads every
+"""Errors that leaders return for batches that may have been appended. Any other code means that the
+batch wasn't appended: a broker that has appended it and returns such a code misleads every
 client."""
 OUT_OF_ORDER = (45, 59)
 """Errors by which leaders refuse a batch, but never a batch that their log already contains."""
 LIES = {"Produce": {46}, "Fetch": {1}, "InitProducerId": {35}}
-"""Errors that claim that a request was handled before, that an existing offset doesn't exist, or
-that brokers don't support producer ids (then the producer continues without idempotence); a client
-can't detect that the claim is false."""
+"""Errors by API that make a false claim which a client can't detect: that a request was handled
+before, that an existing offset doesn't exist, or that brokers don't support producer ids (then the
+producer continues without idempotence)."""
 NOTHING_KNOWN = {"EndTxn": {49, 59}}
-"""Errors that claim that a producer is unknown. If a coordinator has ended the transaction and
-returns such a code, the client assumes that the transaction never ends."""
+"""Errors by API that claim that a producer is unknown. If a coordinator has ended the transaction
+and returns such a code, the client assumes that the transaction never ends."""
 
 MARKED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "Metadata": (("topics",), {"partitions": []}),
@@ -89,13 +89,13 @@ MARKED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "ListOffsets": (("topics", "partitions"), {"offset": -1, "timestamp": -1}),
     "OffsetForLeaderEpoch": (("topics", "partitions"), {"end_offset": -1}),
 }
-"""Of responses with an error for each item: the path to the items, and values of their other
-fields."""
+"""For responses with an error for each item: the field names that lead to the items, and the values
+of the items' other fields."""
 ONE_IN_OLD_VERSIONS = ("FindCoordinator", "OffsetFetch")
-"""APIs whose responses before version 4 or 8 have one error instead of an error for each item."""
+"""APIs whose older responses (before version 4 or 8) have one error instead of one per item."""
 
 Batch = tuple[TopicPartition | bytes, int, int, int]
-"""Partition of the batch, its producer's id and epoch, and its sequence."""
+"""A batch's partition, producer id, producer epoch and first sequence number."""
 
 
 @dataclass(slots=True, eq=False)
@@ -112,7 +112,7 @@ class Injection:
     _batch: Batch | None = field(default=None, init=False)
 
     def takes(self, body: Message) -> bool:
-        """Return whether this request is one of those to be refused."""
+        """Return whether this injection applies to the request."""
         if self.left <= 0 or self.api != body.API_NAME:
             return False
         if isinstance(body, p.ProduceRequest):
@@ -123,11 +123,11 @@ class Injection:
         return True
 
     def does(self, body: Message) -> bool:
-        """Return whether the request's handler is called although the response is an error."""
+        """Return whether the request's handler is called although an error is returned."""
         return self.done or body.API_NAME in READS | ADMIN_READS
 
     def answering(self, body: Any, reply: Reply) -> Reply:
-        """Return a callback that replaces the response by an error."""
+        """Return a callback that sends an error instead of the response."""
         self.left -= 1
 
         def refused(response: Message | None) -> None:
@@ -143,7 +143,7 @@ class Injection:
         return refused
 
     def _refused_once(self, response: p.ProduceResponse, batches: list[Batch]) -> p.ProduceResponse:
-        """Return a response in which only the batch that was refused before is refused again."""
+        """Replace the result of the batch that was refused before by an error, and no others."""
         left = iter(batches)
         return p.ProduceResponse(
             responses=[
@@ -189,7 +189,7 @@ def _refused(index: int, code: int) -> p.PartitionProduceResponse:
 
 
 def refusal(body: Any, code: int) -> Message:
-    """Return a response that refuses everything in a request."""
+    """Return a response that refuses every item of a request."""
     response: Any = body.RESPONSE()
     if isinstance(response, p.ProduceResponse):
         for topic in body.topic_data:
@@ -238,7 +238,7 @@ def refusal(body: Any, code: int) -> Message:
 
 
 def mark(response: Any, code: int) -> None:
-    """Put an error into a successful response, where brokers put theirs."""
+    """Set an error in a successful response, in the fields where brokers set theirs."""
     if response.API_NAME not in MARKED:
         _mark_items(response, code)
         return
@@ -255,7 +255,7 @@ def mark(response: Any, code: int) -> None:
 
 
 def _mark_items(item: Any, code: int) -> None:
-    """Set the error in all items, or in the response itself if it has no items with an error."""
+    """Set the error in all items, or in the response itself if no item has an error field."""
     inside = [
         each
         for name in field_names(type(item))

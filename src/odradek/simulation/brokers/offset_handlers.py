@@ -22,7 +22,7 @@ from odradek.simulation.logs.topics import SimulatedTopic
 
 NO_OFFSET = -1
 BY_ID = 10
-"""From this version on, topics are identified by ids."""
+"""From this version of OffsetCommit and OffsetFetch on, ids identify topics."""
 
 
 def _shard(broker: BrokerState, group_id: str) -> GroupShard:
@@ -31,14 +31,14 @@ def _shard(broker: BrokerState, group_id: str) -> GroupShard:
 
 
 def group_shard(broker: BrokerState, group_id: str) -> GroupShard:
-    """Return the shard of a group, if this broker coordinates it and the group has an id."""
+    """Return the coordinator's shard of a group; raise if another broker coordinates it."""
     if not group_id:
         raise errors.InvalidGroupIdError("a group without an id")
     return _shard(broker, group_id)
 
 
 def shard_of_consumers(broker: BrokerState, group_id: str) -> GroupShard:
-    """Return the shard with the offsets of a group of consumers.
+    """Return the coordinator's shard with the offsets of a group of consumers.
 
     Raises `GroupIdNotFoundError` for a share group, because consumers can't commit or delete its
     offsets: Kafka's coordinator treats it as unknown (`ShareGroup.validateOffsetCommit`). A request
@@ -53,7 +53,7 @@ def shard_of_consumers(broker: BrokerState, group_id: str) -> GroupShard:
 def offset_commit(
     broker: BrokerState, request: c.OffsetCommitRequest, version: int, reply: Reply
 ) -> c.OffsetCommitResponse | None:
-    """Commit offsets; the response is sent when they are replicated."""
+    """Commit offsets; the response is sent when the offsets are replicated."""
     offsets: dict[TopicPartition, Committed] = {}
     unknown: set[tuple[bytes, str, int]] = set()
     for asked in request.topics:
@@ -113,7 +113,7 @@ def _unknown(version: int) -> int:
 def offset_fetch(
     broker: BrokerState, request: f.OffsetFetchRequest, version: int, reply: Reply
 ) -> f.OffsetFetchResponse:
-    """Return offsets of one group, from version 8 on of several."""
+    """Return committed offsets of one group, from version 8 on of several groups."""
     if version >= 8:
         return f.OffsetFetchResponse(
             groups=[_group(broker, g, version, request.require_stable) for g in request.groups]
@@ -204,7 +204,7 @@ def _unknown_topic(asked: f.OffsetFetchRequestTopics) -> f.OffsetFetchResponseTo
 def _wanted(
     asked: Iterable[tuple[str, list[int]]] | None, offsets: StoredGroupOffsets
 ) -> Iterable[tuple[str, list[int]]]:
-    """Return the requested partitions, or all with offsets if none are named."""
+    """Return the requested partitions, or all that have offsets if the request names none."""
     if asked is not None:
         return asked
     found: dict[str, list[int]] = {}

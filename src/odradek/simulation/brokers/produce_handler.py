@@ -2,9 +2,9 @@
 
 In: a broker, a decoded request, its version, and a callback for a later response. Out: the
 response, or None if it comes later (or never, for acks=0 without an error). If the log doesn't know
-the transaction of a batch, the transaction coordinator is asked first: it knows whether the
-partition belongs to the transaction, or adds it from version 12 on (KIP-890). Simplified: brokers
-communicate without delay. Must not know connections.
+the transaction of a batch, the handler first asks the transaction coordinator, which knows whether
+the partition belongs to the transaction, or adds the partition from version 12 on (KIP-890).
+Simplified: brokers communicate without delay. Must not know connections.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from odradek.simulation.logs.topics import SimulatedPartition, SimulatedTopic
 IMPLICIT = 12
 """First version of Produce in which a batch adds its partition to the transaction."""
 ABORTABLE = 11
-"""First version of Produce whose clients know TRANSACTION_ABORTABLE."""
+"""First version of Produce whose clients know the error TRANSACTION_ABORTABLE."""
 _SAID_BY_COORDINATORS = (
     errors.ConcurrentTransactionsError,
     errors.CoordinatorNotAvailableError,
     errors.CoordinatorLoadInProgressError,
     errors.NotCoordinatorError,
 )
-"""Errors that old producers don't expect from a leader: they get NOT_ENOUGH_REPLICAS instead."""
+"""Errors of coordinators that old producers don't know: they get NOT_ENOUGH_REPLICAS."""
 
 Then = Callable[[StoredBatch | BrokerError], None]
 Answer = Callable[[p.PartitionProduceResponse], None]
@@ -47,12 +47,12 @@ Answer = Callable[[p.PartitionProduceResponse], None]
 def produce(
     broker: BrokerState, request: p.ProduceRequest, version: int, reply: Reply
 ) -> p.ProduceResponse | None:
-    """Append batches; with acks=all, respond when all of them are completed."""
+    """Append batches; with acks=all, respond when all of them are committed or lost."""
     return _Produce(broker, request, version, reply).begin()
 
 
 def written_before(broker: BrokerState, request: p.ProduceRequest, version: int) -> bool:
-    """Return whether the log already contains a batch of the request."""
+    """Return whether a partition's log already contains a batch of the request."""
     for asked in request.topic_data:
         try:
             topic = find_topic(broker, asked.name, asked.topic_id, by_id=version >= 13)
@@ -69,7 +69,7 @@ def written_before(broker: BrokerState, request: p.ProduceRequest, version: int)
 
 
 class _Produce:
-    """One request, with the partitions that aren't completed yet."""
+    """A Produce request in progress, and the number of its partitions without a result."""
 
     def __init__(
         self, broker: BrokerState, request: p.ProduceRequest, version: int, reply: Reply
@@ -81,9 +81,9 @@ class _Produce:
         self._begun = self._failed = False
 
     def begin(self) -> p.ProduceResponse | None:
-        """Append the batches for which the coordinator needn't be asked.
+        """Append the batches that need no check by the transaction coordinator; start other checks.
 
-        Returns the response if nothing has to be waited for.
+        Returns the response if no result is pending.
         """
         for asked in self._request.topic_data:
             of_topic = p.TopicProduceResponse()
@@ -165,7 +165,7 @@ def append(
     data: p.PartitionProduceData,
     then: Then,
 ) -> None:
-    """Check a batch and append it, at once or after the coordinator has allowed it."""
+    """Check a batch and append it, perhaps after the transaction coordinator has allowed it."""
     try:
         partition = _writable(broker, topic, data.index, request.acks)
         content = _as_bytes(data.records)
@@ -200,7 +200,7 @@ def append(
 
 
 def _knows(partition: SimulatedPartition, header: BatchHeader) -> bool:
-    """Return whether the batch's transaction is open here, or the batch is a duplicate."""
+    """Return whether the log knows the batch's open transaction, or the batch is a duplicate."""
     state = partition.log.producers.get(header.producer_id)
     if state is None or state.epoch != header.producer_epoch:
         return False

@@ -1,8 +1,8 @@
 """Handle Fetch and ListOffsets, which read a partition's log.
 
 In: a broker, a decoded request, its version, and a callback for a later response (a long poll waits
-for data). Out: the response, or None if it comes later. `produce_handler` writes. Must not know
-connections.
+for data). Out: the response, or None if it comes later. `produce_handler` writes the log. Must not
+know connections.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from odradek.simulation.logs.topics import NO_LEADER, SimulatedPartition, Simula
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL = -1, -2, -3, -4
 READ_COMMITTED = 1
-"""The isolation level in requests."""
+"""Kafka's number for the isolation level read_committed."""
 
 
 def led_partition(
     broker: BrokerState, topic: SimulatedTopic, index: int, leader_epoch: int = -1
 ) -> SimulatedPartition:
-    """Return the partition; raise if this broker doesn't lead it in the client's leader epoch."""
+    """Return the partition; raise if this broker doesn't lead it in the client's epoch."""
     if not 0 <= index < len(topic.partitions):
         raise errors.UnknownTopicOrPartitionError(f"{topic.name} has no partition {index}")
     partition = topic.partitions[index]
@@ -52,7 +52,7 @@ def _check_epoch(partition: SimulatedPartition, leader_epoch: int) -> None:
 def _fetched_partition(
     broker: BrokerState, topic: SimulatedTopic, asked: f.FetchPartition, version: int
 ) -> SimulatedPartition:
-    """Return a partition that this broker leads or, from version 11 on, follows with a rack."""
+    """Return a partition that this broker leads or, from version 11 on and with a rack, follows."""
     if version >= 11 and broker.rack is not None and asked.partition < len(topic.partitions):
         found = topic.partitions[asked.partition]
         if broker.registered and broker.id in found.replicas and found.leader != NO_LEADER:
@@ -64,7 +64,7 @@ def _fetched_partition(
 def _closer_replica(
     broker: BrokerState, partition: SimulatedPartition, rack: str, offset: int
 ) -> BrokerState | None:
-    """Return the follower in the client's rack that has the offset, if the leader knows one."""
+    """Return a follower in the client's rack whose log has the offset; None if there is none."""
     if not rack or partition.leader != broker.id or broker.rack in (None, rack):
         return None
     for found in (broker.cluster.brokers[r] for r in partition.replicas):
@@ -88,7 +88,7 @@ MOVED = (errors.NotLeaderOrFollowerError, errors.FencedLeaderEpochError)
 
 
 def place(broker: BrokerState) -> tuple[str, int]:
-    """Return a broker's host and port."""
+    """Return the host and port of a broker's address."""
     return broker.address.host, broker.address.port
 
 
@@ -98,7 +98,7 @@ def place(broker: BrokerState) -> tuple[str, int]:
 def fetch(
     broker: BrokerState, request: f.FetchRequest, version: int, reply: Reply
 ) -> f.FetchResponse | None:
-    """Read committed bytes; if there are too few, wait for more for at most `max_wait_ms`."""
+    """Return committed batches; if they have too few bytes, wait for more up to `max_wait_ms`."""
     try:
         session = broker.fetch_sessions.session(request)
     except BrokerError as error:
@@ -113,7 +113,7 @@ def fetch(
 
 
 class _LongPoll:
-    """A fetch that waits until there are enough bytes, an error occurs, or its time is over."""
+    """A fetch that waits for enough bytes, for an error, or for the end of `max_wait_ms`."""
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ class _LongPoll:
             self._partitions += [topic.partitions[a.partition] for a in asked.partitions]
 
     def begin(self) -> None:
-        """Wait for commits, for changes of leaders, and for the timeout."""
+        """Wait for commits, for changes of leaders, and for the end of `max_wait_ms`."""
         time = self._broker.time
         self._timer = time.after(self._request.max_wait_ms / 1000.0, self._times_up)
         for partition in self._partitions:
@@ -156,7 +156,7 @@ class _LongPoll:
 def _read_all(
     broker: BrokerState, request: f.FetchRequest, version: int
 ) -> tuple[f.FetchResponse, int, bool]:
-    """Return the current response, its size in bytes, and whether it must be sent now."""
+    """Return the response as of now, its size in bytes, and whether it must be sent now."""
     broker = broker.view  # the broker may have been cut off since the fetch arrived
     response = f.FetchResponse()
     left, failed = request.max_bytes, False
@@ -267,7 +267,7 @@ def _refusal(
 def list_offsets(
     broker: BrokerState, request: ListOffsetsRequest, version: int, reply: Reply
 ) -> ListOffsetsResponse:
-    """Return offsets at the ends of partitions, or for a timestamp."""
+    """Return the first or last offsets of partitions, or the offsets at a timestamp."""
     response = ListOffsetsResponse()
     for asked in request.topics:
         of_topic = ListOffsetsTopicResponse(asked.name)

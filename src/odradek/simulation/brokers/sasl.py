@@ -2,8 +2,8 @@
 
 In: requests of connections that aren't authenticated yet, or whose session has expired. Out:
 responses like those of Kafka's brokers: a refusal is delayed and then the connection is closed, an
-unexpected request closes it without a response, and re-authentication within a second of the last
-one is refused. Must not use the client's own code, which it tests.
+unexpected request closes the connection without a response, and re-authentication within a second
+of the last one is refused. Must not use the client's own code, which it tests.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Door:
         answer: Callable[[ReceivedRequest, Message, int], None],
         end: Callable[[], None],
     ) -> None:
-        """Set the listener, and the connection's callbacks `answer` and `end`."""
+        """Set the cluster's SASL settings, and the connection's callbacks `answer` and `end`."""
         self._listener = listener
         self._broker_id = broker_id
         self._time = time
@@ -53,7 +53,7 @@ class Door:
         self._begun = False
 
     def admits(self, request: ReceivedRequest) -> bool:
-        """Return whether a request may be handled."""
+        """Return whether a request may be handled; otherwise answer it or close the connection."""
         body = request.body
         if isinstance(body, SaslHandshakeRequest):
             return self._shake(request, body)
@@ -80,7 +80,7 @@ class Door:
         if self._open:
             early = self._time.now - self._began_again < REAUTH_INTERVAL
             if self._ends_at is None or early:
-                return True  # The other handlers refuse it, as without SASL.
+                return True  # The handlers without SASL refuse the handshake.
             self._began_again = self._time.now
             self._open = False
         elif self._server is not None:
@@ -168,13 +168,13 @@ _TOKENS = {
     Hostile.ENDLESS: b"more",
     Hostile.NO_PROOF: b"",
 }
-"""Responses of hostile peers to every token."""
+"""Response of each kind of hostile broker to every token."""
 
 
 def _illegal_handshake(
     broker: BrokerState, request: SaslHandshakeRequest, version: int, reply: Reply
 ) -> Message:
-    """Refuse a handshake on a port without SASL, or of a client that needn't authenticate again."""
+    """Refuse a handshake if the port has no SASL or the client has already authenticated."""
     listener = broker.cluster.sasl
     names = list(listener.mechanisms) if listener is not None else []
     return SaslHandshakeResponse(errors.IllegalSaslStateError.code, names)

@@ -12,19 +12,19 @@ from enum import Enum
 
 
 class Hostile(Enum):
-    """Fault of an impostor during SASL."""
+    """Fault of a hostile broker during SASL authentication."""
 
     NO = "no"
     WRONG_SIGNATURE = "wrong_signature"
     NO_PROOF = "no_proof"
-    """Accepts SCRAM's first token at once, without proving that it knows the password."""
+    """Accepts SCRAM's first token at once, without proof that the broker knows the password."""
     FEW_ITERATIONS = "few_iterations"
     MANY_ITERATIONS = "many_iterations"
     FOREIGN_NONCE = "foreign_nonce"
     GARBAGE = "garbage"
     HUGE = "huge"
     ENDLESS = "endless"
-    """Sends one challenge after the other."""
+    """Sends challenges without an end."""
     SILENT = "silent"
     CLOSES = "closes"
     """Closes the connection at the first token, without a response, as brokers before Kafka 1.0
@@ -33,17 +33,17 @@ class Hostile(Enum):
 
 @dataclass(slots=True)
 class SaslListener:
-    """SASL settings and counts of all brokers of a cluster; tests change them while it runs."""
+    """SASL settings and counts that all brokers of a cluster share; tests may change them."""
 
     users: dict[str, str] = field(default_factory=dict)
-    """Names and passwords."""
+    """Passwords by user name."""
     tokens: dict[str, float] = field(default_factory=dict)
     """Valid tokens of OAUTHBEARER, with their expiry in seconds since the epoch."""
     mechanisms: tuple[str, ...] = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
     session_lifetime: float = 0.0
-    """Seconds; `connections.max.reauth.ms`. 0: sessions don't expire."""
+    """Lifetime of a session in seconds (`connections.max.reauth.ms`); 0: sessions don't expire."""
     failure_delay: float = 0.1
-    """Seconds; `connection.failed.authentication.delay.ms`."""
+    """Delay of a refusal in seconds (`connection.failed.authentication.delay.ms`)."""
     refusing: set[int] = field(default_factory=set)
     """Ids of brokers that refuse all credentials."""
     hostile: Hostile = Hostile.NO
@@ -55,14 +55,14 @@ class SaslListener:
     """Number of connections closed because a request arrived after the session's expiry."""
 
     def count_authentication(self, *, again: bool) -> None:
-        """Count a connection that was authenticated."""
+        """Count an authentication of a connection; with `again`, also as a re-authentication."""
         self.authenticated += 1
         self.reauthenticated += again
 
     def count_refusal(self) -> None:
-        """Count credentials or a mechanism that were refused."""
+        """Count a refusal of credentials or of a mechanism."""
         self.refused += 1
 
     def count_kill(self) -> None:
-        """Count a connection that was ended because its session had expired."""
+        """Count a connection that was closed because its session had expired."""
         self.killed += 1

@@ -1,8 +1,8 @@
 """Implement the brokers' side of PLAIN, SCRAM and OAUTHBEARER, as generators.
 
-In: a client's tokens, the users of a listener. Out: challenges; at the end (principal, last token),
-and the end of a bearer token.
-Written from the RFCs, independent of the client's side. Must not know connections.
+In: a client's tokens, the users of a cluster. Out: challenges; at the end the principal and the
+last token, and for a bearer token its expiry. Written from the RFCs, independently of the client's
+side. Must not know connections.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _demand(right: bool) -> None:
 
 
 def plain(listener: SaslListener, name: str) -> Server:
-    """Implement RFC 4616."""
+    """Implement PLAIN (RFC 4616)."""
     token = yield b""
     identity, user, password = token.decode().split("\0")
     if identity not in ("", user) or listener.users.get(user) != password:
@@ -45,7 +45,7 @@ def _salted(hash_name: str, password: str, salt: bytes) -> bytes:
 
 
 def scram(listener: SaslListener, name: str) -> Server:
-    """Implement RFC 5802, with a constant server nonce, so that runs are reproducible."""
+    """Implement SCRAM (RFC 5802), with a constant server nonce, so that runs are reproducible."""
     hash_name = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}[name]
     first = (yield b"").decode()
     _demand(first.startswith("n,,"))
@@ -81,7 +81,7 @@ def scram(listener: SaslListener, name: str) -> Server:
 
 
 def oauthbearer(listener: SaslListener, name: str) -> Server:
-    """Implement RFC 7628: a refusal is a challenge, which the client answers with one byte."""
+    """Implement OAUTHBEARER (RFC 7628): a refusal is a challenge, answered by one byte."""
     message = (yield b"").decode()
     token = message.split("\x01auth=Bearer ")[1].split("\x01")[0]
     end = listener.tokens.get(token)
@@ -94,7 +94,7 @@ def oauthbearer(listener: SaslListener, name: str) -> Server:
 
 
 TOKENS_USER = "tokens"
-"""The principal of all tokens, so that a new token doesn't change the user."""
+"""The principal of all bearer tokens, so that a new token doesn't change the user."""
 SERVERS: dict[str, Callable[[SaslListener, str], Server]] = {
     "PLAIN": plain,
     "SCRAM-SHA-256": scram,

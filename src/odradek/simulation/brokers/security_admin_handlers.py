@@ -1,8 +1,8 @@
 """Handle admin requests for ACLs, SCRAM credentials, quotas and delegation tokens.
 
 In: a broker, a decoded request, its version, and a callback for a later response. Out: the
-response. Simplified: all of it is stored and returned, but has no effect; the caller isn't checked.
-Must not know connections.
+response. Simplified: ACLs, credentials, quotas and tokens are stored and returned, but have no
+effect; the caller's permissions aren't checked. Must not know connections.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def delete_acls(
     )
 
 
-# SCRAM
+# SCRAM credentials
 
 
 def describe_scram(
@@ -152,7 +152,7 @@ def alter_scram(
     version: int,
     reply: Reply,
 ) -> au.AlterUserScramCredentialsResponse:
-    """Set and delete credentials."""
+    """Set and delete users' SCRAM credentials."""
     scram = broker.cluster.admin.scram
     named = Counter([d.name for d in request.deletions] + [u.name for u in request.upsertions])
 
@@ -191,7 +191,7 @@ def alter_scram(
 def describe_quotas(
     broker: BrokerState, request: dq.DescribeClientQuotasRequest, version: int, reply: Reply
 ) -> dq.DescribeClientQuotasResponse:
-    """Return the quotas of matching entities."""
+    """Return the quotas of entities that match a filter."""
 
     def fits(entity: dict[str, str | None]) -> bool:
         kinds = {c.entity_type for c in request.components}
@@ -221,7 +221,7 @@ def describe_quotas(
 def alter_quotas(
     broker: BrokerState, request: aq.AlterClientQuotasRequest, version: int, reply: Reply
 ) -> aq.AlterClientQuotasResponse:
-    """Set and delete quotas."""
+    """Set and delete quotas of entities."""
     quotas = broker.cluster.admin.quotas
 
     def alter(entry: aq.AlterClientQuotasRequestEntryData) -> None:
@@ -266,7 +266,7 @@ def _now(broker: BrokerState) -> int:
 def create_token(
     broker: BrokerState, request: ct.CreateDelegationTokenRequest, version: int, reply: Reply
 ) -> ct.CreateDelegationTokenResponse:
-    """Create a token, for the user "admin" unless another is named."""
+    """Create a token, owned by the user "admin" unless the request names another owner."""
     tokens, now = broker.cluster.admin.tokens, _now(broker)
     life = int(TOKEN_LIFE * 1000)
     if request.max_lifetime_ms >= 0:
@@ -312,7 +312,7 @@ def renew_token(
 def expire_token(
     broker: BrokerState, request: et.ExpireDelegationTokenRequest, version: int, reply: Reply
 ) -> et.ExpireDelegationTokenResponse:
-    """Expire a token, at once or later."""
+    """Let a token expire, at once or later."""
     try:
         token = _token(broker, bytes(request.hmac))
     except errors.DelegationTokenNotFoundError as error:
@@ -333,7 +333,7 @@ def _replace(broker: BrokerState, token: SimulatedToken, expires: int) -> None:
 def describe_tokens(
     broker: BrokerState, request: dt.DescribeDelegationTokenRequest, version: int, reply: Reply
 ) -> dt.DescribeDelegationTokenResponse:
-    """Return the tokens of some owners, or all."""
+    """Return the tokens of the requested owners, or all tokens."""
     wanted = None
     if request.owners is not None:
         wanted = {(o.principal_type, o.principal_name) for o in request.owners}
@@ -395,4 +395,4 @@ SECURITY_ADMIN_REFUSALS: dict[str, Any] = {
         filter_results=[da.DeleteAclsFilterResult(code) for _ in body.filters]
     ),
 }
-"""Refusals of requests for which an error has to be repeated for each item."""
+"""Responses by API that repeat an error code for each item of the request."""

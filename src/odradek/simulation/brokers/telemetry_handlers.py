@@ -1,4 +1,4 @@
-"""Handle clients' metrics (KIP-714), if the brokers have a receiver.
+"""Handle clients' metrics (KIP-714), if a test has set a receiver for the cluster.
 
 In: a subscription, set by a test; requests. Out: the pushed metrics, unread. Without a receiver
 brokers don't support these APIs, like Kafka's without a plug-in. Must not read the metrics.
@@ -22,7 +22,7 @@ NO_ID = bytes(16)
 def get_telemetry_subscriptions(
     broker: BrokerState, request: GetTelemetrySubscriptionsRequest, version: int, reply: Reply
 ) -> GetTelemetrySubscriptionsResponse:
-    """Return the metrics that a client is to push, and the client's id."""
+    """Return the subscription: which metrics the client is to push, and the client's id."""
     receiver = _receiver(broker)
     receiver.asked.append(request.client_instance_id)
     known = request.client_instance_id
@@ -40,7 +40,7 @@ def get_telemetry_subscriptions(
 def push_telemetry(
     broker: BrokerState, request: PushTelemetryRequest, version: int, reply: Reply
 ) -> PushTelemetryResponse:
-    """Accept a push if its subscription is the current one."""
+    """Accept a push of metrics if it names the current subscription."""
     receiver = _receiver(broker)
     if receiver.refuses:
         return PushTelemetryResponse(error_code=receiver.refuses.pop(0))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Pushed:
-    """One accepted push."""
+    """One accepted push of metrics."""
 
     at: float
     client_instance_id: bytes
@@ -21,19 +21,19 @@ class Pushed:
 
 @dataclass(slots=True)
 class TelemetryReceiver:
-    """A subscription of brokers to metrics, and the pushes that they received."""
+    """The metrics subscription of a cluster's brokers, and the pushes that they received."""
 
     requested_metrics: tuple[str, ...] = ("",)
-    """Prefixes of names; an empty prefix means all, an empty tuple no metrics."""
+    """Prefixes of metrics' names; an empty prefix means all metrics, an empty tuple none."""
     interval: float = 10.0
-    """Interval of pushes in seconds."""
+    """Interval between a client's pushes in seconds."""
     compression_types: tuple[int, ...] = ()
     delta: bool = True
     max_bytes: int = 1 << 20
     subscription_id: int = 1
-    """A different number makes clients request the subscription again."""
+    """Id of the subscription; if a test changes it, clients request the subscription again."""
     asked: list[bytes] = field(default_factory=list)
-    """The ids of clients that requested the subscription; zeros for those without an id."""
+    """The ids of clients that requested the subscription; zeros for clients without an id yet."""
     pushed: list[Pushed] = field(default_factory=list)
     refuses: list[int] = field(default_factory=list)
-    """Error codes of the responses to the next pushes."""
+    """Error codes with which the next pushes are refused, in order."""

@@ -1,4 +1,4 @@
-"""Handle admin requests for partitions, records and options.
+"""Handle admin requests for partitions, records and configuration options.
 
 In: a broker, a decoded request, its version, and a callback for a later response. Out: the
 response. Must not know connections.
@@ -35,7 +35,7 @@ from odradek.simulation.brokers.record_handlers import find_topic, led_partition
 SET, DELETE, APPEND, SUBTRACT = range(4)
 DEFAULT_CONFIG = 5
 DYNAMIC = {TOPIC: 1, BROKER: 2, BROKER_LOGGER: 6, CLIENT_METRICS: 7, GROUP: 8}
-"""The source of a value that was set, by Kafka's numbers."""
+"""Kafka's number for the source of a changed option (dynamic configuration), by resource type."""
 DYNAMIC_DEFAULT_BROKER = 3
 TYPES = {3: "INT", 4: "SHORT", 5: "LONG", 6: "DOUBLE"}
 KIND_NAMES = {
@@ -123,7 +123,7 @@ def _check_resource(broker: BrokerState, kind: int, name: str) -> None:
 def describe_configs(
     broker: BrokerState, request: dc.DescribeConfigsRequest, version: int, reply: Reply
 ) -> dc.DescribeConfigsResponse:
-    """Return options with values and their sources."""
+    """Return options with their values and sources."""
 
     def told(asked: dc.DescribeConfigsResource) -> list[dc.DescribeConfigsResourceResult]:
         kind, name = asked.resource_type, asked.resource_name
@@ -170,7 +170,7 @@ def _option(
 def incremental_alter_configs(
     broker: BrokerState, request: ac.IncrementalAlterConfigsRequest, version: int, reply: Reply
 ) -> ac.IncrementalAlterConfigsResponse:
-    """Change options."""
+    """Change options of topics, brokers and other resources."""
     state = broker.cluster.admin
 
     def change(asked: ac.AlterConfigsResource) -> None:
@@ -233,7 +233,7 @@ def _change(kind: int, values: dict[str, str], op: ac.AlterableConfig) -> None:
 def list_config_resources(
     broker: BrokerState, request: lc.ListConfigResourcesRequest, version: int, reply: Reply
 ) -> lc.ListConfigResourcesResponse:
-    """Return the resources with options; version 0 lists client metrics only."""
+    """Return the resources that have changed options; in version 0 only client metrics."""
     cluster = broker.cluster
     kinds = request.resource_types or list(DEFAULTS)
     if version == 0:
@@ -281,4 +281,4 @@ TOPIC_ADMIN_REFUSALS: dict[str, Any] = {
         ]
     ),
 }
-"""Refusals of requests, by API."""
+"""Responses by API that repeat an error code for each item of the request."""

@@ -1,6 +1,6 @@
-"""List the topic options of Kafka 4.4: default, and Kafka's number for the type.
+"""List the topic options of Kafka 4.4, each with its default and Kafka's number for its type.
 
-In: nothing. Out: a table; simulated brokers refuse other names. Must not implement any option.
+In: nothing. Out: a table; brokers reject names that aren't in it. Must not implement any option.
 """
 
 from __future__ import annotations

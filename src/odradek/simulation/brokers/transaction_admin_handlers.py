@@ -25,7 +25,7 @@ from odradek.simulation.logs.partition_log import PartitionLog
 def describe_producers(
     broker: BrokerState, request: dp.DescribeProducersRequest, version: int, reply: Reply
 ) -> dp.DescribeProducersResponse:
-    """Return the producers of partitions that this broker leads."""
+    """Return the active producers of partitions that this broker leads."""
 
     def of_topic(topic: dp.TopicRequest) -> dp.TopicResponse:
         def told(number: int) -> list[dp.ProducerState]:
@@ -135,7 +135,7 @@ def list_transactions(
 def write_txn_markers(
     broker: BrokerState, request: w.WriteTxnMarkersRequest, version: int, reply: Reply
 ) -> w.WriteTxnMarkersResponse:
-    """Write markers into logs that this broker leads."""
+    """Append transaction markers to logs that this broker leads."""
 
     def write(marker: w.WritableTxnMarker, name: str, number: int) -> None:
         found = find_topic(broker, name, b"", by_id=False)
@@ -193,4 +193,4 @@ TRANSACTION_ADMIN_REFUSALS: dict[str, Any] = {
         ]
     )
 }
-"""Refusals of requests, by API."""
+"""Responses by API that repeat an error code for each item of the request."""

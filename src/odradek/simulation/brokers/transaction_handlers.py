@@ -1,4 +1,4 @@
-"""Handle the requests of transactions: convert them and their responses.
+"""Handle the requests of transactional producers: convert requests and responses.
 
 In: a broker, a decoded request, its version, and a callback for the response. Out: responses with
 the error codes of each version; `transaction_coordinator` and, for offsets, the groups' coordinator
@@ -29,13 +29,13 @@ from odradek.simulation.coordinators.transaction_coordinator import TransactionS
 from odradek.simulation.coordinators.transaction_states import KIP_890, TransactionMetadata
 
 EPOCH_OF_EACH = 5
-"""From this version of EndTxn on, each transaction has its own epoch (KIP-890)."""
+"""From this version of EndTxn on, each transaction has its own producer epoch (KIP-890)."""
 LAST_OF_CLIENTS = 3
-"""Later versions of AddPartitionsToTxn are for brokers."""
+"""Last version of AddPartitionsToTxn that clients use; only brokers use later versions."""
 IMPLICIT_OFFSETS = 5
 """From this version of TxnOffsetCommit on, it adds the group to the transaction (KIP-890)."""
 TOPIC_IDS = 6
-"""From this version of TxnOffsetCommit on, topics are identified by ids (KIP-1319)."""
+"""From this version of TxnOffsetCommit on, ids identify topics (KIP-1319)."""
 _SOON = (
     errors.CoordinatorNotAvailableError,
     errors.CoordinatorLoadInProgressError,
@@ -44,7 +44,7 @@ _SOON = (
 
 
 def _code(error: BrokerError | None, *, fenced: bool = True) -> int:
-    """Return the code of an error; clients that don't know PRODUCER_FENCED get the older one."""
+    """Return an error's code; old clients get INVALID_PRODUCER_EPOCH for PRODUCER_FENCED."""
     if error is None:
         return 0
     if isinstance(error, errors.ProducerFencedError) and not fenced:
@@ -61,9 +61,9 @@ def _shard(broker: BrokerState, transactional_id: str) -> TransactionShard:
 def init_producer_id(
     broker: BrokerState, request: InitProducerIdRequest, version: int, reply: Reply
 ) -> InitProducerIdResponse | None:
-    """Return a new id, or the existing id of a transactional id with an epoch that fences.
+    """Return a new producer id, or a transactional id's existing one with an epoch that fences.
 
-    Without a transactional id, Kafka ignores the id in the request.
+    Without a transactional id, Kafka ignores the producer id in the request.
     """
     if request.transactional_id is None:
         return InitProducerIdResponse(
@@ -94,7 +94,7 @@ def init_producer_id(
 def add_partitions(
     broker: BrokerState, request: a.AddPartitionsToTxnRequest, version: int, reply: Reply
 ) -> a.AddPartitionsToTxnResponse | None:
-    """Add partitions to a transaction: all of them or none."""
+    """Add either all requested partitions or none to a transaction."""
     if version > LAST_OF_CLIENTS:
         code = errors.ClusterAuthorizationError.code
         return a.AddPartitionsToTxnResponse(error_code=code)
@@ -141,7 +141,7 @@ def add_partitions(
 def add_offsets(
     broker: BrokerState, request: AddOffsetsToTxnRequest, version: int, reply: Reply
 ) -> None:
-    """Add a group to a transaction: the partition that stores its offsets."""
+    """Add the partition that stores a group's offsets to a transaction."""
 
     def answer(error: BrokerError | None) -> None:
         reply(AddOffsetsToTxnResponse(error_code=_code(error, fenced=version >= 2)))
@@ -186,7 +186,7 @@ def txn_offset_commit(
 ) -> None:
     """Store offsets until the transaction ends, after adding the group to the transaction."""
     names = [topic.name for topic in request.topics]
-    if version >= TOPIC_IDS:  # convert ids into names first, as a broker does
+    if version >= TOPIC_IDS:  # as a broker does, convert ids into names first
         known = [broker.cluster.topic_by_id(topic.topic_id) for topic in request.topics]
         names = [found.name if found is not None else "" for found in known]
     offsets = _offsets_of_existing(broker, names, request)
@@ -240,7 +240,7 @@ def txn_offset_commit(
 def _offsets_of_existing(
     broker: BrokerState, names: Sequence[str], request: o.TxnOffsetCommitRequest
 ) -> dict[TopicPartition, Committed]:
-    """Return the offsets of existing partitions; Kafka checks this when the request arrives."""
+    """Return the offsets whose partitions exist; Kafka checks this when the request arrives."""
     topics = broker.cluster.topics
     return {
         TopicPartition(name, part.partition_index): Committed(

@@ -1,7 +1,7 @@
 """Simulate a broker that is cut off from its cluster and still answers clients as a leader.
 
 In: a broker, at the moment at which it is cut off, and a copy of its cluster. Out: the coordinators
-as they were at that moment, and which requests are answered at all. Handlers that get the copy
+as they were at that moment, and which requests the broker still answers. Handlers that get the copy
 answer Metadata, Fetch, ListOffsets, OffsetForLeaderEpoch, FindCoordinator and OffsetFetch with the
 old leaders and epochs. Batches are appended to a copy of the log, which no replica ever gets: with
 acks=all they are never acknowledged, and with acks=1 they are acknowledged and lost. Must not
@@ -39,21 +39,21 @@ ANSWERED = frozenset(
         ProduceRequest,
     )
 )  # fmt: skip
-"""APIs that a broker answers from its own state. All others need the controller or other replicas,
-so their requests wait until the broker is back."""
+"""APIs that a cut-off broker answers from its own state. All other APIs need the controller or
+other replicas, so their requests wait until the broker is back."""
 
 
 def is_answered(request: Message) -> bool:
-    """Return whether a zombie answers this request."""
+    """Return whether a broker that is cut off (a zombie) answers this request."""
     if isinstance(request, InitProducerIdRequest | ProduceRequest):
-        # without a transactional id, producer ids come from a block that the broker has reserved,
-        # and batches go to the broker's own log
+        # Without a transactional id, producer ids come from a block that the broker has reserved,
+        # and batches go to the broker's own log.
         return request.transactional_id is None
     return request.API_KEY in ANSWERED
 
 
 class ZombieShard:
-    """The offsets of groups that a zombie coordinated when it was cut off."""
+    """The groups that a zombie coordinated, with their offsets, as they were at the cut-off."""
 
     def __init__(self, shard: Any) -> None:
         self.groups: dict[str, Any] = {}
@@ -65,12 +65,12 @@ class ZombieShard:
         }
 
     def committed(self, group_id: str) -> StoredGroupOffsets:
-        """Return the offsets that a group had committed at that moment."""
+        """Return the offsets that a group had committed before the cut-off."""
         return self._offsets.get(group_id, StoredGroupOffsets())
 
 
 class ZombieCoordinators:
-    """One internal topic as a zombie knows it: its coordinators, and the zombie's own shards."""
+    """The coordinators in one internal topic as a zombie knows them, and the zombie's shards."""
 
     def __init__(
         self, topic: CoordinatorTopic[Any], zombie: BrokerState, found: SimulatedTopic | None
@@ -86,7 +86,7 @@ class ZombieCoordinators:
                     self._shards[partition.index] = ZombieShard(shard)
 
     def coordinator(self, key: str, asked: BrokerState) -> int:
-        """Return the id of the coordinator of a key, by the leaders at that moment."""
+        """Return the id of a key's coordinator, by the leaders at the cut-off."""
         if self._found is None:
             raise errors.CoordinatorNotAvailableError("it isn't known to this broker")
         leader = self._found.partitions[self._topic.index(key)].leader
@@ -96,7 +96,7 @@ class ZombieCoordinators:
         return leader
 
     def shard(self, _: BrokerState, key: str) -> ZombieShard:
-        """Return the shard of a key, if the zombie led its partition."""
+        """Return the coordinator's shard of a key, if the zombie led the shard at the cut-off."""
         found = self._shards.get(self._topic.index(key))
         if found is None:
             raise errors.NotCoordinatorError("it is led by another broker")
@@ -104,7 +104,7 @@ class ZombieCoordinators:
 
 
 class ZombieCluster(ClusterState):
-    """The cluster's state at the time when the zombie leader was disconnected from it."""
+    """The cluster's state at the moment at which the zombie was cut off."""
 
     def __init__(self, present: ClusterState, zombie: BrokerState) -> None:
         vars(self).update(vars(present))
@@ -121,7 +121,7 @@ class ZombieCluster(ClusterState):
         }
 
     def topic_by_id(self, topic_id: bytes) -> SimulatedTopic | None:
-        """Return the topic with this id, if it existed at that moment."""
+        """Return the topic with this id, if the topic existed at the cut-off."""
         return next((t for t in self.topics.values() if t.id == topic_id), None)
 
     def new_producer_id(self) -> int:
@@ -129,15 +129,15 @@ class ZombieCluster(ClusterState):
         return self._present.new_producer_id()
 
     def in_sync(self, partition: SimulatedPartition) -> int:
-        """Return the number of all replicas: only the controller could report a lost replica."""
+        """Return the number of all replicas: only the controller could report that one is lost."""
         return len(partition.replicas)
 
     def replicate(self, partition: SimulatedPartition, batch: StoredBatch) -> None:
-        """Do nothing: no replica fetches from a zombie, so the batch is never committed."""
+        """Do nothing: no replica fetches from a zombie, so its batches are never committed."""
 
 
 def unacknowledged(zombie: BrokerState) -> list[StoredBatch]:
-    """Return the batches that a zombie has appended and that no replica has."""
+    """Return the batches that a zombie has appended and no other replica has."""
     return [
         batch
         for topic in zombie.cluster.topics.values()
@@ -148,7 +148,7 @@ def unacknowledged(zombie: BrokerState) -> list[StoredBatch]:
 
 
 def committed_to_zombies(cluster: ClusterState, group_id: str) -> list[StoredGroupOffsets]:
-    """Return the offsets that a group committed according to zombies that coordinated it."""
+    """Return a group's committed offsets as each zombie that coordinated the group knows them."""
     found = []
     for broker in cluster.brokers.values():
         if broker.zombie is not None:

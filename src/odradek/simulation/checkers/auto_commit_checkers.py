@@ -22,31 +22,30 @@ Holding = tuple[Stint | None, Ownership | None, bytes | None, bytes]
 
 The client's ownership differs if the member was removed and has joined again in the background
 (R-ID-1). A broker that is cut off may name a deleted topic again, which the client then reads from
-its beginning.
-"""
+the topic's beginning."""
 SPARE = 5.0
-"""Seconds by which the client may know later than the coordinator of an accepted commit."""
+"""Seconds by which the client may learn later than the coordinator that a commit is accepted."""
 Begun = tuple[Holding, int, bool]
-"""A commit's holding, its offset, and whether the caller requested it."""
+"""The ownership when a commit began, the commit's offset, and whether the caller requested it."""
 
 
 class OwnCommits:
-    """The commits of one member, from its first one to its last close."""
+    """The commits of one member, from its first commit to its last close."""
 
     def __init__(self, ledger: GroupLedger, budget: float) -> None:
         """Set `budget`, the seconds of an orderly close in which its commit must succeed."""
         self._ledger = ledger
         self._budget = budget
         self._begun: dict[TopicPartition, Begun] = {}
-        """The last commit of each partition, which the group may have stored."""
+        """The last commit of each partition; the group may have stored it or not."""
         self._replaced: dict[TopicPartition, tuple[AskedCommit, Begun | None]] = {}
         """The last commit of each partition, and the commit before it."""
         self._due: dict[TopicPartition, int] | None = None
-        """While the member closes: the offset after its last record, by partition of a topic's
-        incarnation."""
+        """While the member closes: the offset after the last record that it returned, by partition
+        and topic incarnation; else None."""
         self._idle: dict[TopicPartition, tuple[str, float]] = {}
-        """While the member closes: its id, and when it has last committed, by partition whose last
-        commit is its own and too old."""
+        """While the member closes: its id and the time of its last commit, by partition whose last
+        commit is by this member and too old."""
         self._closing_since = 0.0
         self._warnings = 0
 
@@ -56,8 +55,9 @@ class OwnCommits:
         """Note a commit; return a violation if the client moves the group's offset back by itself.
 
         `renewed`: None if the caller requested the commit, otherwise the partitions whose offset is
-        the last committed one (R-GR-3). After a failed commit of the caller, the client may go back
-        to the caller's processed offset, but no renewal may replace the failed one.
+        the last committed one (R-GR-3). After the caller's own commit has failed, the client may go
+        back to the offset that the caller has processed, but no renewal may replace the failed
+        commit.
         """
         ledger = self._ledger
         stints = ledger.stints.get(member.name, {})
@@ -82,7 +82,7 @@ class OwnCommits:
         return found
 
     def not_stored(self, commit: AskedCommit, accepted: Container[TopicPartition]) -> None:
-        """Note that the group has stored only the accepted partitions of a commit."""
+        """Note that the group has stored a commit only for the accepted partitions."""
         for partition in commit.offsets:
             last, before = self._replaced.get(partition, (None, None))
             if last is not commit or partition in accepted:

@@ -23,9 +23,9 @@ from odradek.simulation.world.virtual_time import VirtualTime
 GRACE = 0.1
 """R-RT-2: the longest time by which a call may exceed its timeout."""
 SPARE_TASKS = 32
-"""Maximum number of a client's flows, in addition to one for each caller and each connection.
+"""Maximum number of flows (generators that the engine runs) beyond one per caller and connection.
 
-These are resets, lookups and the metadata updater."""
+The additional ones are resets, lookups and the metadata updater."""
 
 
 class CallsEnd:
@@ -41,7 +41,7 @@ class CallsEnd:
         return len(self._open)
 
     def begin(self, completion: Completion[Any], what: str, deadline: float) -> None:
-        """Track a call, or a batch, that must end by its deadline."""
+        """Track a call, or a batch, that must be completed by its deadline."""
         if completion not in self._open and not completion.done:
             self._open[completion] = (what, deadline)
             completion.when_done(self._ended)
@@ -57,7 +57,7 @@ class CallsEnd:
             self._late(what, deadline, "ended")
 
     def look(self, *, closed: bool = False) -> None:
-        """Report overdue calls; after the client was closed, all open calls are overdue."""
+        """Note overdue calls as violations; if the client is closed, each open call is overdue."""
         for what, deadline in self._open.values():
             if closed:
                 self.violations.append(Violation(f"{what} has no end, though its client has"))
@@ -111,7 +111,7 @@ class Complaints(logging.Handler):
         super().__init__(logging.WARNING)
         self.violations: list[Violation] = []
         self.repeats = 0
-        """Number of warnings that records will be read again."""
+        """Number of logged warnings that records will be read again."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Keep a log record with a traceback, and count warnings of repeated records."""
@@ -128,7 +128,7 @@ class Complaints(logging.Handler):
 
 @contextmanager
 def listening(complaints: Complaints) -> Iterator[Complaints]:
-    """Collect the log of all clients during a run."""
+    """Collect the log of all clients while the context is open."""
     logger = logging.getLogger("odradek")
     logger.addHandler(complaints)
     propagate, logger.propagate = logger.propagate, False

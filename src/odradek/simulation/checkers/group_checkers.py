@@ -1,4 +1,4 @@
-"""Keep the ledger of a simulated group: owners, returned records and committed offsets.
+"""Check a simulated group: owners of partitions, returned records and committed offsets.
 
 In: the calls of members' callbacks and the records that they get, the coordinator's state. Out:
 nothing, or a `Violation`. It holds for both protocols. Must not change the observed objects.
@@ -30,11 +30,11 @@ SENT_BEFORE = 10.0
 """Maximum number of seconds until the coordinator handles a commit, in which its sender may learn
 that the topic was recreated."""
 RENEWED_WITHIN = 120.0
-"""Maximum delay in seconds that faults may cause for the renewal of a committed offset."""
+"""Maximum time in seconds by which faults may delay the renewal of a committed offset."""
 
 
 class MemberView(Protocol):
-    """A member as the ledger sees it."""
+    """The part of a group member that the checker reads."""
 
     @property
     def name(self) -> str:
@@ -46,23 +46,23 @@ class MemberView(Protocol):
 
     @property
     def static(self) -> bool:
-        """Whether it has an instance id (KIP-345)."""
+        """Whether the member has a group instance id (KIP-345)."""
 
     def lost(self, partition: TopicPartition) -> bool:
         """Return whether the client lost the partition but the application doesn't know it yet."""
 
     @property
     def auto_commits(self) -> bool:
-        """Whether its client commits by itself."""
+        """Whether the member's client commits by itself (`enable.auto.commit`)."""
 
     def position(self, partition: TopicPartition) -> int | None:
-        """Return the client's position; None if it has none."""
+        """Return the client's position in a partition; None if it has no position."""
 
     def topic_id(self, topic: str) -> bytes:
         """Return the topic's id in the client's metadata, or `NO_ID`."""
 
     def former_id(self, partition: TopicPartition) -> bytes:
-        """Return the id of the topic's previous incarnation for the client, or `NO_ID`."""
+        """Return the id that the topic had for the client before it was recreated, or `NO_ID`."""
 
 
 @dataclass(slots=True)
@@ -73,17 +73,17 @@ class Stint:
     next_offset: int | None = None
     since: float = 0.0
     life: str = ""
-    """Name of the topic's incarnation (`GroupLedger.life`) that the member reads."""
+    """Name (`GroupLedger.life`) of the topic's incarnation that the member reads."""
     born: str = ""
     """The topic's incarnation at the time of on_assigned."""
     floor: int | None = None
-    """The group's committed offset when the member was assigned the partition: the member may not
-    begin before it. None: the group had none, or the application has sought another offset."""
+    """The group's committed offset when the partition was assigned: the member may not begin before
+    it. None: the group had no offset, or the application has sought another one."""
 
 
 @dataclass(slots=True)
 class GroupLedger:
-    """History of one group. Members are identified by name."""
+    """History of one group, with its checks. Members are identified by name."""
 
     group_id: str
     cluster: SimulatedCluster
@@ -93,13 +93,13 @@ class GroupLedger:
     """The offset after the last record that any member returned, by partition."""
     values: dict[tuple[TopicPartition, int], bytes | None] = field(default_factory=dict)
     in_hand: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
-    """First offset, by partition, of the records that a member processes and that its client must
-    not commit before the next poll."""
+    """First offset, by member and partition, of the records that the application processes and that
+    the client must not commit before the next poll."""
     hands: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
-    """How often the first of these records has been returned so far, by partition."""
+    """How often the records in `in_hand` had been returned when their processing began."""
     owed: list[tuple[TopicPartition, int, int]] = field(default_factory=list)
-    """Partition, offset and number of returns of records that dead members were processing: another
-    member must return them again."""
+    """Partition, offset and number of returns of records that members were processing when they
+    died: another member must return the records again."""
     times: Counter[tuple[TopicPartition, int]] = field(default_factory=Counter)
     """How often each record was returned."""
     handed: int = 0
@@ -115,22 +115,22 @@ class GroupLedger:
     processes: dict[str, str] = field(default_factory=dict)
     """Name of the member by member id."""
     taken: dict[TopicPartition, tuple[int, str | None]] = field(default_factory=dict)
-    """The last committed offset that the coordinator accepted, and the member id of the sender;
-    None if it was committed by a transaction."""
+    """The last offset that the coordinator committed, and the committing member's id (None for a
+    transaction)."""
     committers: dict[TopicPartition, dict[str, float]] = field(default_factory=dict)
-    """Time of the last commit by member id."""
+    """Time of the last commit of a partition, by member id."""
     given_back: dict[tuple[str, TopicPartition], float] = field(default_factory=dict)
-    """Time when a member last lost or revoked a partition."""
+    """Time when a member last lost or revoked a partition, by member name and partition."""
     born: dict[tuple[str, TopicPartition], str] = field(default_factory=dict)
     """The topic's incarnation when a member was last assigned a partition."""
     set_back: dict[TopicPartition, int] = field(default_factory=dict)
-    """Partitions whose committed offset a late commit has set back, with the offset before it.
+    """Partitions whose committed offset a late commit has set back, with the offset from before.
     Until a commit reaches that offset again, the records in between may be returned twice, and none
     is lost: the client's later commit was acknowledged, so the client considers it the last one."""
     owed_from: dict[TopicPartition, int] = field(default_factory=dict)
-    """With `latest`: the first offset that the group has committed. Every record from there on must
-    be returned; before the first commit, a member that has lost its position looks up the end
-    again."""
+    """With `latest`: the first offset that the group has committed in a partition. Every record
+    from there on must be returned; before the first commit, a member that has lost its position
+    starts at the end again."""
     hits: Counter[str] = field(default_factory=Counter)
     violations: list[Violation] = field(default_factory=list)
     gentle: bool = False
@@ -142,7 +142,7 @@ class GroupLedger:
     expired: set[TopicPartition] = field(default_factory=set)
     """Partitions whose committed offset has expired, without a member that had to renew it."""
     by_name: bool = False
-    """Whether no broker knows topic ids in OffsetCommit (before version 10)."""
+    """Whether no broker knows topic ids in OffsetCommit requests (before version 10)."""
     misnamed: set[TopicPartition] = field(default_factory=set)
     """Partitions for which an offset of a deleted topic was committed by the topic's name.
 
@@ -175,14 +175,14 @@ class GroupLedger:
         return 0 if log is None else log.after_markers(log.start_offset)
 
     def _log(self, place: TopicPartition) -> PartitionLog | None:
-        """Return the log of a partition in one incarnation of its topic."""
+        """Return the log that a partition had in one incarnation of its topic."""
         topic = self.lives(place.topic.partition("#")[0]).get(place.topic)
         if topic is None or place.partition >= len(topic.partitions):
             return None
         return topic.partitions[place.partition].log
 
     def place(self, partition: TopicPartition, value: bytes | None = None) -> TopicPartition:
-        """Return the partition in the incarnation that contains a value, or in the current one."""
+        """Return the partition in the topic's incarnation that contains a value, or in the last."""
         born = self.births.get(value) if value is not None else None
         return born or TopicPartition(self.life(partition.topic), partition.partition)
 
@@ -197,7 +197,7 @@ class GroupLedger:
     # Callbacks of members
 
     def assigned(self, member: MemberView, partitions: list[TopicPartition]) -> None:
-        """Check the arguments of on_assigned."""
+        """Check that the partitions that on_assigned gets may be assigned to this member."""
         self.members[member.name] = member
         self.processes[member.identity[0]] = member.name
         mine = self.stints.setdefault(member.name, {})
@@ -219,7 +219,7 @@ class GroupLedger:
             )
 
     def _floor(self, member: MemberView, partition: TopicPartition) -> int | None:
-        """Return the offset before which a member may not begin.
+        """Return the offset before which a member may not begin; None if there is no such offset.
 
         There is none if the member itself has committed since its last ownership was revoked: its
         client may have looked up its position before that commit.
@@ -231,7 +231,7 @@ class GroupLedger:
         return None if mine > revoked else self._committed(partition)
 
     def _assigned_life(self, member: MemberView, partition: TopicPartition) -> str:
-        """Return which incarnation of the topic a member is assigned.
+        """Return the incarnation of the topic that is assigned to a member.
 
         With KIP-848 that may be a deleted topic: the application is notified of its assignment
         after the coordinator has decided.
@@ -249,15 +249,15 @@ class GroupLedger:
     def _check_shared(
         self, member: MemberView, other: MemberView, stint: Stint, partition: TopicPartition
     ) -> None:
-        """Check that the partition's other owner couldn't know yet that it lost the partition."""
+        """Check that another owner can't know yet that it has lost the partition."""
         if member.identity[1] < 0:
             raise self._wrong(member, f"is assigned {partition}, though it isn't a member")
         if other.lost(partition):
             return
         if self.by_id and stint.born != self.life(partition.topic):
-            return  # the other member learns with its next heartbeat that the topic was recreated
+            return  # the other member's next heartbeat reports that the topic was recreated
         if other.static and other.identity[1] < member.identity[1]:
-            return  # a static member that was stopped keeps its assignment
+            return  # a static member whose process was stopped keeps its assignment
         if other.identity[1] == member.identity[1]:
             raise self._wrong(
                 member, f"is assigned {partition}, which {other.name} has in this generation"
@@ -265,14 +265,14 @@ class GroupLedger:
         shard = self.shard()
         group = shard.groups.get(self.group_id) if shard is not None else None
         if group is None or member.identity[0] not in group.members:
-            return  # the member was removed, and learns it from its next response
+            return  # a removed member learns of its removal with its next response
         if group.members.keys() & {stint.member_id, other.identity[0]}:
             raise self._wrong(
                 member, f"is assigned {partition}, which {other.name} has, a member like it"
             )
 
     def revoked(self, member: MemberView, partitions: list[TopicPartition]) -> None:
-        """Check the arguments of on_revoked or on_lost."""
+        """Check that the member owned the partitions that on_revoked or on_lost gets."""
         mine = self.stints.setdefault(member.name, {})
         for partition in partitions:
             if mine.pop(partition, None) is None:
@@ -326,7 +326,7 @@ class GroupLedger:
         self.values[place, offset] = value
 
     def _check_next_life(self, member: MemberView, stint: Stint, place: TopicPartition) -> None:
-        """Check that no record of a deleted topic follows a record of the recreated topic."""
+        """Check that records of a deleted topic don't follow records of the recreated topic."""
         if _number(place.topic) < _number(stint.life) and stint.next_offset is not None:
             raise self._wrong(member, f"gets {place} after records of {stint.life}")
         stint.life, stint.next_offset, stint.floor = place.topic, None, None
@@ -334,10 +334,10 @@ class GroupLedger:
     def _check_begins(
         self, member: MemberView, stint: Stint, place: TopicPartition, offset: int
     ) -> None:
-        """Check that no unread record was skipped; with `latest` a member may begin at the end.
+        """Check that no unread record was skipped; with `latest`, a member may begin at the end.
 
-        A member that was removed while its process was stopped, and doesn't know it yet, may look
-        up the end of the log later than the new owner, which returns the records before it.
+        A member that was removed while its process was stopped, and doesn't know that yet, may look
+        up the end of the log later than the new owner, which returns the records before that end.
         """
         if place in self.misnamed:
             return
@@ -359,9 +359,9 @@ class GroupLedger:
             stint.next_offset = stint.floor = None
 
     def broken(self, member: MemberView, partition: TopicPartition) -> str | None:
-        """Return another member that has committed for a partition since `on_assigned`.
+        """Return the id of another member that has committed for a partition since `on_assigned`.
 
-        Its commit means that this member's ownership has ended (R-ID-1).
+        That commit means that this member's ownership has ended (R-ID-1).
         """
         stint = self.stints.get(member.name, {}).get(partition)
         if stint is None or (self.by_id and stint.born != self.life(partition.topic)):
@@ -381,14 +381,14 @@ class GroupLedger:
 
     @property
     def now(self) -> float:
-        """Virtual seconds."""
+        """The virtual time in seconds."""
         return self.cluster.environment.time.now
 
     def _committed(self, partition: TopicPartition) -> int | None:
-        """Return the lowest committed offset that a coordinator may return.
+        """Return the lowest committed offset that a coordinator may return; None if unknown.
 
-        Returns None if any of the possible offsets has no leader epoch, or if one coordinator has
-        no offset. A zombie has the offsets that were committed before it was cut off.
+        It is unknown if a possible offset has no leader epoch, or if a coordinator has no offset. A
+        zombie has the offsets that were committed before it was cut off.
         """
         shard = self.shard()
         if shard is None:
@@ -411,10 +411,10 @@ class GroupLedger:
     ) -> None:
         """Check offsets that the coordinator commits: they don't go back in one topic incarnation.
 
-        Only the last committing member may set them back with a plain commit: requests of its
-        earlier connections may arrive late, and Kafka can't fence them. A member that has read from
-        a zombie leader may, too, if the group's offset has no leader epoch: then it can't know that
-        the zombie's log is too short (KIP-320), and begins where `auto.offset.reset` says.
+        Only the member that committed last may set them back with a plain commit: requests of its
+        earlier connections may arrive late, and Kafka can't fence them. Or a member has read from a
+        zombie leader, and the group's offset has no leader epoch: it can't know that the zombie's
+        log is too short (KIP-320), and begins where `auto.offset.reset` says.
         """
         for partition, committed in offsets.items() if group_id == self.group_id else ():
             if not self._of_this_life(partition, committed):
@@ -469,9 +469,9 @@ class GroupLedger:
         return unread or committed.leader_epoch > topic.partitions[place.partition].leader_epoch
 
     def _excuse(self, partition: TopicPartition, member_id: str | None, last: str | None) -> str:
-        """Return why a member may set the committed offset back; empty if it may not.
+        """Return why a commit may set the committed offset back; empty if it may not.
 
-        `last` is the member that has committed last.
+        `last` is the id of the member that has committed last.
         """
         if member_id is None:
             return ""
@@ -489,7 +489,7 @@ class GroupLedger:
         return max(self.taken.get(place, (0, None))[0], self.set_back.get(place, 0))
 
     def shard(self) -> GroupShard | None:
-        """Return the coordinator's state, if the group has a coordinator now."""
+        """Return the group's shard at its coordinator; None if the group has no coordinator now."""
         groups = self.cluster.groups
         topic = self.cluster.topics.get(GROUP_TOPIC)
         if topic is None:
@@ -504,13 +504,13 @@ class GroupLedger:
             return None
 
     def is_member(self, member_id: str) -> bool:
-        """Return whether the coordinator has this member, or there is no coordinator now."""
+        """Return whether the group has this member; True if it has no coordinator now."""
         shard = self.shard()
         group = shard.groups.get(self.group_id) if shard is not None else None
         return group is None or member_id in group.members
 
     def note_lives(self) -> None:
-        """Count recreated topics with uncommitted offsets of the deleted topic."""
+        """Count recreated topics, and those whose deleted topic had uncommitted offsets."""
         for topic in {old.name for old in self.cluster.deleted} & self.cluster.topics.keys():
             life = self.life(topic)
             if self._known_lives.get(topic) != life:
@@ -539,10 +539,10 @@ class GroupLedger:
         self._check_kept()
         for partition, committed in shard.committed(self.group_id).stable.items():
             if not self._of_this_life(partition, committed):
-                continue  # the topic was deleted, and its offsets will be
+                continue  # the topic was deleted, and the offset will be deleted, too
             place = self.place(partition)
             if place.topic != partition.topic and place not in self.taken:
-                continue  # a commit for the deleted topic that is being replicated
+                continue  # a commit of the deleted topic is still being replicated
             if place in self.misnamed:
                 continue
             self._check_read(place, committed.offset)
@@ -608,7 +608,7 @@ class GroupLedger:
         owners = [name for name, stints in self.stints.items() if partition in stints]
         group = shard.groups.get(self.group_id)
         if len(owners) != 1 or group is None:
-            return  # another member may have continued
+            return  # another owner may have read and committed later records
         first = self.in_hand.get(owners[0], {}).get(self.place(partition))
         owner, member_id = self.members[owners[0]], self.stints[owners[0]][partition].member_id
         excused = owner.lost(partition) or member_id not in group.members
@@ -618,7 +618,7 @@ class GroupLedger:
     # When all faults have ended
 
     def settled(self, topic: str) -> str:
-        """Return what is missing until each partition has one owner and is read to its end."""
+        """Return what is missing until each partition has one owner that has read it; or ""."""
         for index, partition in enumerate(self.cluster.topics[topic].partitions):
             place = TopicPartition(topic, index)
             owners = [name for name, stints in self.stints.items() if place in stints]
@@ -651,7 +651,7 @@ class GroupLedger:
         return ""
 
     def orphans(self, topics: Iterable[str]) -> dict[TopicPartition, int]:
-        """Return the partitions without an owner, with the generation of the stable group."""
+        """Return the partitions that no member owns, with the stable group's generation."""
         shard = self.shard()
         group = shard.groups.get(self.group_id) if shard is not None else None
         if group is None or not group.members:
@@ -668,7 +668,7 @@ class GroupLedger:
         return dict.fromkeys((p for p in places if p not in owned), generation)
 
     def verify(self, topic: str) -> None:
-        """Check that every record of the log was returned with the right value."""
+        """Check that every record in the topic's log was returned with the right value."""
         for index in range(len(self.cluster.topics[topic].partitions)):
             place = self.place(TopicPartition(topic, index))
             if place in self.misnamed:
@@ -684,7 +684,7 @@ class GroupLedger:
                     raise Violation(f"{place} at {row[0]}: {self.values[place, row[0]]!r}")
 
     def committed(self, topic: str) -> dict[int, int]:
-        """Return committed offsets by partition; empty if there is no coordinator."""
+        """Return the group's committed offsets by partition; empty without a coordinator."""
         shard = self.shard()
         stable = shard.committed(self.group_id).stable if shard is not None else {}
         return {
@@ -694,7 +694,7 @@ class GroupLedger:
         }
 
     def _of_this_life(self, partition: TopicPartition, committed: Committed) -> bool:
-        """Return whether OffsetFetch with the present topic's id returns this offset."""
+        """Return whether OffsetFetch with the present topic's id would return this offset."""
         topic = self.cluster.topics.get(partition.topic)
         return topic is not None and committed.belongs_to(topic.id)
 

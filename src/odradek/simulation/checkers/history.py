@@ -19,26 +19,26 @@ from typing import Any
 from odradek.common.types import TopicPartition
 
 Place = tuple[TopicPartition, int]
-"""A partition and an offset."""
+"""A partition and an offset in it."""
 NO_OFFSET = -1
 NEXT = 1e-9
 """Minimum difference in seconds between two times of a history, so that times define an order."""
 
 
 class CallResult(StrEnum):
-    """Result of an operation, with Jepsen's names."""
+    """Result of an operation, under Jepsen's name for it."""
 
     OK = "ok"
     """The operation took effect, and the caller was told so."""
     FAIL = "fail"
     """The operation certainly took no effect, for example an aborted transaction."""
     INFO = "info"
-    """Unknown, because the client was killed, timed out or is still waiting; later reads may decide
-    it."""
+    """The outcome is unknown, because the client was killed, timed out or is still waiting; later
+    reads may decide it."""
 
 
 class CallKind(StrEnum):
-    """Kind of operation."""
+    """Kind of a client's operation, or of an event in the history."""
 
     SEND = "send"
     """One record of an idempotent producer."""
@@ -50,18 +50,18 @@ class CallKind(StrEnum):
     SUBSCRIBE = "subscribe"
     """The application subscribes; the positions of its partitions may change."""
     ASSIGNED = "assigned"
-    """A rebalance added partitions."""
+    """A rebalance added partitions to a consumer."""
     REVOKED = "revoked"
-    """A rebalance removed partitions, or they were lost."""
+    """A rebalance removed partitions from a consumer, or the consumer lost them."""
     SEEK = "seek"
-    """The application seeks, or the old positions don't exist any more."""
+    """The application seeks another offset, or the old positions don't exist any more."""
     COMMIT = "commit"
-    """Offsets that a consumer commits."""
+    """A consumer commits offsets."""
     OFFSETS = "offsets"
     """A group's committed offsets at the end, as an observer reads them."""
     CLOSE = "close"
     CRASH = "crash"
-    """The process ended without a close."""
+    """The process ended without closing its client."""
     HEAL = "heal"
     """The last fault has ended."""
 
@@ -73,7 +73,7 @@ class Write:
     partition: TopicPartition
     value: str
     offset: int | None = None
-    """Acknowledged offset, if there is one."""
+    """Offset from the acknowledgement; None before it, or if the acknowledgement had no offset."""
     invoked: float = 0.0
     returned: float | None = None
     """Time of the acknowledgement."""
@@ -85,7 +85,7 @@ class Operation:
 
     history: History = field(repr=False, compare=False)
     number: int
-    """Position in the history."""
+    """Position of the operation in the history."""
     call: CallKind
     client: str
     """The transactional id of a producer, or else the client's name."""
@@ -104,7 +104,7 @@ class Operation:
     """For a transaction, the consumed records whose positions it commits; for other calls,
     partitions with their new positions or committed offsets (`NO_OFFSET` if there are none)."""
     committing: float | None = None
-    """When the commit of a transaction was invoked; before that it can't be committed."""
+    """Time when a transaction's commit was invoked; a transaction can't be committed before."""
     transaction: int | None = None
     """Number of the transaction in which a poll took place."""
     complete: bool = False
@@ -119,18 +119,18 @@ class Operation:
 
     @property
     def name(self) -> str:
-        """Name of the operation for texts."""
+        """Name of the operation for violations' texts."""
         return f"{self.process}/{self.number}"
 
     @property
     def aborted(self) -> bool:
-        """Whether none of its records may be visible: its commit wasn't invoked, or it failed."""
+        """Whether no record may be visible: no commit was invoked, or the transaction failed."""
         never = self.call is CallKind.TXN and self.committing is None
         return self.result is CallResult.FAIL or never
 
     @property
     def writing(self) -> bool:
-        """Whether the operation is a send or a transaction."""
+        """Whether the operation is a send or a transaction, so that it writes records."""
         return self.call in (CallKind.SEND, CallKind.TXN)
 
     def wrote(self, partition: TopicPartition, value: str) -> Write:
@@ -140,7 +140,7 @@ class Operation:
         return write
 
     def acknowledged(self, offset: int | None = None, write: Write | None = None) -> None:
-        """Note that a record is acknowledged now: `write`, or the only record of a send."""
+        """Note that a record is acknowledged now: `write`, or a send's only record."""
         write = write or self.writes[0]
         write.offset = None if offset is None or offset < 0 else offset
         write.returned = self.history.now()
@@ -194,7 +194,7 @@ class History:
         return self._instances[client]
 
     def only(self, clients: Collection[str]) -> History:
-        """Return a history with the operations of some clients."""
+        """Return a history with these clients' operations only."""
         found = History(self._clock)
         found.operations = [one for one in self.operations if one.client in clients]
         found._last = self._last
@@ -204,12 +204,12 @@ class History:
 
     @property
     def transactions(self) -> list[Operation]:
-        """Sends and transactions."""
+        """All sends and transactions of the history."""
         return [one for one in self.operations if one.writing]
 
     @property
     def polls(self) -> list[Operation]:
-        """Polls, including those that read all records after the run."""
+        """All polls, including the polls that read all records after the run."""
         return [one for one in self.operations if one.call is CallKind.POLL]
 
     def partitions(self) -> dict[TopicPartition, None]:
@@ -222,7 +222,7 @@ class History:
 
     @property
     def committed(self) -> dict[str, dict[TopicPartition, int]]:
-        """Committed offsets at the end of the run: group → partition → offset."""
+        """Committed offsets at the end of the run, by group and partition."""
         found: dict[str, dict[TopicPartition, int]] = {}
         for one in self.operations:
             if one.call is CallKind.OFFSETS and one.group is not None:
@@ -262,7 +262,7 @@ class History:
         *,
         incarnation: int = 0,
     ) -> Operation:
-        """Add one record of an idempotent producer, with its offset if it was acknowledged."""
+        """Add the send of one record by an idempotent producer, with its acknowledged offset."""
         made = self.invoke(CallKind.SEND, producer, incarnation)
         made.wrote(partition, value)
         if offset is not None:
@@ -327,7 +327,7 @@ class History:
 
     @classmethod
     def of_lines(cls, lines: Iterable[str]) -> History:
-        """Read a history that `lines` has written; its last time becomes the present."""
+        """Read a history that `lines` has written; later operations follow its last time."""
         history = cls(lambda: -math.inf)
         for line in lines:
             row = json.loads(line)

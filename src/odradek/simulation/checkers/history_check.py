@@ -5,7 +5,7 @@ unique and a log only grows, so an offset identifies the transaction that wrote 
 identifies the transaction that it depends on. An unknown outcome is decided by the reads: if one
 record is visible, all must be. Kafka doesn't isolate writers from each other, so two transactions
 may have different orders in two partitions; but it is an anomaly if they read each other. Times
-order what didn't overlap. Must not know clients, clusters or clocks.
+order operations that didn't overlap. Must not know clients, clusters or clocks.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from odradek.simulation.checkers.history import (
 
 
 class Kind(StrEnum):
-    """Kind of anomaly."""
+    """Kind of anomaly in a history."""
 
     LOST_WRITE = "lost write"
-    """Committed, or seen by a reader, but not seen by another one that has read all records."""
+    """A record was committed, or one reader saw it, but another reader of all records didn't."""
     DUPLICATE = "duplicate"
     """One record is in the log at two offsets."""
     ABORTED_READ = "aborted read"
@@ -48,13 +48,13 @@ class Kind(StrEnum):
     ZOMBIE_WRITE = "zombie write"
     """A record of a fenced producer follows a record of the producer that fenced it."""
     REAL_TIME = "real-time order"
-    """A record has a lower offset than one that was acknowledged or read before it was sent."""
+    """A record's offset is lower than that of a record acknowledged or read before its send."""
     WRONG_PLACE = "wrong place"
-    """A record doesn't have the acknowledged offset."""
+    """A record's offset in the log isn't the acknowledged offset."""
     READERS_DISAGREE = "readers disagree"
     """Two readers saw different records at one offset, or a reader of all records missed some."""
     NONMONOTONIC_POLL = "nonmonotonic poll"
-    """A poll returned a record at or before the last one of an earlier poll of the process."""
+    """A poll returned a record at or before the last offset that the process had already polled."""
     INTERNAL_NONMONOTONIC_POLL = "internal nonmonotonic poll"
     """The records of one poll aren't in the order of their offsets."""
     POLL_SKIP = "poll skip"
@@ -66,7 +66,7 @@ class Kind(StrEnum):
     UNSEEN = "unseen"
     """No poll returned a record within `seen_within`."""
     CYCLE = "cycle"
-    """Transactions that read each other's records, in a cycle (G1c)."""
+    """Transactions read each other's records, in a cycle (G1c)."""
     INPUT_TWICE = "input twice"
     """Two visible transactions consumed the same record."""
     INPUT_LOST = "input lost"
@@ -77,7 +77,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Anomaly:
-    """One anomaly."""
+    """One anomaly: its kind, and a text that names the transactions and offsets."""
 
     kind: Kind
     text: str
@@ -104,7 +104,7 @@ def check(
 
 
 class _Judge:
-    """Index of a history, and all checks of it."""
+    """Index of a history's operations and logs, and all checks of the history."""
 
     def __init__(
         self,
@@ -153,7 +153,7 @@ class _Judge:
         return made is not None and made[0].call is CallKind.TXN
 
     def anomalies(self) -> Iterator[Anomaly]:
-        """Yield the anomalies of all checks."""
+        """Yield the anomalies that the checks find."""
         yield from self._readings()
         yield from self._values()
         for made in self._all:
@@ -210,7 +210,7 @@ class _Judge:
         rows: list[tuple[int, str]],
         before: int | None,
     ) -> Iterator[Anomaly]:
-        """Compare a poll's records of one partition with the log, after the offset `before`."""
+        """Compare a poll's records of one partition with the log after the offset `before`."""
         log, who = self._logs[partition], f"{poll.process} at {partition}"
         inside = False
         for offset, value in rows:
@@ -249,7 +249,7 @@ class _Judge:
                 yield Anomaly(Kind.ABORTED_READ, f"{value!r} of {made.name} in {where}")
 
     def _precommitted(self) -> Iterator[Anomaly]:
-        """Yield records that were returned before they can have been visible."""
+        """Yield records that a poll returned before they can have been visible."""
         for poll in self._history.polls:
             if poll.returned is None:
                 continue
@@ -350,7 +350,7 @@ class _Judge:
                         last[place] = (offset, made, write.value)
 
     def _real_time(self) -> Iterator[Anomaly]:
-        """Yield records sent after a record with a higher offset was known to exist."""
+        """Yield records that were sent when a record with a higher offset was already known."""
         known: dict[TopicPartition, list[tuple[float, int, str]]] = {}
         sent: dict[TopicPartition, list[tuple[float, int, str]]] = {}
         for poll in self._history.polls:
@@ -371,7 +371,7 @@ class _Judge:
         for partition in sorted(sent.keys() - self._undefined):
             yield from _overtaken(partition, sorted(known.get(partition, ())), sent[partition])
 
-    # Read, process, write
+    # Transactions that read, process and write
 
     def _inputs(self) -> Iterator[Anomaly]:
         taken: dict[tuple[str, TopicPartition, int], Operation] = {}
@@ -401,7 +401,7 @@ class _Judge:
                         yield Anomaly(Kind.INPUT_LOST, text)
 
     def _perhaps_taken(self) -> set[tuple[str, TopicPartition, int]]:
-        """Return inputs of unknown transactions that have no records to decide the outcome."""
+        """Return inputs of transactions whose outcome is unknown and that wrote no records."""
         return {
             (made.group, partition, offset)
             for made in self._all
@@ -467,7 +467,7 @@ def _owned(one: Operation, before: set[TopicPartition] | None) -> set[TopicParti
 
 
 def _reset(one: Operation, known: Collection[TopicPartition]) -> set[TopicPartition]:
-    """Return the partitions that an event repositions: their next record may have any offset."""
+    """Return the partitions whose position an event changes: any record may be the next one."""
     partitions = {partition for partition, _ in one.places}
     match one.call:
         case CallKind.ASSIGN:

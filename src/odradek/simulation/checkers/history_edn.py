@@ -24,7 +24,7 @@ ASSIGNING = frozenset(
 
 @dataclass(slots=True)
 class _Row:
-    """One operation in Jepsen's form."""
+    """One operation of the history in Jepsen's form."""
 
     process: str
     f: str
@@ -44,7 +44,7 @@ def edn_lines(history: History) -> Iterator[str]:
 
 
 class _Export:
-    """Conversion of one history."""
+    """The conversion of one history to EDN."""
 
     def __init__(self, history: History) -> None:
         self._history = history
@@ -52,7 +52,7 @@ class _Export:
         self._end = history.now()
         self._rows: list[_Row] = []
         self._inner: dict[int, list[Operation]] = {}
-        """Polls by the number of their transaction."""
+        """The polls within each transaction, by the transaction's number."""
         self._transactional = {
             write.value
             for one in history.operations
@@ -64,7 +64,7 @@ class _Export:
                 self._inner.setdefault(one.transaction, []).append(one)
 
     def lines(self) -> Iterator[str]:
-        """Yield a comment with the keys, and then the operations."""
+        """Yield a comment that names the keys, and then the operations."""
         for one in self._history.operations:
             if one.writing or one.call is CallKind.CRASH:
                 self._add(one, self._inner.get(one.number, ()))
@@ -76,7 +76,7 @@ class _Export:
         self._assignments()
         names = " ".join(f"{key} {name}" for name, key in self._keys.items())
         yield f"; keys: {names}"
-        # Assignments that were moved to the start of a poll remain before it.
+        # An assignment that was moved to the start of a poll remains before that poll.
         rows = sorted(self._rows, key=lambda row: (row.start, row.f != "assign"))
         entries: list[tuple[float, int, str]] = []
         for number, (row, process) in enumerate(zip(rows, _processes(rows), strict=True)):
@@ -114,7 +114,7 @@ class _Export:
         invoked = " ".join(part for _, part, _ in parts)
         value = " ".join(part for _, _, part in parts)
         crash, result = one.call is CallKind.CRASH, one.result
-        if one.call is CallKind.TXN and one.aborted:  # its commit may never have been invoked
+        if one.call is CallKind.TXN and one.aborted:  # the commit may not be invoked
             result = CallResult.FAIL
         elif crash or one.returned is None:
             result = CallResult.INFO
@@ -184,7 +184,7 @@ class _Export:
 
 
 def _processes(rows: list[_Row]) -> Iterator[int]:
-    """Yield the number of each row's process: the first free one of its client, or a new one."""
+    """Yield each row's process number: the first idle process of its client, or a new one."""
     lanes: dict[str, dict[int, float]] = {}
     count = 0
     for row in rows:

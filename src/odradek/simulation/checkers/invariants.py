@@ -32,15 +32,15 @@ CONSTANT = ("JoinGroup", "SyncGroup", "Heartbeat")
 
 
 class Violation(AssertionError):  # noqa: N818  # reads better where it is raised
-    """An invariant doesn't hold."""
+    """An invariant of the simulated run doesn't hold."""
 
 
 class EventChecker(Protocol):
-    """Checker of some kinds of events of one client."""
+    """A checker of one client that gets the client's events of some kinds."""
 
     @property
     def KINDS(self) -> tuple[str, ...]:  # noqa: N802  # a constant of each
-        """The kinds of events to check."""
+        """The kinds of events that the checker gets."""
 
     def __call__(self, event: Event) -> None:
         """Check one event; raises a `Violation`."""
@@ -84,8 +84,7 @@ class OneMetadataRequest:
             self._dialled.clear()
         elif (
             event.kind in ("broken", "closed", "metadata")
-            # A connection attempt of the same round may fail, too: only the address of the request
-            # counts.
+            # Another connection attempt may fail meanwhile: only the address of the request counts.
             or (event.kind in ("metadata_failed", "disconnected") and address == self._open)
         ):
             self._open = None
@@ -99,7 +98,7 @@ class _Dialled:
 
 
 def bounds(policy: ExponentialBackoff, failures: int) -> tuple[float, float]:
-    """Return the minimum and maximum wait after this number of earlier failures (R-BO-1)."""
+    """Return the minimum and maximum backoff after this number of earlier failures (R-BO-1)."""
     if policy.constant:
         return policy.maximum, policy.maximum
     if policy.base == 0:
@@ -138,7 +137,7 @@ class BackoffInBounds:
         elif event.kind == "foreign_cluster":
             state.failures = max(state.failures, state.before_proof)
         elif event.kind != "dial" and event.fields.get("purpose") not in SECONDARY:
-            self._ended(event, str(address), state)  # secondary connections don't count
+            self._ended(event, str(address), state)  # not if it is secondary
 
     def _ended(self, event: Event, address: str, state: _Dialled) -> None:
         failure = bool(event.fields["failure"])
@@ -175,7 +174,7 @@ class RetriesInBounds:
 
     def _check(self, event: Event, what: str, attempt: int) -> None:
         if "ConcurrentTransactions" in str(event.fields.get("error")):
-            return  # the transaction is about to end: like Java, wait 20 ms at first (KIP-890)
+            return  # the transaction is about to end: wait 20 ms at first, as Java does (KIP-890)
         steady = STEADY if what in CONSTANT else 0
         low, high = bounds(self._policy, max(0, attempt - 1 - steady))
         backoff = float(event.fields["backoff"])
@@ -211,9 +210,9 @@ class RebootstrapsCounted:
 
 PENDING_DIALS = 6
 DIAL_SPACING = 0.04
-"""R-MD-3: 50 ms minus jitter."""
+"""Minimum seconds between two connection attempts after failures (R-MD-3): 50 ms minus jitter."""
 NAME_DELAY = 0.005
-"""Maximum time in seconds from the decision to connect until the attempt, with the name lookup."""
+"""Maximum seconds between the decision to connect and the attempt, for the name lookup."""
 
 
 class DialsLimited:
@@ -281,7 +280,7 @@ class _Sent:
 
 @dataclass(slots=True)
 class RecordLedger:
-    """Ledger of sent and acknowledged records, which is compared with the logs at the end.
+    """Sent and acknowledged records, which are compared with the logs at the end.
 
     Values must be unique. Sends to one partition are added in order.
     """
@@ -298,10 +297,10 @@ class RecordLedger:
             if record.value == value:
                 record.acknowledged, record.offset = True, offset
                 return
-        self._sent[partition].append(_Sent(value, True, offset))  # its partition was chosen later
+        self._sent[partition].append(_Sent(value, True, offset))  # sent without a partition
 
     def verify(self, cluster: SimulatedCluster) -> None:
-        """Check that no acknowledged record is lost or duplicated, and that order holds."""
+        """Check that no acknowledged record is lost, duplicated or out of order in the logs."""
         for partition, sent in self._sent.items():
             topic, index = partition
             there = cluster.topics.get(topic)
@@ -352,8 +351,8 @@ class RecordLedger:
 def wrong_epoch(log: PartitionLog, epoch: int, position: int) -> str:
     """Describe the leader epoch of a position if it is too old or too new; else return "".
 
-    With one that ends before, the position looks lost; with one that begins after, a consumer
-    waits for newer metadata than it needs (KIP-320, R-ID-4).
+    If the epoch ends before the position, its records look lost; if it begins after the next
+    record, a consumer waits for newer metadata than it needs (KIP-320, R-ID-4).
     """
     if log.ends_before(epoch, position):
         return f"the leader epoch {epoch}, which ends before"
@@ -369,14 +368,14 @@ class PositionsGoForward:
         self._positions: dict[TopicPartition, int] = {}
 
     def moved(self, partition: TopicPartition, position: int) -> None:
-        """Check a position of the client, or the offset after a record that it returned."""
+        """Check that the client's position, or the offset after a returned record, isn't lower."""
         before = self._positions.get(partition, -1)
         if position < before:
             raise Violation(f"{partition}: the position went from {before} back to {position}")
         self._positions[partition] = position
 
     def sought(self, partition: TopicPartition, position: int) -> None:
-        """Note that the caller sought this position."""
+        """Note that the application sought this position."""
         self._positions[partition] = position
 
 
@@ -408,7 +407,7 @@ class RecordsOnce:
         self._next[partition] = max(self._next.get(partition, 0), offset)
 
     def sought(self, partition: TopicPartition, offset: int) -> None:
-        """Note that the caller sought this offset."""
+        """Note that the application sought this offset."""
         self._next[partition] = offset
 
     def verify(self, cluster: SimulatedCluster, partitions: Iterable[TopicPartition]) -> None:
@@ -426,7 +425,7 @@ def no_hot_loop(world: World) -> None:
 
 
 class TopicIdsAdvance:
-    """R-ID-3: a client's metadata never goes back to a topic that was deleted before its topic.
+    """R-ID-3: a client's metadata doesn't go back to a topic that was deleted and recreated.
 
     If the metadata has lost the topic meanwhile, or the client has bootstrapped again, the client
     may accept an id that it hasn't had before: ids are random, so it can't know that the id belongs
@@ -441,7 +440,7 @@ class TopicIdsAdvance:
         lives: Callable[[str], Sequence[bytes]],
         bootstrap: Container[str] = (),
     ) -> None:
-        """Set functions that return a client's topic ids, and all ids of a topic in their order.
+        """Set functions that return a client's topic ids, and all ids of a topic, the oldest first.
 
         A response from a `bootstrap` address replaces all metadata of the client.
         """
@@ -460,7 +459,7 @@ class TopicIdsAdvance:
         self._lost.update(self._last.keys() - (() if again else ids.keys()))
         for name, topic_id in ids.items():
             before, lives = self._last.get(name), self._lives(name)
-            if topic_id in lives:  # otherwise it has none, or belongs to another cluster
+            if topic_id in lives:  # other ids are zero or another cluster's
                 self._last[name] = topic_id
                 had = self._had.setdefault(name, set())
                 new = name in self._lost and topic_id not in had
@@ -484,7 +483,7 @@ class TopicIdsAdvance:
 
 
 class Checkers:
-    """All checkers that need only a client's events, and the history of all clients' calls."""
+    """The checkers that get each client's events, and the history of all clients' calls."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -499,9 +498,9 @@ class Checkers:
         held: Callable[[str], bool] = lambda _: False,
         *more: EventChecker,
     ) -> None:
-        """Check a client from now on; `verify` raises the violations.
+        """Check this client's events from now on; `verify` raises the violations.
 
-        `held` returns whether a write that its broker blocks is in flight to an address.
+        `held` takes an address and returns whether its broker blocks a write that is in flight.
         """
         checkers: list[EventChecker] = [
             OneMetadataRequest(held),
@@ -520,13 +519,13 @@ class Checkers:
             for checker in by_kind.get(event.kind, ()):
                 try:
                     checker(event)
-                except Violation as violation:  # raised here, it would break the client
+                except Violation as violation:  # raising it here would break the client
                     self.violations.append(violation)
 
         events.listen(listen)
 
     def verify(self) -> None:
-        """Raise the first violation, if there was one, or one for a hot loop."""
+        """Raise the first violation, if any, or one for a client with too many steps."""
         if self.violations:
             raise self.violations[0]
         no_hot_loop(self._world)

@@ -1,8 +1,8 @@
 """Check that a cooperative member joins again as soon as it has revoked partitions (KIP-429).
 
 In: the revocations of one member, its state. Out: a violation. The leader asks for partitions
-without an owner as well, but only after two heartbeats; until then no member reads them, and no
-ledger notices that. Must not: change the member.
+without an owner as well, but only after two heartbeats; until then no member reads these
+partitions, and no other checker notices that. Must not: change the member.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class RejoinsAtOnce:
     def revoked(self, now: float, state: MemberState, generation: int) -> None:
         """Note that on_revoked was called.
 
-        An eager member does so only after it has left the stable state.
+        An eager member revokes only after it has left the stable state.
         """
         self._revoked = (now, generation) if state is MemberState.STABLE else None
 
@@ -38,7 +38,7 @@ class RejoinsAtOnce:
             self._revoked = now, self._revoked[1]
 
     def look(self, now: float, state: MemberState, generation: int) -> Violation | None:
-        """Return a violation if the member remains in the generation in which it has revoked."""
+        """Return a violation if the member doesn't leave the generation in which it has revoked."""
         if self._revoked is None:
             return None
         since, revoked_in = self._revoked

@@ -1,6 +1,6 @@
 """Check invariants on the wire, between one client and its brokers.
 
-In: connection attempts, requests and responses as a host's links see them, and the client's
+In: connection attempts, requests and responses as simulated connections see them, and the client's
 rebootstraps. Out: violations. Must not ask the client for the state of its connections.
 """
 
@@ -35,34 +35,34 @@ that the checker never contradicts the client."""
 HELD = 0.25
 """Seconds after which a write counts as blocked by its broker."""
 TOLERANCE = 0.1
-"""Seconds by which a client may decide later or earlier than the checker."""
+"""Seconds by which a client's decision may be later or earlier than the checker expects."""
 BY_TIMER = ("REBOOTSTRAP_REQUIRED", "no metadata for")
 """Reasons of rebootstraps that don't depend on failures of brokers."""
 SETUP = frozenset(
     kind.API_KEY for kind in (ApiVersionsRequest, SaslHandshakeRequest, SaslAuthenticateRequest)
 )
-"""APIs that are answered before a connection can be used, even by brokers that are failing or that
-refuse the client."""
+"""APIs that set up a connection: even brokers that fail otherwise or refuse the client answer
+them."""
 REBALANCES = frozenset((JoinGroupRequest.API_KEY, SyncGroupRequest.API_KEY))
 PIPELINED = SETUP | {ProduceRequest.API_KEY, FetchRequest.API_KEY}
-"""APIs that are requested again without waiting for the previous response."""
+"""APIs whose requests a client may repeat before the previous response has arrived."""
 QUESTIONS = {"Metadata": 8, "FindCoordinator": 4, "Heartbeat": 40, "ConsumerGroupHeartbeat": 40}
-"""Maximum number of these requests from a client whose brokers are slow (`patient`); 2 for other
-APIs, as to two leaders. A transactional client with a group has two coordinators, and the first
-response for each says that its topic is being created."""
+"""Maximum number of these requests while a client's brokers are slow (`patient`); 2 for other APIs,
+as to two leaders. A transactional client with a group has two coordinators, and the first response
+for each says that the coordinator's topic is being created."""
 SPARE_REQUESTS = 16
 """Maximum number of requests in flight on one connection, in addition to one for each caller."""
 
 
 @dataclass(slots=True)
 class _Open:
-    """A request without a response."""
+    """A request whose response hasn't arrived."""
 
     key: int
     sent: float
     deadline: float
-    """Time when the client should give up if it receives no bytes. Requests during setup also end
-    with it."""
+    """Time when the client should give up if it receives no bytes. A request during setup also ends
+    with the setup."""
 
 
 @dataclass(slots=True)
@@ -70,11 +70,11 @@ class _Line:
     address: Address
     connected: bool = False
     over: bool = False
-    """Whether the client has closed it; requests sent before that may still follow."""
+    """Whether the client has closed the connection; requests sent before may still arrive."""
     open: dict[int, _Open] = field(default_factory=dict)
     """Requests without a response, by correlation id."""
     answers: int = 0
-    """Number of responses, except those during setup."""
+    """Number of responses, without those during the connection's setup."""
     last_answer: float = -math.inf
     was_held: float = -math.inf
     """Time of the last response to a write that the broker had blocked."""
@@ -85,16 +85,16 @@ class _Line:
     progressed: float = -math.inf
     """Time when enough bytes of an unfinished response had arrived."""
     window: tuple[float, int] = (-math.inf, 0)
-    """Start of a time window, and the bytes of an unfinished response that arrived in it."""
+    """Start of a time window, and how many bytes of an unfinished response arrived in it."""
 
     @property
     def first(self) -> _Open | None:
-        """The request that the broker answers next."""
+        """The oldest request without a response, which the broker answers next."""
         return next(iter(self.open.values()), None)
 
 
 class Wire:
-    """The traffic between one client and its brokers; the `Watcher` of its host."""
+    """The traffic between one client and its brokers; the `Watcher` of the client's connections."""
 
     def __init__(
         self, time: VirtualTime, config: Config, calls: Callable[[], int] = lambda: 0
@@ -102,11 +102,11 @@ class Wire:
         """Set the clock and the limits; `calls` returns the number of open calls."""
         self.violations: list[Violation] = []
         self.patient = False
-        """While this is set, brokers are only slow (R-RB-9)."""
+        """Whether brokers are only slow at present, not failing (R-RB-9)."""
         self.slow: Collection[str] = ()
         """The APIs whose responses take seconds while `patient` is set."""
         self.asked: Counter[str] = Counter()
-        """Requests by API while `patient` is set."""
+        """Number of requests by API while `patient` is set."""
         self.dials = 0
         self.requests = 0
         self._time = time
@@ -131,17 +131,17 @@ class Wire:
         self.slow = apis
 
     def end_patience(self) -> None:
-        """Expect responses as from healthy brokers."""
+        """Expect prompt responses again: brokers aren't slow any more."""
         self.patient = False
 
     def excuse(self, until: float) -> None:
-        """Allow late responses until this time: the client's process is stopped."""
+        """Allow late responses until this time, because the client's process is stopped."""
         self._stopped_until = until
 
-    # Callbacks of a host
+    # Callbacks of the client's I/O host
 
     def opened(self, number: int, address: Address, ip: str) -> None:
-        """Note a connection attempt."""
+        """Note that the client attempts to connect."""
         self.dials += 1
         self._lines[number] = _Line(address)
 
@@ -180,7 +180,7 @@ class Wire:
             self._found(f"a request to {line.address}, which isn't connected")
 
     def _asked(self, request: OutgoingRequest) -> None:
-        """Check R-RB-9: a client with slow brokers doesn't repeat its requests."""
+        """Check R-RB-9: a client doesn't repeat its requests because brokers are slow."""
         name = request.body.API_NAME
         self.asked[name] += 1
         limit = QUESTIONS.get(name, 2) * 2
@@ -188,7 +188,7 @@ class Wire:
             self._found(f"{name} is asked more than {limit} times of brokers that are only slow")
 
     def came(self, number: int, size: int) -> None:
-        """Note bytes of an unfinished response."""
+        """Note that bytes of an unfinished response arrive."""
         line, now = self._lines.get(number), self._time.now
         if line is None:
             return
@@ -199,7 +199,7 @@ class Wire:
             line.progressed = now
 
     def answered(self, number: int, correlation_id: int, throttle: float = 0.0) -> None:
-        """Note a response."""
+        """Note that a response arrives."""
         line, now = self._lines.get(number), self._time.now
         if line is None:
             return
@@ -229,17 +229,17 @@ class Wire:
         if first is None or line.over or now <= self._stopped_until + TOLERANCE:
             return
         if first.key in SETUP:
-            return  # it ends with the connection attempt
+            return  # the request ends with the connection's setup
         until = max(
             first.deadline, line.heard + SUSPECT_AFTER_S if line.heard > first.sent else 0.0
         )
         if now > until + TOLERANCE:
             self._found(f"a request to {line.address} of {first.sent} is open; it ends at {until}")
 
-    # The client's events, compared with the traffic
+    # The client's events, which are compared with the traffic
 
     def is_held(self, address: str) -> bool:
-        """Return whether an acks=all write is blocked, so that later requests wait."""
+        """Return whether a broker blocks an acks=all write, so that later requests must wait."""
         return any(
             self._held(line) or self._was_given_up(line)
             for line in self._lines.values()
@@ -247,7 +247,7 @@ class Wire:
         )
 
     def _was_given_up(self, line: _Line) -> bool:
-        """Return whether a metadata request has waited for a blocked write."""
+        """Return whether a metadata request had to wait for a blocked write on this connection."""
         asked = [o.sent for o in line.open.values() if o.key == MetadataRequest.API_KEY]
         return any(sent <= line.was_held for sent in asked)
 
@@ -263,7 +263,7 @@ class Wire:
             self._check_silence(event)
         if event.kind in ("dial_failed", "disconnected"):
             line = self._lines.get(event.fields["connection"])
-            if line is not None:  # the client closed it before
+            if line is not None:  # not closed by the client
                 self._check_deadline(line, event)
                 line.over = True
         if event.kind == "dial" and event.fields.get("purpose") in SECONDARY:

@@ -1,4 +1,4 @@
 """Coordinators of groups and transactions: their shards and their state machines.
 
-In: requests from handlers, entries of internal topics. Out: responses, entries.
+In: requests from handlers, entries (key and value) of internal topics. Out: responses, entries.
 """

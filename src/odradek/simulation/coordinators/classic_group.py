@@ -1,9 +1,9 @@
 """Coordinate a classic group: Kafka's state machine of joins, syncs and heartbeats.
 
 In: JoinGroup, SyncGroup, Heartbeat and LeaveGroup, each with a callback for its later response, and
-services of the shard (time, entries). Out: responses, and an entry with the group's state whenever
-an assignment is complete or the group becomes empty. As in Kafka, changes in between are lost with
-the coordinator. Must not know versions, except where the meaning of a response depends on them.
+services of the shard (time, writing). Out: responses, and the group's state, which is written
+whenever an assignment is complete or the group becomes empty. As in Kafka, a failed coordinator
+loses later changes. Must not know versions, except where the meaning of a response depends on them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from odradek.simulation.coordinators.shards import ShardTimer
 
 @dataclass(slots=True)
 class ClassicGroup:
-    """A classic group; `members` are in the order of joining."""
+    """A classic group; `members` is ordered by the time of joining."""
 
     id: str
     lender: Lender
@@ -44,21 +44,21 @@ class ClassicGroup:
     leader: str | None = None
     members: dict[str, Member] = field(default_factory=dict)
     static: dict[str, str] = field(default_factory=dict)
-    """Member ids by instance ids."""
+    """Member ids by group instance id."""
     pending: dict[str, ShardTimer] = field(default_factory=dict)
-    """Timers by member id: ids that were returned to new members, which must join again with
-    them."""
+    """Timers by member id, for ids that new members were given and haven't joined again with
+    yet."""
     unsynced: dict[str, None] = field(default_factory=dict)
     rebalances: int = 0
     empty_since: float = -math.inf
-    """Time when the last member left; minus infinity if there was none."""
+    """Time when the last member left; minus infinity if the group never had a member."""
     _rebalance: JoinPhase = field(default_factory=JoinPhase)
     _sync_timer: ShardTimer | None = None
 
     # Joining
 
     def join(self, join: Join, answer: AnswerJoin) -> None:
-        """Handle JoinGroup: the member takes part in the next generation."""
+        """Handle JoinGroup: let the member take part in the next generation."""
         try:
             self._check_protocols(join)
             if join.member_id:
@@ -107,7 +107,7 @@ class ClassicGroup:
             self._update(member, join, answer)
             self._complete_if_all_joined()
         elif self.state is ClassicState.COMPLETING_REBALANCE:
-            if member.protocols == join.protocols:  # the previous response may have been lost
+            if member.protocols == join.protocols:  # retried, as no response came
                 answer(self._joined(member))
             else:
                 self._update(member, join, answer)
@@ -141,7 +141,7 @@ class ClassicGroup:
         self._stop_session(member)
 
     def _replace_static(self, join: Join, member_id: str, answer: AnswerJoin) -> None:
-        """Replace a static member that restarted by one with a new id; the old id is fenced."""
+        """Replace a restarted static member by a member with a new id; the old id is fenced."""
         old = self.members.pop(self.static[join.instance_id or ""])
         self._stop_session(old)
         fenced = errors.FencedInstanceIdError(f"{join.instance_id} has joined again")
@@ -166,7 +166,7 @@ class ClassicGroup:
         reply = self._joined(member)
         if was_leader and join.may_skip_assignment:
             reply = self._joined(member, skip_assignment=True)
-        # With another id as the leader, the member doesn't compute an assignment in vain.
+        # A response that names another leader keeps the member from computing a useless assignment.
         elif was_leader:
             reply = Joined(
                 None, member_id, self.generation, self.protocol_type, self.protocol, old.id
@@ -189,7 +189,7 @@ class ClassicGroup:
             self.leader or "", members, skip_assignment,
         )  # fmt: skip
 
-    # A rebalance
+    # Rebalances
 
     def _to(self, state: ClassicState) -> None:
         if state not in MOVES[self.state]:
@@ -197,7 +197,7 @@ class ClassicGroup:
         self.state = state
 
     def rebalance(self) -> None:
-        """Begin the join phase, or continue it."""
+        """Begin the join phase, or end it if all members have joined."""
         if self.state is ClassicState.PREPARING_REBALANCE:
             self._complete_if_all_joined()
             return
@@ -219,7 +219,7 @@ class ClassicGroup:
         self._complete_if_all_joined()
 
     def _wait_for_more(self, phase: JoinPhase) -> None:
-        """Wait for other members before the first generation, and longer while members arrive."""
+        """Delay the first generation, and again if members join meanwhile."""
         left = self._rebalance_timeout() - phase.waited
         delay = min(self.lender.initial_rebalance_delay, left)
         phase.wait(delay)
@@ -254,7 +254,7 @@ class ClassicGroup:
             if member.instance_id is None:
                 self._drop(member)
         joined = [m for m in self.members.values() if m.join is not None]
-        if self.members and not joined:  # static members may still come: wait for them again
+        if self.members and not joined:  # static members may still join: wait again
             phase.timer = self.lender.after(self._rebalance_timeout(), self._complete_join)
             return
         self.generation += 1
@@ -295,7 +295,7 @@ class ClassicGroup:
         assignments: dict[str, bytes],
         answer: AnswerSync,
     ) -> None:
-        """Return a member's assignment; the leader sends all of them."""
+        """Handle SyncGroup: return the member's assignment; the leader's request has them all."""
         try:
             member = self._member(member_id, instance_id)
             self._check_generation(generation)
@@ -353,7 +353,7 @@ class ClassicGroup:
     # Membership
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int) -> None:
-        """Note that a member is alive; raise an error that the member must handle."""
+        """Handle Heartbeat: restart the session timeout, or raise Kafka's error."""
         member = self._member(member_id, instance_id)
         if self.state is ClassicState.EMPTY:
             raise errors.UnknownMemberIdError(member_id)
@@ -363,7 +363,7 @@ class ClassicGroup:
             raise errors.RebalanceInProgressError("join again")
 
     def leave(self, member_id: str, instance_id: str | None) -> None:
-        """Remove a member; a static one may be identified by its instance id alone."""
+        """Remove a member; an instance id alone identifies a static member."""
         if instance_id is not None and not member_id:
             member_id = self.static.get(instance_id, "")
         if instance_id is None and member_id in self.pending:
@@ -376,9 +376,9 @@ class ClassicGroup:
     def check_commit(
         self, member_id: str, instance_id: str | None, generation: int, *, transactional: bool
     ) -> None:
-        """Raise an error if a member with this identity may not commit offsets."""
+        """Raise an error if the member with this id and generation may not commit offsets."""
         if generation < 0 and self.state is ClassicState.EMPTY:
-            return  # a commit without a member id, while the group has no members
+            return  # a consumer without a group membership commits
         if generation >= 0 or member_id or instance_id is not None:
             member = self._member(member_id, instance_id)
             self._check_generation(generation)
@@ -411,7 +411,7 @@ class ClassicGroup:
         member.timer = self.lender.after(member.session_timeout, lambda: self._expired(member))
 
     def _stop_session(self, member: Member) -> None:
-        """Stop the session timeout of a member that waits for a response."""
+        """Stop a member's session timeout while the member waits for a response."""
         if member.timer is not None:
             member.timer.cancel()
             member.timer = None
@@ -445,10 +445,10 @@ class ClassicGroup:
         elif self.state is not ClassicState.EMPTY:
             self.rebalance()
 
-    # Entries
+    # Entries in the internal topic
 
     def stored(self, assignments: dict[str, bytes] | None = None) -> StoredGroup:
-        """Return the group's entry, with new assignments if they are given."""
+        """Return the group's state for the internal topic, with new assignments if given."""
         members = tuple(
             StoredMember(
                 m.id, m.instance_id, m.session_timeout, m.rebalance_timeout,
@@ -463,7 +463,7 @@ class ClassicGroup:
         )  # fmt: skip
 
     def restore(self, stored: StoredGroup) -> None:
-        """Set the group's state from an entry."""
+        """Set the group's state to one that was read from the internal topic."""
         self.generation, self.leader = stored.generation, stored.leader
         self.empty_since = stored.empty_since
         self.protocol_type, self.protocol = stored.protocol_type, stored.protocol
@@ -478,12 +478,12 @@ class ClassicGroup:
         self.state = ClassicState.STABLE if stored.members else ClassicState.EMPTY
 
     def begin(self) -> None:
-        """Start the session timeouts after the shard was loaded."""
+        """Start the session timeouts after the shard was loaded by a new coordinator."""
         for member in self.members.values():
             self.heard(member)
 
     def moved(self) -> None:
-        """Answer waiting members that this broker isn't the coordinator any more."""
+        """Respond to waiting members that this broker isn't the coordinator any more."""
         for member in self.members.values():
             member.answer_join(Joined(_moved(), member.id))
             member.answer_sync(Synced(_moved()))

@@ -1,7 +1,7 @@
-"""Define the values of classic groups: members, requests, responses and entries.
+"""Define the values of classic groups: members, requests, responses and stored states.
 
-In: requests and entries, as values. Out: values. The state machine is in `classic_group`. Must not
-decide anything.
+In: requests and stored states, as values. Out: values. The state machine is in `classic_group`.
+Must not decide anything.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NO_GENERATION = -1
 
 
 class ClassicState(Enum):
-    """Kafka's states of a group, except DEAD: dead groups are deleted."""
+    """Kafka's states of a classic group, except for DEAD: dead groups are deleted here."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -38,12 +38,12 @@ MOVES: dict[ClassicState, frozenset[ClassicState]] = {
     ),
     ClassicState.STABLE: frozenset({ClassicState.PREPARING_REBALANCE}),
 }
-"""Allowed transitions; an assignment from the leader takes effect only when it is stored."""
+"""Allowed transitions; the leader's assignment makes a group STABLE only when it is stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredMember:
-    """A member in an entry."""
+    """A member, as the internal topic stores it."""
 
     id: str
     instance_id: str | None
@@ -55,7 +55,7 @@ class StoredMember:
 
 @dataclass(frozen=True, slots=True)
 class StoredGroup:
-    """A group as an entry of the coordinator's log stores it."""
+    """A classic group, as the internal topic stores it."""
 
     generation: int
     protocol_type: str | None
@@ -67,7 +67,7 @@ class StoredGroup:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """Arguments of a JoinGroup."""
+    """Arguments of a JoinGroup request."""
 
     member_id: str
     instance_id: str | None
@@ -77,14 +77,14 @@ class Join:
     protocol_type: str
     protocols: tuple[tuple[str, bytes], ...]
     id_required: bool
-    """Whether a new member gets an id and must join again with it (KIP-394)."""
+    """Whether a new member gets an id with which it must join again (KIP-394)."""
     may_skip_assignment: bool
-    """Whether the response can tell a leader to skip the assignment (KIP-814)."""
+    """Whether the response can make the group's leader skip the assignment (KIP-814)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """Result of a JoinGroup."""
+    """Result of a JoinGroup request."""
 
     error: BrokerError | None
     member_id: str
@@ -98,7 +98,7 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class Synced:
-    """Result of a SyncGroup."""
+    """Result of a SyncGroup request."""
 
     error: BrokerError | None
     protocol_type: str | None = None
@@ -111,28 +111,28 @@ AnswerSync = Callable[[Synced], None]
 
 
 class Lender(Protocol):
-    """Services of a shard for its groups."""
+    """Services that a coordinator's shard offers to its classic groups."""
 
     rng: random.Random
 
     @property
     def now(self) -> float:
-        """Time on the broker's clock, in seconds."""
+        """Time on the broker's clock in seconds."""
 
     @property
     def initial_rebalance_delay(self) -> float:
-        """Seconds for which a new group waits for members."""
+        """Seconds for which the first generation of an empty group waits for more members."""
 
     def after(self, seconds: float, action: Callable[[], None]) -> ShardTimer:
-        """Schedule an action, unless this broker stops coordinating before."""
+        """Schedule an action; drop the action if this broker stops coordinating before then."""
 
     def keep(self, group_id: str, value: Any, done: Callable[[bool], None]) -> None:
-        """Write a group's entry."""
+        """Write a group's state to the internal topic; call `done(True)` when it is replicated."""
 
 
 @dataclass(slots=True)
 class Member:
-    """One member."""
+    """One member of a classic group."""
 
     id: str
     instance_id: str | None
@@ -158,25 +158,25 @@ class Member:
         self.sync = answer
 
     def answer_join(self, joined: Joined) -> None:
-        """Answer the waiting JoinGroup, if there is one."""
+        """Respond to the member's waiting JoinGroup, if there is one."""
         answer, self.join = self.join, None
         if answer is not None:
             answer(joined)
 
     def answer_sync(self, synced: Synced) -> None:
-        """Answer the waiting SyncGroup, if there is one."""
+        """Respond to the member's waiting SyncGroup, if there is one."""
         answer, self.sync = self.sync, None
         if answer is not None:
             answer(synced)
 
     def assign(self, assignment: bytes) -> None:
-        """Set the assignment from the leader for this member; b"" if the leader sent none."""
+        """Set the member's assignment from the group's leader; b"" if the leader sent none."""
         self.assignment = assignment
 
 
 @dataclass(slots=True)
 class JoinPhase:
-    """The current join phase and its end."""
+    """The current or last join phase, and the timer that ends it."""
 
     timer: ShardTimer | None = None
     initial: bool = False
@@ -189,12 +189,12 @@ class JoinPhase:
         self.grown = True
 
     def wait(self, seconds: float) -> None:
-        """Begin another initial delay."""
+        """Begin another initial delay of this many seconds."""
         self.grown, self.waited = False, self.waited + seconds
 
 
 def voted(members: Collection[Member]) -> str:
-    """Return the protocol that most members name first among those that all support."""
+    """Return the protocol that most members prefer, of the protocols that all members support."""
     common = set.intersection(*({name for name, _ in m.protocols} for m in members))
     votes = Counter(next(name for name, _ in m.protocols if name in common) for m in members)
     return max(votes, key=lambda name: (votes[name], name))

@@ -1,10 +1,10 @@
 """Coordinate a group of the consumer protocol (KIP-848): epochs, target, reconciliation.
 
-In: ConsumerGroupHeartbeat, and services of the shard (time, entries, topics). Out: responses, when
-the group's new state is replicated. Each heartbeat does up to four things: it applies the changes
-of the member, bumps the group's epoch, computes a new target assignment, and moves the member one
-step towards it: partitions are revoked before another member gets them. Simplified: no members with
-the classic protocol. Must not know versions.
+In: ConsumerGroupHeartbeat, and services of the shard (time, writing of entries, topics). Out:
+responses, when the group's new state is replicated. Each heartbeat does up to four things: it
+applies the member's changes, bumps the group's epoch, computes a new target assignment, and moves
+the member one step towards its target: partitions are revoked before another member gets them.
+Simplified: no members with the classic protocol. Must not know versions.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from odradek.simulation.logs.topics import SimulatedTopic
 
 JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH = 0, -1, -2
 REGEX_RESOLVED = 0.02
-"""Seconds from a new pattern's first heartbeat until its topics are known."""
+"""Seconds from the first heartbeat with a new regular expression until its topics are known."""
 Places = frozenset[Place]
 NOTHING: Places = frozenset()
 
@@ -36,14 +36,14 @@ class Reconciliation(Enum):
 
     STABLE = "Stable"
     UNREVOKED_PARTITIONS = "UnrevokedPartitions"
-    """The member must revoke partitions, and confirm it, before it is assigned others."""
+    """The member must revoke partitions, and confirm that, before it gets other partitions."""
     UNRELEASED_PARTITIONS = "UnreleasedPartitions"
-    """Other members haven't revoked its new partitions yet."""
+    """Other members haven't yet revoked partitions that are to be assigned to this member."""
 
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """Content of a heartbeat; fields that are None are unchanged."""
+    """Content of a heartbeat request; fields that are None haven't changed."""
 
     member_id: str
     epoch: int
@@ -57,7 +57,7 @@ class Beat:
 
 @dataclass(frozen=True, slots=True)
 class BeatAnswer:
-    """Response to a heartbeat."""
+    """Content of the response to a heartbeat."""
 
     error: BrokerError | None
     member_id: str
@@ -67,7 +67,7 @@ class BeatAnswer:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerMember:
-    """One member; immutable, so that an entry can refer to it."""
+    """One member; immutable, because written entries refer to it."""
 
     id: str
     instance_id: str | None = None
@@ -81,13 +81,13 @@ class ConsumerMember:
     assigned: Places = NOTHING
     revoking: Places = NOTHING
     since: tuple[tuple[Place, int], ...] = ()
-    """Epoch in which each partition was assigned: commits with this epoch or a later one are
-    accepted (KIP-1251)."""
+    """Partitions with the epoch in which each was assigned: commits with this epoch or a later one
+    are accepted (KIP-1251)."""
 
     def at(
         self, epoch: int, state: Reconciliation, assigned: Places, revoking: Places
     ) -> ConsumerMember:
-        """Return the member after one step."""
+        """Return the member after one step of its reconciliation."""
         return replace(
             self,
             epoch=epoch,
@@ -101,7 +101,7 @@ class ConsumerMember:
 
 @dataclass(frozen=True, slots=True)
 class StoredConsumerGroup:
-    """A group in an entry."""
+    """A group, as the internal topic stores it."""
 
     epoch: int
     target_epoch: int
@@ -111,43 +111,43 @@ class StoredConsumerGroup:
 
 
 class ConsumerProtocolLender(Protocol):
-    """Services of a shard for a group of the consumer protocol."""
+    """Services that a coordinator's shard offers to a group of the consumer protocol."""
 
     @property
     def consumer_session_timeout(self) -> float:
-        """Seconds after which a silent member is removed."""
+        """Seconds without a heartbeat after which a member is removed."""
 
     @property
     def strict_epochs(self) -> bool:
-        """Whether commits are only accepted with the present epoch, as before KIP-1251."""
+        """Whether only commits with the present epoch are accepted, as before KIP-1251."""
 
     @property
     def topics(self) -> Mapping[str, SimulatedTopic]:
         """All topics of the cluster."""
 
     def after(self, seconds: float, action: Callable[[], None]) -> ShardTimer:
-        """Schedule an action, unless this broker stops coordinating before."""
+        """Schedule an action; drop the action if this broker stops coordinating before then."""
 
     def keep(self, group_id: str, value: Any, done: Callable[[bool], None]) -> None:
-        """Write a group's entry."""
+        """Write a group's state to the internal topic; call `done(True)` when it is replicated."""
 
 
 @dataclass(slots=True)
 class ConsumerProtocolGroup:
-    """A group of the consumer protocol; `epoch` grows with every change of subscriptions."""
+    """A group of the consumer protocol; `epoch` grows with each change of members or topics."""
 
     id: str
     lender: ConsumerProtocolLender
     epoch: int = 0
     target_epoch: int = 0
     counts: dict[bytes, int] = field(default_factory=dict)
-    """Partitions of the subscribed topics when the epoch was last bumped."""
+    """Partition counts of the subscribed topics at the last bump of the epoch, by topic id."""
     members: dict[str, ConsumerMember] = field(default_factory=dict)
     target: dict[str, Places] = field(default_factory=dict)
     _sessions: dict[str, ShardTimer] = field(default_factory=dict)
     _revocations: dict[str, ShardTimer] = field(default_factory=dict)
     _resolved: set[str] = field(default_factory=set)
-    """Patterns whose topics are known."""
+    """Regular expressions whose topics are known."""
 
     # Heartbeats
 
@@ -213,7 +213,7 @@ class ConsumerProtocolGroup:
             if not joins:
                 raise errors.UnknownMemberIdError(f"{beat.member_id} isn't a member of {self.id}")
             return ConsumerMember(beat.member_id, beat.instance_id)
-        if joins:  # a member may rejoin at any time; its partitions are handled below
+        if joins:  # a member may join again at any time; `_next` decides about its partitions
             return replace(member, epoch=max(member.epoch, 0))
         self._check_epoch(member, beat)
         return member
@@ -222,7 +222,7 @@ class ConsumerProtocolGroup:
     def _check_epoch(member: ConsumerMember, beat: Beat) -> None:
         if beat.epoch == member.epoch:
             return
-        # The response with the new epoch may have been lost; its assignment is then unchanged.
+        # The response with the new epoch may be lost: then the member owns only what it had.
         lost = beat.epoch == member.previous_epoch and beat.epoch < member.epoch
         if not lost or beat.owned is None or not beat.owned <= member.assigned:
             raise errors.FencedMemberEpochError(f"{beat.epoch} instead of {member.epoch}")
@@ -238,7 +238,7 @@ class ConsumerProtocolGroup:
             raise errors.FencedInstanceIdError(f"{beat.instance_id} has joined again")
 
     def _take_over(self, static: ConsumerMember, beat: Beat) -> ConsumerMember:
-        """Replace a static member that had left temporarily by one with a new id."""
+        """Let a new member id replace a static member that had left temporarily."""
         if static.epoch != STATIC_LEAVE_EPOCH:
             raise errors.UnreleasedInstanceIdError(f"{beat.instance_id} is still a member")
         self._forget(static)
@@ -273,7 +273,7 @@ class ConsumerProtocolGroup:
     # Timers
 
     def _watch(self, member: ConsumerMember, *, moved: bool) -> None:
-        """Restart a member's session timeout and, if it `moved`, its revocation timeout."""
+        """Restart a member's session timeout and, if it `moved`, its timeout for revocations."""
         member_id = member.id
         if member_id in self._sessions:
             self._sessions[member_id].cancel()
@@ -294,7 +294,7 @@ class ConsumerProtocolGroup:
             self._fence(member)
             self.lender.keep(self.id, self.stored(), lambda _: None)
 
-    # Topics and the target
+    # Subscribed topics and the target assignment
 
     def _check_regex(self, regex: str) -> None:
         try:
@@ -305,7 +305,7 @@ class ConsumerProtocolGroup:
             self.lender.after(REGEX_RESOLVED, lambda: self._resolved.add(regex))
 
     def topics_of(self, member: ConsumerMember) -> dict[bytes, int]:
-        """Return the existing topics that a member subscribes to."""
+        """Return the existing topics that a member subscribes to, as partition counts by id."""
         known = self.lender.topics
         names = {n for n in member.names if n in known}
         if member.regex in self._resolved:
@@ -335,7 +335,7 @@ class ConsumerProtocolGroup:
     def _next(self, member: ConsumerMember, epoch: int, owned: Places | None) -> ConsumerMember:
         """Move a member as far towards its target assignment as possible.
 
-        `epoch` is the member's epoch while it must revoke partitions.
+        `epoch` is what the member's epoch becomes if it must revoke partitions first.
         """
         target = self.target.get(member.id, NOTHING)
         assigned = member.assigned & target
@@ -348,7 +348,7 @@ class ConsumerProtocolGroup:
         return member.at(self.target_epoch, state, assigned | free, NOTHING)
 
     def _held(self) -> Places:
-        """Return partitions that a member owns or must still revoke."""
+        """Return the partitions that members own or must still revoke."""
         members = self.members.values()
         return NOTHING.union(*(m.assigned for m in members), *(m.revoking for m in members))
 
@@ -363,7 +363,7 @@ class ConsumerProtocolGroup:
         transactional: bool,
         old_version: bool,
     ) -> None:
-        """Raise an error if a member with this identity may not commit offsets."""
+        """Raise an error if the member with this id and epoch may not commit offsets."""
         if epoch < 0 and not self.members:
             return
         member = self._known(member_id)
@@ -381,7 +381,7 @@ class ConsumerProtocolGroup:
     def _all_assigned(
         self, member: ConsumerMember, epoch: int, partitions: Iterable[TopicPartition]
     ) -> bool:
-        """Return whether the member has had all partitions since this epoch (KIP-1251)."""
+        """Return whether all partitions were assigned to the member by this epoch (KIP-1251)."""
         if self.lender.strict_epochs:
             return False
         since = {place: then for place, then in member.since if then <= epoch}
@@ -391,13 +391,13 @@ class ConsumerProtocolGroup:
         )
 
     def copied(self) -> ConsumerProtocolGroup:
-        """Return a copy of the group for queries."""
+        """Return a copy of the group, which a zombie broker answers requests from."""
         made = copy.copy(self)
         made.members = {member_id: copy.copy(member) for member_id, member in self.members.items()}
         return made
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        """Raise an error if a member with this identity may not fetch offsets."""
+        """Raise an error if the member with this id and epoch may not fetch offsets."""
         if member_id is None and epoch < 0:
             return
         member = self._known(member_id or "")
@@ -410,10 +410,10 @@ class ConsumerProtocolGroup:
             raise errors.UnknownMemberIdError(f"{member_id} isn't a member of {self.id}")
         return member
 
-    # Entries
+    # Entries in the internal topic
 
     def stored(self) -> StoredConsumerGroup:
-        """Return the group's entry."""
+        """Return the group's state for the internal topic."""
         return StoredConsumerGroup(
             self.epoch,
             self.target_epoch,
@@ -423,7 +423,7 @@ class ConsumerProtocolGroup:
         )
 
     def restore(self, stored: StoredConsumerGroup) -> None:
-        """Set the group's state from an entry."""
+        """Set the group's state to one that was read from the internal topic."""
         self.epoch, self.target_epoch = stored.epoch, stored.target_epoch
         self.counts = dict(stored.counts)
         self.members = {m.id: m for m in stored.members}
@@ -431,9 +431,9 @@ class ConsumerProtocolGroup:
         self._resolved = {m.regex for m in stored.members if m.regex}
 
     def begin(self) -> None:
-        """Start the session timeouts after the shard was loaded."""
+        """Start the session timeouts after the shard was loaded by a new coordinator."""
         for member in self.members.values():
             self._watch(member, moved=True)
 
     def moved(self) -> None:
-        """Do nothing when this broker stops coordinating: members only wait for writes."""
+        """Do nothing when this broker stops coordinating: members wait for nothing but writes."""

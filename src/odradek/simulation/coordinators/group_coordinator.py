@@ -39,45 +39,45 @@ if TYPE_CHECKING:
 GROUP_TOPIC = "__consumer_offsets"
 Settled = Callable[[BrokerError | None], None]
 MemberWords = tuple[str, int, str | None]
-"""Identity of a committing member: member id, generation or epoch, instance id."""
+"""Identity in a commit: member id, generation or member epoch, group instance id."""
 Observer = Callable[[str, str | None, Mapping[TopicPartition, Committed]], None]
-"""Callback of a checker: group id, member id (None: a transaction has committed), offsets."""
+"""Callback of a checker: group id, member id (None for a transaction's commit), offsets."""
 
 
 @dataclass(slots=True)
 class GroupSettings:
-    """Settings of the brokers, in seconds."""
+    """Settings of the brokers for groups; durations are in seconds."""
 
     initial_rebalance_delay: float = 0.0
-    """`group.initial.rebalance.delay.ms`: 3 s by default in Kafka."""
+    """`group.initial.rebalance.delay.ms` in seconds; Kafka's default is 3 s."""
     min_session_timeout: float = 6.0
     max_session_timeout: float = 1800.0
     consumer_session_timeout: float = 45.0
     consumer_heartbeat_interval: float = 5.0
     strict_epochs: bool = False
-    """Whether commits are accepted only with the member's present epoch, as before KIP-1251."""
+    """Whether only commits with the member's present epoch are accepted, as before KIP-1251."""
     offsets_retention: float = math.inf
-    """`offsets.retention.minutes`: 7 days by default in Kafka."""
+    """`offsets.retention.minutes` in seconds; Kafka's default is 7 days."""
     offsets_check_interval: float = 600.0
-    """`offsets.retention.check.interval.ms`."""
+    """`offsets.retention.check.interval.ms` in seconds."""
     observers: list[Observer] = field(default_factory=list)
-    """Called just before the coordinator commits offsets."""
+    """Checkers' callbacks, called just before the coordinator commits offsets."""
 
     def configure(self, **settings: float) -> None:
-        """Change settings by name."""
+        """Change settings, given by their names."""
         for name, value in settings.items():
             setattr(self, name, value)
 
 
 class GroupTopic(CoordinatorTopic["GroupShard"]):
-    """`__consumer_offsets` of a cluster."""
+    """The topic `__consumer_offsets` of a cluster, and its coordinators."""
 
     def __init__(self, cluster: CoordinatedCluster, settings: GroupSettings) -> None:
         super().__init__(cluster, GROUP_TOPIC, lambda held: GroupShard(held, settings))
 
 
 class GroupShard:
-    """Groups and offsets of one partition, as its leader knows them."""
+    """The groups and offsets in one partition of `__consumer_offsets`, as its leader knows them."""
 
     def __init__(self, leadership: Leadership[GroupShard], settings: GroupSettings) -> None:
         self.leadership = leadership
@@ -90,13 +90,13 @@ class GroupShard:
     # Life cycle
 
     def replay(self, key: Key, value: Any) -> None:
-        """Apply an entry."""
+        """Apply an entry of the internal topic."""
         if key[0] == "group":
             self._replay_group(str(key[1]), value)
         elif key[0] == "offset" and value is None:
             self._of(str(key[1])).forget(_partition(key))
         elif key[0] == "offset":
-            if key[1] not in self.groups:  # a commit to an unknown group creates the group
+            if key[1] not in self.groups:  # as in Kafka, a commit creates an unknown group
                 self.classic(str(key[1]), create=True)
             self._of(str(key[1])).commit(_partition(key), value)
         elif key[0] == "forget":
@@ -119,18 +119,18 @@ class GroupShard:
             self.offsets.pop(group_id, None)
 
     def loaded(self) -> None:
-        """Start the session timeouts."""
+        """Start the session timeouts of all groups after the entries were replayed."""
         for group in self.groups.values():
             group.begin()
 
     def stopped(self) -> None:
-        """Answer waiting members that this broker isn't the coordinator any more."""
+        """Respond to waiting members that this broker isn't the coordinator any more."""
         for group in self.groups.values():
             group.moved()
 
     @staticmethod
     def fold(entries: Iterable[Entry]) -> dict[Key, Any]:
-        """Return the newest entry of each group and offset, including offsets of transactions."""
+        """Return the newest entry of each group and offset, also of offsets in transactions."""
         newest: dict[Key, Any] = {}
         for key, value in entries:
             if key[0] == "forget":
@@ -147,26 +147,26 @@ class GroupShard:
                     newest["offset", *pending[1:-1]] = committed
         return newest
 
-    # Services for groups
+    # Services for groups of this shard
 
     @property
     def now(self) -> float:
-        """Time on the broker's clock, in seconds."""
+        """Time on the broker's clock in seconds."""
         return self.leadership.time.now
 
     @property
     def initial_rebalance_delay(self) -> float:
-        """Seconds for which a new group waits for members."""
+        """Seconds for which the first generation of an empty group waits for more members."""
         return self.settings.initial_rebalance_delay
 
     @property
     def consumer_session_timeout(self) -> float:
-        """Seconds after which a silent member of the consumer protocol is removed."""
+        """Seconds without a heartbeat after which a member of the consumer protocol is removed."""
         return self.settings.consumer_session_timeout
 
     @property
     def strict_epochs(self) -> bool:
-        """Whether commits are only accepted with the present epoch."""
+        """Whether only commits with the present epoch are accepted, as before KIP-1251."""
         return self.settings.strict_epochs
 
     @property
@@ -175,17 +175,17 @@ class GroupShard:
         return self.leadership.cluster.topics
 
     def after(self, seconds: float, action: Callable[[], None]) -> ShardTimer:
-        """Schedule an action, unless this broker stops coordinating before."""
+        """Schedule an action; drop the action if this broker stops coordinating before then."""
         return self.leadership.after(seconds, action)
 
     def keep(self, group_id: str, value: Any, done: Callable[[bool], None]) -> None:
-        """Write a group's entry."""
+        """Write a group's state to the internal topic; call `done(True)` when it is replicated."""
         self.leadership.write([(("group", group_id), value)], done)
 
     # Groups
 
     def classic(self, group_id: str, *, create: bool) -> ClassicGroup:
-        """Return the group for a request of the classic protocol."""
+        """Return the group for a request of the classic protocol, or raise Kafka's error."""
         found = self.groups.get(group_id)
         if isinstance(found, ConsumerProtocolGroup) and found.members:
             raise errors.InconsistentGroupProtocolError(f"{group_id} uses the consumer protocol")
@@ -197,7 +197,7 @@ class GroupShard:
         return made
 
     def consumer(self, group_id: str, *, create: bool) -> ConsumerProtocolGroup:
-        """Return the group for a request of the consumer protocol."""
+        """Return the group for a request of the consumer protocol, or raise Kafka's error."""
         found = self.groups.get(group_id)
         if isinstance(found, ConsumerProtocolGroup):
             return found
@@ -208,7 +208,7 @@ class GroupShard:
         return made
 
     def delete(self, group_id: str, done: Settled) -> None:
-        """Delete a group without members; `done` is called when that is replicated."""
+        """Delete a group without members; `done` is called when the deletion is replicated."""
         found = self.groups.get(group_id)
         if found is None:
             raise errors.GroupIdNotFoundError(f"there is no group {group_id}")
@@ -221,14 +221,14 @@ class GroupShard:
         self._write(entries, done)
 
     def subscribed(self, group_id: str) -> set[str]:
-        """Return the topics that members of a group subscribe to."""
+        """Return the topics to which members of a group subscribe."""
         found = self.groups.get(group_id)
         if found is None:
             raise errors.GroupIdNotFoundError(f"there is no group {group_id}")
         if isinstance(found, ConsumerProtocolGroup):
             ids = {i for m in found.members.values() for i in found.topics_of(m)}
             return {t.name for t in self.topics.values() if t.id in ids}
-        # The metadata of classic members isn't decoded here, so return all topics.
+        # The subscriptions of classic members aren't decoded here, so return all topics.
         return set(self.topics) if found.members else set()
 
     def forget(self, group_id: str, partition: TopicPartition) -> None:
@@ -239,15 +239,15 @@ class GroupShard:
     def forget_topic(self, topic: str) -> None:
         """Delete the committed offsets of a topic that is deleted, as Kafka does.
 
-        One entry deletes all of them, including those of commits that are still being replicated:
-        Kafka's coordinator sees its own entries before they are replicated (`onPartitionsDeleted`).
-        If the leadership is lost before the entry is replicated, the next coordinator repeats it.
+        One entry deletes them, also those of commits that are still being replicated: Kafka's
+        coordinator sees its own entries before they are replicated (`onPartitionsDeleted`). If the
+        leadership is lost before the entry is replicated, the next coordinator writes it again.
         """
 
         def written(error: BrokerError | None) -> None:
             if error is not None:
-                # Retry later: a leader that doesn't know yet that it was replaced would be refused
-                # at once.
+                # Retry later: at once, a leader that doesn't know yet of its replacement would be
+                # refused.
                 leadership = self.leadership
                 again = partial(leadership.topic.tell, lambda shard: shard.forget_topic(topic))
                 leadership.time.after(leadership.topic.load_time, again)
@@ -260,7 +260,7 @@ class GroupShard:
         return self.offsets.setdefault(group_id, StoredGroupOffsets())
 
     def committed(self, group_id: str) -> StoredGroupOffsets:
-        """Return the offsets of a group; an unknown group has none."""
+        """Return a group's committed offsets; an unknown group has none."""
         return self.offsets.get(group_id, StoredGroupOffsets())
 
     def commit(
@@ -271,7 +271,7 @@ class GroupShard:
         offsets: Mapping[TopicPartition, Committed],
         done: Settled,
     ) -> None:
-        """Commit offsets, and call `done` with None when they are replicated, or with the error."""
+        """Commit offsets; `done` is called with None when they are replicated, or an error."""
         try:
             self._check_commit(group_id, member, offsets, transactional=False, version=version)
         except BrokerError as error:
@@ -297,7 +297,7 @@ class GroupShard:
         offsets: Mapping[TopicPartition, Committed],
         done: Settled,
     ) -> None:
-        """Keep offsets until the producer's transaction ends."""
+        """Store offsets that take effect if the producer's transaction is committed."""
         try:
             self._check_commit(group_id, member, offsets, transactional=True, version=9)
         except BrokerError as error:
@@ -310,7 +310,7 @@ class GroupShard:
         self._write(entries, done)
 
     def end_transaction(self, producer_id: int, commit: bool, done: Callable[[bool], None]) -> None:
-        """Commit or drop the offsets of a producer's transaction, which has ended."""
+        """Commit or drop the offsets in a producer's transaction, which has ended."""
         topics = dict(self.topics)
 
         def written(there: bool) -> None:
@@ -329,9 +329,9 @@ class GroupShard:
     def _expire(self) -> None:
         """Delete expired offsets.
 
-        Offsets of subscribed topics don't expire. In a group without members, each offset ages from
-        its own commit (consumer protocol, KIP-848), or at the earliest from the time when the last
-        member left (classic protocol, KIP-211).
+        Offsets of subscribed topics don't expire. In a group without members, the age of an offset
+        is counted from its own commit (consumer protocol, KIP-848), or from the time when the last
+        member left, if that was later (classic protocol, KIP-211).
         """
         before = self.now - self.settings.offsets_retention
         entries: list[Entry] = []
@@ -355,7 +355,7 @@ class GroupShard:
         offsets: Mapping[TopicPartition, Committed],
         topics: Mapping[str, SimulatedTopic],
     ) -> None:
-        """Call the observers with the offsets of an entry that is replicated now.
+        """Call the observers with the offsets of an entry that has just been replicated.
 
         Offsets whose topic was deleted after the entry was written are omitted: the next entry
         deletes them.

@@ -2,9 +2,9 @@
 
 In: a key (a group id, a transactional id) and the broker that received the request. Out: the key's
 shard if that broker leads its partition now, or else the error that Kafka returns. A shard is the
-leader's state in memory: it is stopped when the leadership moves, and recreated from the
-partition's entries by the next leader, which takes a moment. Entries of a shard are replicated like
-records: they may be lost until `write` has called back. Used for `__consumer_offsets` and
+leader's state in memory: it is stopped when the leadership moves, and the next leader recreates it
+from the partition's entries, which takes a moment. Entries of a shard are replicated like records:
+they may be lost until `write` has called back. Used for `__consumer_offsets` and
 `__transaction_state`. Must not know the content of shards.
 """
 
@@ -22,14 +22,14 @@ from odradek.simulation.world.environment import Environment
 from odradek.simulation.world.virtual_time import Timer
 
 GROUP, TRANSACTION = 0, 1
-"""FindCoordinator's key types."""
+"""FindCoordinator's numbers for the types of keys."""
 PAUSE_LOOK = 0.05
-"""Interval in seconds in which timers check whether a paused broker has resumed."""
+"""Interval in seconds at which due timers of a paused broker check whether it has resumed."""
 ENTRY_LIMIT = 1 << 20
 
 Key = tuple[Hashable, ...]
 Entry = tuple[Key, Any]
-"""A key and its new value, or None to delete it. Values aren't copied, so they must not change."""
+"""A key with its new value, or None to delete it. Values aren't copied, so they must not change."""
 
 
 def java_hash(text: str) -> int:
@@ -45,14 +45,14 @@ def partition_for(key: str, count: int) -> int:
     """Return the partition of an internal topic for a key.
 
     As in Kafka, it is the absolute value of the hash, or 0 for the smallest 32-bit number, which
-    has no absolute value in 32 bits.
+    has no absolute value in 32 bits, modulo the number of partitions.
     """
     found = java_hash(key)
     return (0 if found == -(1 << 31) else abs(found)) % count
 
 
 class CoordinatingBroker(Protocol):
-    """A broker that coordinates groups or transactions, or that is asked for a coordinator."""
+    """A broker that is a coordinator, or that clients ask for a coordinator."""
 
     id: int
     alive: bool
@@ -60,18 +60,18 @@ class CoordinatingBroker(Protocol):
 
     @property
     def paused(self) -> bool:
-        """Whether its process is stopped by a signal."""
+        """Whether a signal has stopped the broker's process."""
 
     @property
     def reachable(self) -> bool:
-        """Whether other brokers can reach it."""
+        """Whether other brokers can reach this broker."""
 
     def known_leader(self, topic: str, index: int) -> int | None:
-        """Return the leader of a partition as far as this broker knows, if it is registered."""
+        """Return a partition's leader if this broker knows it as a registered broker, else None."""
 
 
 class CoordinatedCluster(Protocol):
-    """The part of a cluster that coordinators on its brokers use."""
+    """The part of a cluster that coordinators use."""
 
     name: str
     environment: Environment
@@ -87,34 +87,34 @@ class CoordinatedCluster(Protocol):
         """Create a topic."""
 
     def replicate(self, partition: SimulatedPartition, batch: StoredBatch) -> None:
-        """Commit a batch a moment later, unless its leader is lost before."""
+        """Commit a batch a moment later, unless the batch's leader is lost by then."""
 
     def new_producer_id(self) -> int:
-        """Return a producer id that was never used before."""
+        """Return an unused producer id."""
 
 
 class Shard(Protocol):
-    """A coordinator's state for one partition."""
+    """A coordinator's state in memory for one partition of an internal topic."""
 
     def replay(self, key: Key, value: Any) -> None:
-        """Apply an earlier entry; called in the order of the entries."""
+        """Apply an entry that an earlier leader wrote; called in the order of the entries."""
 
     def loaded(self) -> None:
-        """Resume the work of the last coordinator, after all entries were replayed."""
+        """Resume the work of the last coordinator; called after all entries were replayed."""
 
     def stopped(self) -> None:
-        """Answer all waiting clients that this broker isn't the coordinator any more."""
+        """Respond to all waiting clients that this broker isn't the coordinator any more."""
 
     @staticmethod
     def fold(entries: Iterable[Entry]) -> dict[Key, Any]:
-        """Return fewer entries that have the same result when they are replayed."""
+        """Return fewer entries, whose replay has the same result (as after compaction)."""
 
 
 S = TypeVar("S", bound=Shard)
 
 
 class ShardTimer:
-    """An action scheduled by a shard, which is dropped if the shard is stopped."""
+    """An action that a shard has scheduled; the action is dropped if the shard is stopped."""
 
     __slots__ = ("_timer",)
 
@@ -122,17 +122,17 @@ class ShardTimer:
         self._timer: Timer | None = None
 
     def plan(self, timer: Timer) -> None:
-        """Set the timer of the action."""
+        """Set the timer that runs the action."""
         self._timer = timer
 
     def cancel(self) -> None:
-        """Cancel the action."""
+        """Cancel the scheduled action."""
         if self._timer is not None:
             self._timer.cancel()
 
 
 class Leadership(Generic[S]):
-    """Services for the shard of one partition, whose leader writes entries in one leader epoch."""
+    """Services for one shard while its broker leads the partition in one leader epoch."""
 
     def __init__(self, topic: CoordinatorTopic[S], partition: SimulatedPartition) -> None:
         cluster = topic.cluster
@@ -151,7 +151,7 @@ class Leadership(Generic[S]):
         return self.broker.alive and self.partition.leader_epoch == self.epoch
 
     def after(self, seconds: float, action: Callable[[], None]) -> ShardTimer:
-        """Schedule an action; a broker that is stopped by a signal runs it when it resumes."""
+        """Schedule an action; a broker that a signal has stopped runs it when it resumes."""
         handle = ShardTimer()
 
         def fire() -> None:
@@ -168,8 +168,8 @@ class Leadership(Generic[S]):
     def write(self, entries: Sequence[Entry], done: Callable[[bool], None]) -> None:
         """Append entries, and call `done` when their outcome is known.
 
-        `done(True)`: all replicas have them. `done(False)`: the leadership was lost before; the
-        next leader may have them anyway.
+        `done(True)`: all replicas have them. `done(False)`: the leadership was lost before, and the
+        next leader may have the entries nevertheless.
         """
         builder = BatchBuilder(ENTRY_LIMIT, None)
         at = int(self.time.now * 1000)
@@ -196,29 +196,29 @@ class CoordinatorTopic(Generic[S]):
         self.cluster = cluster
         self.name = name
         self.partitions = partitions
-        """Number of partitions of the topic, which is created after the first FindCoordinator."""
+        """Number of the topic's partitions; the first FindCoordinator creates the topic."""
         self.creation = 0.01
         """Seconds from the first FindCoordinator until the topic exists."""
         self.load_time = 0.05
-        """Seconds for which a new leader answers COORDINATOR_LOAD_IN_PROGRESS."""
+        """Seconds for which a new leader returns COORDINATOR_LOAD_IN_PROGRESS."""
         self.entries: dict[tuple[int, int], tuple[Entry, ...]] = {}
-        """Written entries by partition and offset; if an offset was reused, the newest entries."""
+        """Written entries by partition and offset; after a truncation, the newest at an offset."""
         self._make = make
         self._untold: dict[int, list[Callable[[S], None]]] = {}
-        """Actions for shards that aren't loaded yet, by partition."""
+        """Actions that wait until a shard is loaded, by partition."""
         self._leaderships: dict[int, tuple[Leadership[S], S | None]] = {}
         self._planned = False
 
     def index(self, key: str) -> int:
-        """Return the partition of a key."""
+        """Return the index of a key's partition."""
         return partition_for(key, self.partitions)
 
     def create(self) -> None:
-        """Create the topic unless it exists."""
+        """Create the internal topic unless it exists."""
         if self.name not in self.cluster.topics:
             topic = self.cluster.create_topic(self.name, self.partitions)
             self.cluster.on_change[self._follow] = None
-            for partition in topic.partitions:  # no entries exist yet
+            for partition in topic.partitions:  # no entries to load exist yet
                 if partition.leader != NO_LEADER:
                     self._make_shard(Leadership(self, partition))
 
@@ -236,11 +236,11 @@ class CoordinatorTopic(Generic[S]):
         return leader
 
     def shard(self, broker: CoordinatingBroker, key: str) -> S:
-        """Return the shard of a key, if this broker leads its partition and has loaded it."""
+        """Return the key's shard; raise if this broker doesn't lead it or hasn't loaded it."""
         return self.shard_at(broker, self.index(key))
 
     def shard_at(self, broker: CoordinatingBroker, index: int) -> S:
-        """Return the shard of a partition, if this broker leads it and has loaded it."""
+        """Return a partition's shard; raise if this broker doesn't lead it or hasn't loaded it."""
         found = self.cluster.topics.get(self.name)
         if found is None:
             raise errors.NotCoordinatorError(f"there is no {self.name}")
@@ -253,7 +253,7 @@ class CoordinatorTopic(Generic[S]):
         return shard
 
     def loaded(self, index: int) -> S | None:
-        """Return the shard of a partition, None while its leader loads the partition."""
+        """Return the shard of a partition; None while its leader loads the entries."""
         found = self._leaderships.get(index)
         return None if found is None else found[1]
 
@@ -262,7 +262,7 @@ class CoordinatorTopic(Generic[S]):
         return [s for held, s in self._leaderships.values() if s is not None and held.held]
 
     def tell(self, action: Callable[[S], None]) -> None:
-        """Run an action on each shard: at once if it is loaded, otherwise when it is."""
+        """Run an action on each shard: at once if the shard is loaded, otherwise after loading."""
         for index in range(self.partitions if self.name in self.cluster.topics else 0):
             held, shard = self._leaderships.get(index, (None, None))
             if held is not None and held.held and shard is not None:
@@ -271,7 +271,7 @@ class CoordinatorTopic(Generic[S]):
                 self._untold.setdefault(index, []).append(action)
 
     def compact(self, most: int) -> None:
-        """Compact each partition with more than `most` batches."""
+        """Compact each partition that has more than `most` committed batches."""
         found = self.cluster.topics.get(self.name)
         for partition in found.partitions if found is not None else ():
             settled = [b.base_offset for b in partition.log.batches if b.committed]
@@ -284,7 +284,7 @@ class CoordinatorTopic(Generic[S]):
             partition.log.drop_before(settled[-1])
 
     def _follow(self) -> None:
-        """Stop the shards of former leaders, and load those of new ones."""
+        """Stop the shards of former leaders, and load those of new leaders."""
         topic = self.cluster.topics.get(self.name)
         if topic is None:
             return

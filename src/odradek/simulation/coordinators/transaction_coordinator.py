@@ -2,9 +2,9 @@
 
 In: requests from `transaction_handlers` and from partition leaders. Out: states that are written to
 `__transaction_state` before they take effect; markers in the logs of all partitions of a
-transaction, and in the groups' offsets. A new leader resumes the work of the last one. Simplified:
-coordinators and leaders communicate without delay, or not at all. Must not know versions of
-requests, or connections.
+transaction, and ends of transactions in groups' offsets. A new leader resumes the work of the last
+one. Simplified: coordinators and leaders communicate without delay, or not at all. Must not know
+versions of requests, or connections.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from odradek.simulation.logs.topics import NO_LEADER
 
 MARKER_RETRY = 0.05
 PENDING_LOOK = 0.1
-"""Seconds until a timeout is checked again, if an entry is being written at that moment."""
+"""Seconds after which an expired timeout is handled if the transaction is being written."""
 
 Then = Callable[[BrokerError | None], None]
 Answer = Callable[[TransactionMetadata | BrokerError], None]
 
 
 class TransactionTopic(CoordinatorTopic["TransactionShard"]):
-    """`__transaction_state` of a cluster, and the settings of its transactions."""
+    """The topic `__transaction_state` of a cluster, and the settings for transactions."""
 
     def __init__(self, cluster: CoordinatedCluster, groups: GroupTopic) -> None:
         def make(leadership: Leadership[TransactionShard]) -> TransactionShard:
@@ -48,20 +48,20 @@ class TransactionTopic(CoordinatorTopic["TransactionShard"]):
         self.groups = groups
         self._version = states.KIP_890
         self.features_epoch = 1
-        """Increases with every change of a feature (KIP-584)."""
+        """Epoch of the finalized features, which increases with every change (KIP-584)."""
         self.longest = 900.0
-        """`transaction.max.timeout.ms`, in seconds."""
+        """`transaction.max.timeout.ms` in seconds."""
         self.marker_delay = 0.005
-        """Minimum time in seconds until a marker is written to a partition; the maximum is twice as
+        """Average time in seconds until a marker is written to a partition; the maximum is twice as
         long."""
 
     @property
     def version(self) -> int:
-        """The finalized transaction.version: 0, 1 or 2."""
+        """The finalized transaction.version of the cluster: 0, 1 or 2."""
         return self._version
 
     def finalize(self, level: int) -> None:
-        """Finalize a version; clients learn of it when they connect."""
+        """Finalize a transaction.version; clients get it when they connect."""
         self._version = level
         self.features_epoch += 1
 
@@ -75,10 +75,10 @@ class TransactionTopic(CoordinatorTopic["TransactionShard"]):
         *,
         add: bool,
     ) -> None:
-        """Check for a partition's leader whether the transaction contains it, or add it.
+        """Check for a partition's leader that the transaction contains the partition, or add it.
 
-        `then` is called with None or the error: later if the partition is added, because that is
-        written first.
+        `then` is called with None or the error: at once after a check, and after an addition when
+        the coordinator has written it.
         """
         try:
             shard = self.shard_at(self._coordinator(transactional_id), self.index(transactional_id))
@@ -102,7 +102,7 @@ class TransactionTopic(CoordinatorTopic["TransactionShard"]):
 
 
 class TransactionShard:
-    """State of the coordinator for one partition's transactional ids."""
+    """State in memory of one partition's transactional ids and their transactions."""
 
     def __init__(self, leadership: Leadership[TransactionShard], topic: TransactionTopic) -> None:
         self._at = leadership
@@ -110,12 +110,12 @@ class TransactionShard:
         self._topic = topic
         self.known: dict[str, TransactionMetadata] = {}
         self._pending: dict[str, State] = {}
-        """New states that are being written, by transactional id."""
+        """New states that are being written to the internal topic, by transactional id."""
 
     # Life cycle
 
     def replay(self, key: tuple[object, ...], value: TransactionMetadata | None) -> None:
-        """Apply a state that was written before."""
+        """Apply a transactional id's state that was written to the internal topic."""
         if value is not None:
             self.known[value.transactional_id] = value
 
@@ -128,11 +128,11 @@ class TransactionShard:
                 self._watch(found)
 
     def stopped(self) -> None:
-        """Do nothing: when the leadership is lost, the log reports pending writes as lost."""
+        """Do nothing: when the leadership is lost, the log reports each pending write as lost."""
 
     @staticmethod
     def fold(entries: Iterable[Entry]) -> dict[Key, Any]:
-        """Return the newest state of each transactional id."""
+        """Return the newest entry of each transactional id."""
         return dict(entries)
 
     # Requests
@@ -140,7 +140,7 @@ class TransactionShard:
     def initialise(
         self, transactional_id: str, timeout: float, expected: tuple[int, int] | None, then: Answer
     ) -> None:
-        """Return a new epoch for the producer, after aborting an open transaction."""
+        """Handle InitProducerId: pass a new epoch to `then`, after aborting an open transaction."""
         new_id = self._cluster.new_producer_id
         found = self.known.get(transactional_id)
         if found is None:
@@ -164,7 +164,7 @@ class TransactionShard:
         places: Iterable[TopicPartition],
         then: Then,
     ) -> None:
-        """Add partitions to the transaction."""
+        """Handle AddPartitionsToTxn: add partitions to the transaction."""
         found = self._found(transactional_id)
         states.check_producer(found, producer_id, epoch)
         self._not_pending(transactional_id)
@@ -184,7 +184,7 @@ class TransactionShard:
     def verify(
         self, transactional_id: str, producer_id: int, epoch: int, place: TopicPartition
     ) -> None:
-        """Raise unless the partition belongs to the open transaction."""
+        """Raise an error unless the partition belongs to the open transaction."""
         found = self._found(transactional_id)
         states.check_producer(found, producer_id, epoch)
         if place not in found.partitions:
@@ -200,7 +200,7 @@ class TransactionShard:
         commit: bool,
         version: int,
     ) -> None:
-        """Write the end of the transaction; the response doesn't wait for the markers.
+        """Handle EndTxn: write the end of the transaction; `then` doesn't wait for the markers.
 
         `then` is called with the producer id and epoch for the next transaction.
         """
@@ -242,10 +242,10 @@ class TransactionShard:
 
         self._at.write([(("transaction", name), after)], done)
 
-    # Timeouts
+    # Transaction timeouts
 
     def _watch(self, begun: TransactionMetadata) -> None:
-        """Abort the transaction when it times out."""
+        """Abort the transaction when its timeout is over."""
         left = begun.started + begun.timeout - self._at.time.now
         self._at.after(max(0.0, left), partial(self._overdue, begun.transactional_id, begun))
 
@@ -259,7 +259,7 @@ class TransactionShard:
         after = states.fenced(found)
         self._write(after, lambda error: self._send_markers(after) if error is None else None)
 
-    # Markers
+    # Transaction markers
 
     def _send_markers(self, prepared: TransactionMetadata) -> None:
         left = set(prepared.partitions)
@@ -317,7 +317,7 @@ class TransactionShard:
                 int(self._at.time.now * 1000),
                 commit=prepared.commits,
             )
-        # A producer with a later epoch has written here, so the transaction is over.
+        # a producer with a later epoch has written to the partition, so the transaction is over
         except errors.InvalidProducerEpochError:
             done(place)
         except BrokerError:

@@ -16,8 +16,7 @@ from odradek.common.errors import kafka as errors
 from odradek.common.types import TopicPartition
 
 EXHAUSTED = 32766
-"""Epoch from which on a producer id is replaced by a new one: one more epoch is left, for
-fencing."""
+"""Epoch at which a producer id is replaced by a new one: one more epoch is left, for fencing."""
 KIP_890 = 2
 """First transaction.version in which each transaction has its own epoch."""
 
@@ -39,16 +38,16 @@ COMPLETE = (State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
 
 @dataclass(frozen=True, slots=True)
 class TransactionMetadata:
-    """State of one transactional id."""
+    """State of one transactional id, as the internal topic stores it."""
 
     transactional_id: str
     producer_id: int
     epoch: int = -1
     last_epoch: int = -1
-    """The previous epoch, if a request that raised the epoch may be repeated with it."""
+    """The previous epoch, with which the request that raised the epoch may be repeated; else -1."""
     previous_id: int = -1
     next_id: int = -1
-    """The producer id that replaces this one when all markers of the transaction are written."""
+    """The producer id that replaces this one once all markers of the transaction are written."""
     timeout: float = 60.0
     state: State = State.EMPTY
     partitions: frozenset[TopicPartition] = frozenset()
@@ -56,12 +55,12 @@ class TransactionMetadata:
 
     @property
     def exhausted(self) -> bool:
-        """Whether no epoch is left for a client."""
+        """Whether clients can't get another epoch of this producer id."""
         return self.epoch >= EXHAUSTED
 
     @property
     def commits(self) -> bool:
-        """Whether a prepared transaction commits."""
+        """Whether the transaction that is being ended is committed."""
         return self.state is State.PREPARE_COMMIT
 
 
@@ -76,7 +75,7 @@ def check_producer(found: TransactionMetadata, producer_id: int, epoch: int) -> 
 
 
 def fenced(found: TransactionMetadata) -> TransactionMetadata:
-    """Return the state that aborts the open transaction and fences its producer."""
+    """Return the state that aborts the open transaction and fences the transaction's producer."""
     return replace(
         found, state=State.PREPARE_ABORT, epoch=found.epoch + 1, last_epoch=-1, next_id=-1
     )
@@ -90,7 +89,8 @@ def initialised(
 ) -> TransactionMetadata:
     """Return the state after InitProducerId: with a new epoch, or the same one (KIP-360).
 
-    If a transaction is open, `fenced` is returned: it is written, and the client retries.
+    If a transaction is open, the state that aborts it is returned: the coordinator writes that
+    state, and the client retries.
     """
     if found.epoch >= 0 and expected is not None and not _may_go_on(found, *expected):
         raise errors.ProducerFencedError(f"{found.transactional_id}: {expected}")
@@ -125,7 +125,7 @@ def _may_go_on(found: TransactionMetadata, producer_id: int, epoch: int) -> bool
 def added(
     found: TransactionMetadata, partitions: Iterable[TopicPartition], now: float
 ) -> TransactionMetadata:
-    """Return the state with these partitions added; the first one begins the transaction."""
+    """Return the state with these partitions added; the first addition begins the transaction."""
     begins = found.state is not State.ONGOING
     before = frozenset() if begins else found.partitions
     return replace(
@@ -145,7 +145,7 @@ def ended(
     commit: bool,
     version: int,
 ) -> TransactionMetadata | None:
-    """Return the prepared transaction for EndTxn, or None if it has ended (a duplicate)."""
+    """Return the state to write for EndTxn; None if the request is a duplicate."""
     if version >= KIP_890:
         return _ended_with_epoch(found, producer_id, epoch, new_id, commit=commit)
     if found.producer_id != producer_id:
@@ -163,7 +163,7 @@ def _prepared(*, commit: bool) -> State:
 
 
 def _check_again(found: TransactionMetadata, *, commit: bool) -> None:
-    """Raise an error unless the request repeats the one that ended the transaction."""
+    """Raise an error unless the request repeats the EndTxn that ended the transaction."""
     if found.state is _prepared(commit=commit):
         raise errors.ConcurrentTransactionsError(f"{found.transactional_id}: {found.state.value}")
     if found.state is not (State.COMPLETE_COMMIT if commit else State.COMPLETE_ABORT):
@@ -195,7 +195,7 @@ def _ended_with_epoch(
         return None
     if found.state is not State.ONGOING and commit:
         raise errors.InvalidTxnStateError(f"{found.transactional_id}: {found.state.value}")
-    return replace(  # an abort without a transaction ends one without partitions
+    return replace(  # an abort without an open transaction ends an empty one
         found,
         state=_prepared(commit=commit),
         epoch=found.epoch + 1,
@@ -206,7 +206,7 @@ def _ended_with_epoch(
 
 
 def completed(found: TransactionMetadata) -> TransactionMetadata:
-    """Return the state after all markers were written."""
+    """Return the state after all markers of the transaction were written."""
     state = State.COMPLETE_COMMIT if found.commits else State.COMPLETE_ABORT
     done = replace(found, state=state, partitions=frozenset(), next_id=-1)
     if found.next_id < 0:

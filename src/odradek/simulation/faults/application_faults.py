@@ -1,8 +1,7 @@
 """Define the faults of applications: leave, die, stop polling, hang, resubscribe.
 
-In: arguments of a schedule. Out: `APPLICATION`, a table that `faults` adds to its own. They apply
-to members of groups and their topics and have no effect on other clients. Must not know how a
-member reacts.
+In: arguments of a schedule. Out: `APPLICATION`, a table that `faults` adds to its own. The faults
+affect a group's members and their topics, and no other clients. Must not know how a member reacts.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from odradek.simulation.faults.fault_arguments import (
 )
 
 LENGTHS = (1.0, 3.0, 9.0, 14.0)
-"""Durations in seconds, some shorter and some longer than a session timeout."""
+"""Durations of faults in seconds, some shorter and some longer than a session timeout."""
 
 _LONG = Argument(
     "seconds, 0 or more",

@@ -1,7 +1,7 @@
 """Define faults: their kinds and arguments, and how arguments are checked and drawn.
 
 In: values of a schedule file, or a random generator. Out: the allowed values, as text and as a
-check. Must not execute faults; it only refers to the functions that do.
+check. Must not execute faults; a kind only refers to the function that does.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from odradek.simulation.brokers.cluster import SimulatedCluster
 from odradek.simulation.world.world import World
 
 TOPIC = "t"
-"""The first topic of each schedule."""
+"""Name of the first topic of each schedule."""
 BOOTSTRAP_NAME = "kafka.simulated"
 FRONT_DOOR = "front-door"
 UNUSED_ADDRESS = "10.255.255.1"
@@ -42,33 +42,33 @@ class Fault:
 
 @dataclass(slots=True)
 class Stage:
-    """The world, and the cluster that the bootstrap address connects to now."""
+    """The objects of a fault: the simulation, and the cluster at the bootstrap address now."""
 
     world: World
     cluster: SimulatedCluster
     left: list[SimulatedCluster] = field(default_factory=list)
-    """Clusters that were replaced by others."""
+    """Clusters that other clusters have replaced."""
     bystanders: list[SimulatedCluster] = field(default_factory=list)
-    """Other clusters to which connections may be misrouted."""
+    """Other clusters to which a fault may misroute connections."""
     members: dict[str, Any] = field(default_factory=dict)
-    """The members of a group by name, for `application_faults`."""
+    """The members of the schedule's group by name, for `application_faults`."""
     quiet_until: float = 0.0
-    """Time before which no records are written to the topics of a group."""
+    """Time until which the run pauses its writes to the group's topics."""
     hits: Counter[str] = field(default_factory=Counter)
-    """How often faults had an effect, by effect."""
+    """How often faults had an effect, by a name of the effect."""
 
     def be_quiet(self, seconds: float) -> None:
-        """Pause writes to the topics of a group for this time."""
+        """Pause the run's writes to the group's topics for this many seconds."""
         self.quiet_until = max(self.quiet_until, self.world.now + seconds)
 
     def lives(self, topic: str) -> list[bytes]:
-        """Return the ids that topics of this name have had, in the order of their creation."""
+        """Return the ids of all topics that have had this name, in the order of their creation."""
         cluster = self.cluster
         there = [cluster.topics[topic]] if topic in cluster.topics else []
         return [one.id for one in (*cluster.deleted, *there) if one.name == topic]
 
     def replace_cluster(self, **how: Any) -> None:
-        """Connect the bootstrap address to a different cluster with the same topics."""
+        """Put a different cluster with the same topics at the bootstrap address."""
         old = self.cluster
         self.left.append(old)
         self.cluster = old.replace_with_foreign(cluster_id=f"{old.cluster_id}-foreign", **how)
@@ -79,26 +79,26 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Names that the arguments of a schedule may refer to."""
+    """Names and numbers that a schedule's arguments may contain: brokers, topics, clients."""
 
     brokers: int
     partitions: int
     clients: tuple[str, ...]
     topics: tuple[str, ...] = ()
-    """Topics in addition to the first one."""
+    """Names of topics in addition to the first one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """One argument of a kind of fault: how values are checked, and how random ones are drawn."""
+    """One argument of a kind of fault: how values are checked, and how random values are drawn."""
 
     words: str
-    """The allowed values, as text for errors and help."""
+    """The allowed values, as text for error messages and help."""
     allowed: Callable[[Any, Scope], bool]
     draw: Callable[[random.Random, Scope], Any]
     optional: bool = False
     drawn: bool = True
-    """Whether random faults may have this argument; a family of faults may override that."""
+    """Whether random faults may set this argument; a family of faults may override that."""
 
 
 Act = Callable[[Stage, dict[str, Any]], object]
@@ -106,14 +106,14 @@ Act = Callable[[Stage, dict[str, Any]], object]
 
 @dataclass(frozen=True, slots=True)
 class FaultKind:
-    """One kind of fault: its effect, its arguments, and how often it is drawn."""
+    """One kind of fault: its effect, its arguments, and how often random schedules contain it."""
 
     doc: str
     arguments: Mapping[str, Argument]
     act: Act
     weight: int = 2
     sound: Callable[[Mapping[str, Any]], bool] = lambda _: True
-    """Whether a combination of arguments makes sense; other combinations aren't drawn."""
+    """Whether a combination of arguments makes sense; random faults have no other combination."""
 
 
 def is_number(value: Any) -> bool:
@@ -127,7 +127,7 @@ def is_integer_between(value: Any, low: int, high: int) -> bool:
 
 
 def seconds(low: float, high: float, *, optional: bool = False) -> Argument:
-    """Return an argument for a duration, whose random values are between `low` and `high`."""
+    """Return an argument for a duration; random values are between `low` and `high`."""
     return Argument(
         "seconds, 0 or more",
         lambda v, _: is_number(v) and 0 <= v < 1e6,
@@ -137,7 +137,7 @@ def seconds(low: float, high: float, *, optional: bool = False) -> Argument:
 
 
 def choice(*allowed: str) -> Argument:
-    """Return an argument that allows a few words."""
+    """Return an argument that allows only these words."""
     return Argument(
         " or ".join(repr(a) for a in allowed),
         lambda v, _: v in allowed,

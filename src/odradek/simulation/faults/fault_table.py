@@ -1,8 +1,8 @@
-"""List all kinds of faults, and execute them in a world.
+"""List all kinds of faults, and inject them into a simulation.
 
 In: `Fault` values, written by hand, drawn from a seed or read from a schedule file. Out: a call of
-the cluster or world at the fault's time. `VERBS` is the only table: schedules are checked against
-it, and random ones are drawn from it. Must not know clients beyond their names.
+the cluster or `World` at the fault's time. `VERBS` is the only table: schedules are checked against
+it, and random faults are drawn from it. Must not know clients beyond their names.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def _change_link(stage: Stage, a: dict[str, Any]) -> None:
 
 
 def _exhaust(stage: Stage, a: dict[str, Any]) -> None:
-    """Take resources from all clients for a while; overlapping faults end with the first one."""
+    """Take resources from all clients for some time; the first of overlapping faults ends all."""
     world, names = stage.world, [f"no_{name}" for name in SHORTAGES if a.get(name)]
     for at, on in ((world.now, True), (world.now + a["seconds"], False)):
         change: dict[str, Any] = dict.fromkeys(names, on)
@@ -210,7 +210,7 @@ SHORT: dict[str, FaultKind] = {
     ),
     **{name: HOSTILE[name] for name in ("trickle", "quota")},
 }  # fmt: skip
-"""Faults that take resources from clients, or slow responses down."""
+"""Kinds of faults that take resources from clients or slow responses down, by name."""
 VERBS: dict[str, FaultKind] = {**PLAIN, **HOSTILE, **MISROUTING_FAULTS, **APPLICATION, **SHORT}
 
 
@@ -236,7 +236,7 @@ def check(fault: Fault, scope: Scope) -> None:
 def draw(
     rng: random.Random, at: float, scope: Scope, verbs: Mapping[str, FaultKind] = PLAIN
 ) -> Fault:
-    """Draw a random fault of one of these kinds."""
+    """Draw one fault at random; its kind is one of `kinds`."""
     name = rng.choices(list(verbs), [v.weight for v in verbs.values()])[0]
     while True:
         arguments = {}
@@ -248,13 +248,13 @@ def draw(
 
 
 def plan(fault: Fault, stage: Stage) -> None:
-    """Schedule a fault at its time."""
+    """Schedule the injection of a fault at the fault's time."""
     act = VERBS[fault.verb].act
     stage.world.at(fault.at, lambda: act(stage, dict(fault.arguments)))
 
 
 def heal(stage: Stage) -> None:
-    """End every fault: restore the cluster, names and links; the clock isn't reset."""
+    """End every fault: restore the cluster, names and links; wall clocks remain as they are."""
     world, cluster = stage.world, stage.cluster
     world.lead_nowhere_else()
     for one in (*stage.left, cluster):

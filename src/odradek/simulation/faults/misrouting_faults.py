@@ -2,9 +2,9 @@
 
 In: arguments of a schedule. Out: `MISROUTING_FAULTS`, which `fault_table` adds to its own. Metadata
 still contains the right addresses, but another broker answers there (KIP-1242, R-RB-5): a recycled
-address, a misconfigured proxy, two brokers that swapped addresses. Each kind of other cluster
-exists once, with topics of the same names; at the end it must contain no data of our clients. Must
-not change the bootstrap address.
+address, a misconfigured proxy, two brokers that swapped addresses. There is at most one other
+cluster of each release, with topics of the same names; at the end it must contain no data of the
+tested clients. Must not change the bootstrap address.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from odradek.simulation.faults.fault_arguments import (
 
 BYSTANDER = "bystander"
 OLDER = "3.9"
-"""A release without KIP-1242, which doesn't report misrouted connections."""
+"""A Kafka release without KIP-1242, whose brokers don't report misrouted connections."""
 
 
 def _swap(stage: Stage, a: dict[str, Any]) -> None:
@@ -56,10 +56,10 @@ def _divert(stage: Stage, a: dict[str, Any], to: Any) -> None:
         return
     address = broker.address
     world.divert(address, to)
-    if not a.get("kept", False):  # with `kept`, a client may have connections to both brokers
+    if not a.get("kept", False):  # `kept`: the old connections
         broker.disconnect_all(reset=True)
-    # Misrouted connections remain afterwards: a client that mistook the broker could keep using
-    # them.
+    # Misrouted connections remain after the fault: a client that mistook the broker could keep
+    # using them.
     world.after(a["seconds"], lambda: world.divert(address, None, only=to))
 
 
@@ -72,7 +72,7 @@ def _bystander(stage: Stage, older: bool) -> SimulatedCluster:
         found.create_topic(TOPIC, max(1, broker_faults.size(stage.cluster, TOPIC)))
         if older:
             broker_faults.release_of_all(found, OLDER)
-        for coordinators in (found.groups, found.transactions):  # so that it would accept commits
+        for coordinators in (found.groups, found.transactions):  # to accept misrouted commits
             coordinators.create()
         stage.bystanders.append(found)
     return found

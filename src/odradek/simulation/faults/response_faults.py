@@ -1,6 +1,6 @@
 """Define faults of wrong or late responses, truncated logs and recreated topics.
 
-In: arguments of a schedule. Out: `HOSTILE`, a table that `faults` adds to its own. Must not execute
+In: arguments of a schedule. Out: `HOSTILE`, a table that `faults` adds to its own. Must not inject
 a fault itself; `broker_faults` does.
 """
 
@@ -73,7 +73,7 @@ _LATE = Argument(
 _QUOTA = Argument(
     "seconds, 0 or more",
     lambda v, _: is_number(v) and 0 <= v < 1e6,
-    # By default, a broker's quota window is 11 s.
+    # With default settings, Kafka's quota window is 11 s, so throttle times are up to 11 s.
     lambda rng, _: round(rng.uniform(0.01, rng.choice((1.0, 1.0, 11.0))), 3),
 )
 _YES = Argument(
@@ -128,7 +128,7 @@ def _to_topic(name: str) -> Act:
 
 
 def honest(arguments: Mapping[str, Any]) -> bool:
-    """Return whether an error claims nothing false: no client can handle false errors correctly."""
+    """Return whether an error makes no false claim: no client can handle false claims correctly."""
     api, code = arguments["api"], arguments["code"]
     if arguments.get("done"):
         if api == "Produce":
@@ -210,7 +210,7 @@ HOSTILE: dict[str, FaultKind] = {
 
 
 def late_transaction_requests(rng: random.Random, heal_at: float, *, short: bool) -> list[Fault]:
-    """Draw late requests of transactions: after their retries, perhaps in the next transaction."""
+    """Draw faults that delay transactions' requests until after their retries."""
     return [
         Fault(
             round(rng.uniform(0.0, heal_at), 3),

@@ -1,8 +1,8 @@
 """Track the transactions in a partition's log: open, ended and aborted ones.
 
 In: batches and markers that are appended to the log, in order; the high watermark. Out: the last
-stable offset, and the list of aborted transactions in a response to a `read_committed` fetch. Must
-not know coordinators, or check whether a producer may write.
+stable offset, and the aborted transactions that a `read_committed` fetch returns. Must not know
+coordinators, or check whether a producer may write.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from odradek.record import BatchHeader
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A transaction with a marker in the log."""
+    """A transaction that a marker in the log has ended."""
 
     producer_id: int
     first_offset: int
@@ -23,11 +23,11 @@ class Ended:
 
 
 class LogTransactions:
-    """The transactions of one partition."""
+    """The transactions in one partition's log."""
 
     def __init__(self) -> None:
         self.open: dict[int, int] = {}
-        """Producer id → the first offset of its open transaction."""
+        """First offset of each open transaction, by producer id."""
         self.ended: list[Ended] = []
         """Ended transactions in the order of their markers."""
 
@@ -43,14 +43,14 @@ class LogTransactions:
                 self.open.setdefault(header.producer_id, base_offset)
             return
         first = self.open.pop(header.producer_id, None)
-        if first is not None:  # A marker may end a transaction without records here.
+        if first is not None:  # a marker may end a transaction without records in this partition
             self.ended.append(Ended(header.producer_id, first, base_offset, marker))
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """Return the end of the log for `read_committed` consumers.
+        """Return the offset up to which `read_committed` consumers can read.
 
-        It is at or before the start of any open transaction, and of any transaction whose marker
-        may be lost. As in Kafka, it doesn't exceed the high watermark.
+        No open transaction begins before this offset, nor one whose marker may still be lost. As in
+        Kafka, the offset doesn't exceed the high watermark.
         """
         stable = min(self.open.values(), default=high_watermark)
         for ended in reversed(self.ended):

@@ -32,12 +32,12 @@ from odradek.record.reference import encode_marker
 from odradek.simulation.logs.log_transactions import LogTransactions
 
 KEPT_BATCHES = 5
-"""Number of last batches per producer that a broker remembers, to detect duplicates."""
+"""Number of batches per producer that a broker remembers, to detect duplicates."""
 MAX_SEQUENCE = 2**31 - 1
 MAX_MESSAGE_BYTES = 1048588
 """Kafka's default for max.message.bytes."""
 BATCH_OVERHEAD = 700
-"""Memory that a stored batch needs in addition to its data, in bytes."""
+"""Bytes of memory that a stored batch needs in addition to its data."""
 
 _LEADER_EPOCH_AT = 12
 
@@ -52,22 +52,21 @@ class StoredBatch:
     last_offset: int
     leader_epoch: int
     marker: bool | None = None
-    """For a marker, whether the transaction was committed (False: aborted); None for other
-    batches."""
+    """For a transaction marker, whether it commits (False: aborts); None for other batches."""
     committed: bool = False
     waiters: list[Callable[[bool], None]] = field(default_factory=list)
-    """Callbacks, called once: with True if committed, with False if lost or led by another
-    broker."""
+    """Callbacks, called once: with True if the batch is committed, with False if it is lost or its
+    leader is replaced."""
 
     def when_settled(self, waiter: Callable[[bool], None]) -> None:
-        """Call `waiter` once, with True if the batch is committed and with False if it is lost."""
+        """Call `waiter` once: with True if the batch is committed, with False if it is lost."""
         if self.committed:
             waiter(True)
         else:
             self.waiters.append(waiter)
 
     def settle(self, committed: bool) -> None:
-        """Call all waiting callbacks."""
+        """Call all waiting callbacks with `committed`."""
         waiters, self.waiters = self.waiters, []
         for waiter in waiters:
             waiter(committed)
@@ -81,7 +80,7 @@ class ProducerState:
     batches: deque[StoredBatch] = field(default_factory=lambda: deque(maxlen=KEPT_BATCHES))
 
     def duplicate_of(self, header: BatchHeader) -> StoredBatch | None:
-        """Return the stored batch with this epoch and these sequences, if it is one of the last."""
+        """Return the remembered batch with this epoch and these sequence numbers, or None."""
         if header.producer_epoch != self.epoch:
             return None
         for batch in self.batches:
@@ -92,12 +91,12 @@ class ProducerState:
 
 
 def next_sequence(sequence: int, count: int) -> int:
-    """Return the sequence number `count` records later; it wraps around at 2^31."""
+    """Return the sequence number that is `count` records later; 0 follows 2^31 - 1."""
     return (sequence + count) % (MAX_SEQUENCE + 1)
 
 
 class RefusedRecordsError(InvalidRecordError):
-    """A topic refuses records of a batch; it contains their indexes and the reasons (KIP-467)."""
+    """A topic rejects records of a batch; `refused` has the reasons by record index (KIP-467)."""
 
     def __init__(self, refused: dict[int, str]) -> None:
         self.refused = refused
@@ -105,7 +104,7 @@ class RefusedRecordsError(InvalidRecordError):
 
 
 def check_keys(data: bytes) -> None:
-    """Refuse records without a key in a compacted topic."""
+    """Raise an error if records have no key, for a compacted topic."""
     rows = decode(memoryview(data), start_offset=0).columns.rows()
     keyless = {n: "a record without a key" for n, row in enumerate(rows) if row[3] is None}
     if keyless:
@@ -113,7 +112,7 @@ def check_keys(data: bytes) -> None:
 
 
 def check_batch(data: bytes, limit: int = MAX_MESSAGE_BYTES) -> BatchHeader:
-    """Check one batch before the append, as a broker does."""
+    """Check one batch before the append, as a broker does, and return its header."""
     if len(data) > limit:
         raise MessageTooLargeError(f"{len(data)} bytes; max.message.bytes is {limit}")
     view = memoryview(data)
@@ -145,17 +144,17 @@ class PartitionLog:
         self.high_watermark = 0
         self.max_message_bytes = MAX_MESSAGE_BYTES
         self.compacted = False
-        """Whether records without a key are refused (cleanup.policy=compact)."""
+        """Whether records without a key are rejected (cleanup.policy=compact)."""
         self.strict_producers = False
-        """Whether an unknown producer gets UNKNOWN_PRODUCER_ID, as old brokers return it."""
+        """Whether an unknown producer gets the error UNKNOWN_PRODUCER_ID, as from old brokers."""
         self.producers: dict[int, ProducerState] = {}
         self.transactions = LogTransactions()
         self.lost: list[StoredBatch] = []
-        """Committed batches that an unclean election or a deletion removed, for checkers."""
+        """Batches that an unclean election or a deletion removed; checkers read them."""
         self.on_commit: dict[Callable[[], None], None] = {}
-        """Callbacks of waiting fetches, called when the high watermark moves."""
+        """Callbacks (the keys) of waiting fetches, called when the high watermark moves."""
         self.kept_bytes = 0
-        """Approximate memory that the batches need, in bytes."""
+        """Approximate number of bytes of memory that the batches need."""
         self.base_offsets: list[int] = []
 
     def copied(self) -> PartitionLog:
@@ -170,10 +169,10 @@ class PartitionLog:
         made.lost, made.on_commit = [], {}
         return made
 
-    # Writing
+    # Appending and removing
 
     def find_duplicate(self, header: BatchHeader) -> StoredBatch | None:
-        """Check a batch against its producer's state; return the stored duplicate, if any."""
+        """Check a batch against its producer's state; return the stored duplicate or None."""
         if header.producer_id < 0:
             return None
         state = self.producers.get(header.producer_id)
@@ -219,9 +218,9 @@ class PartitionLog:
     def append(
         self, data: bytes, header: BatchHeader, leader_epoch: int, *, marker: bool | None = None
     ) -> StoredBatch:
-        """Set a batch's offset and leader epoch, and append it without committing it."""
+        """Assign a batch's offset and leader epoch, and append it without committing it."""
         stored = bytearray(data)
-        struct.pack_into(">q", stored, 0, self.end_offset)  # neither field is part of the checksum
+        struct.pack_into(">q", stored, 0, self.end_offset)  # no part of the checksum
         struct.pack_into(">i", stored, _LEADER_EPOCH_AT, leader_epoch)
         last = self.end_offset + header.last_offset_delta
         batch = StoredBatch(header, bytes(stored), self.end_offset, last, leader_epoch, marker)
@@ -244,7 +243,7 @@ class PartitionLog:
             state.batches.append(batch)
 
     def commit(self, batch: StoredBatch) -> None:
-        """Commit this batch and all earlier ones: all replicas have them."""
+        """Commit this batch and all earlier ones, because all replicas have them."""
         if batch.committed or batch.last_offset >= self.end_offset:
             return
         settled = [b for b in self.uncommitted() if b.base_offset <= batch.base_offset]
@@ -257,7 +256,7 @@ class PartitionLog:
             action()
 
     def uncommitted(self) -> list[StoredBatch]:
-        """Return the batches that may be lost with the leader."""
+        """Return the last batches, which may be lost together with the leader."""
         found: list[StoredBatch] = []
         for batch in reversed(self.batches):
             if batch.committed:
@@ -266,9 +265,9 @@ class PartitionLog:
         return found[::-1]
 
     def leader_lost(self, keep: int) -> None:
-        """Change the leader: only the first `keep` of the uncommitted batches survive.
+        """Replace the leader: only the first `keep` of the uncommitted batches survive.
 
-        All waiting callbacks get False, because the old leader can't answer.
+        All waiting callbacks get False, because the old leader can't respond.
         """
         pending = self.uncommitted()
         for batch in pending:
@@ -283,7 +282,7 @@ class PartitionLog:
             self.commit(kept[-1])
 
     def limit_batches(self, size: int = MAX_MESSAGE_BYTES) -> None:
-        """Refuse batches larger than this from now on."""
+        """Reject batches of more than `size` bytes from now on."""
         self.max_message_bytes = size
 
     def truncate(self, to: int) -> None:
@@ -295,7 +294,7 @@ class PartitionLog:
         self.batches[:] = kept
         self.base_offsets = [b.base_offset for b in kept]
         self.end_offset = kept[-1].last_offset + 1 if kept else min(to, self.start_offset)
-        # As with Kafka's truncateTo, a log must not begin after its end: nothing could be read.
+        # As with Kafka's truncateTo, the log must not start after its end: nothing could be read.
         self.start_offset = min(self.start_offset, self.end_offset)
         self.high_watermark = min(self.high_watermark, self.end_offset)
         self._rebuild_producers()
@@ -303,8 +302,7 @@ class PartitionLog:
     def started_anew(self) -> None:
         """Restart the leader, whose snapshot contains only the last batch of each producer.
 
-        Measured on Kafka 4.3: OUT_OF_ORDER_SEQUENCE is returned for a duplicate of the batch before
-        the last.
+        Measured on Kafka 4.3: a duplicate of the batch before the last gets OUT_OF_ORDER_SEQUENCE.
         """
         for state in self.producers.values():
             while len(state.batches) > 1:
@@ -313,7 +311,7 @@ class PartitionLog:
     def drop_before(self, offset: int) -> None:
         """Delete batches before this offset (retention).
 
-        Their producers' states are deleted, too, unless a transaction is open.
+        A producer without remaining batches is forgotten, too, unless its transaction is open.
         """
         gone = bisect.bisect_left(self.base_offsets, min(offset, self.high_watermark))
         for batch in self.batches[:gone]:
@@ -329,7 +327,7 @@ class PartitionLog:
         ended[:] = [one for one in ended if one.marker_offset >= self.start_offset]
 
     def delete_before(self, offset: int) -> None:
-        """Make records before this offset unreadable (DeleteRecords)."""
+        """Make records before this offset unreadable, as DeleteRecords does."""
         self.start_offset = max(self.start_offset, min(offset, self.high_watermark))
 
     def _rebuild_producers(self) -> None:
@@ -343,7 +341,7 @@ class PartitionLog:
 
     @property
     def last_stable_offset(self) -> int:
-        """The end for consumers with `read_committed`."""
+        """The offset up to which `read_committed` consumers can read."""
         return self.transactions.last_stable_offset(self.high_watermark)
 
     def read(
@@ -351,8 +349,8 @@ class PartitionLog:
     ) -> bytes:
         """Return committed bytes from the batch that contains `offset`, limited to `max_bytes`.
 
-        If the first batch doesn't fit, it is returned completely with `whole_first`, and otherwise
-        nothing is returned. A later batch may be cut. `until` is the end of a follower's log.
+        If the first batch is larger, it is returned whole with `whole_first`, and otherwise nothing
+        is returned. A later batch may be cut off. `until` is the end of a follower's log.
         """
         end = self.high_watermark if until is None else min(until, self.high_watermark)
         at = max(0, bisect.bisect_right(self.base_offsets, offset) - 1)
@@ -373,7 +371,7 @@ class PartitionLog:
         return b"".join(parts)
 
     def available(self, offset: int) -> int:
-        """Return the number of committed bytes from an offset on."""
+        """Return the number of committed bytes at and after an offset."""
         at = max(0, bisect.bisect_right(self.base_offsets, offset) - 1)
         return sum(
             len(b.data)
@@ -407,15 +405,16 @@ class PartitionLog:
         return self.batches[at].leader_epoch if at >= 0 else -1
 
     def ends_before(self, epoch: int, position: int) -> bool:
-        """Return whether a leader epoch's records end before a position, for checkers.
+        """Return whether a leader epoch's records end before a position.
 
-        A client that validates the position with this epoch takes it for lost (KIP-320).
+        A client that validates the position with this epoch (KIP-320) considers the records there
+        lost.
         """
         at = bisect.bisect_left(self.base_offsets, position) - 1
         return at >= 0 and 0 <= epoch < self.batches[at].leader_epoch
 
     def begins_after(self, epoch: int, position: int) -> bool:
-        """Return whether a leader epoch's records begin after the next record, for checkers.
+        """Return whether a leader epoch's records begin after the record at or after the position.
 
         A consumer that starts at the position with this epoch waits for newer metadata than it
         needs (R-ID-4).
@@ -425,7 +424,7 @@ class PartitionLog:
         return bool(following) and epoch > following[0].leader_epoch
 
     def after_markers(self, offset: int) -> int:
-        """Return the offset after the markers that begin at this offset, for checkers."""
+        """Return the offset after the transaction markers that begin at this offset."""
         for batch in self.batches[bisect.bisect_left(self.base_offsets, offset) :]:
             if batch.marker is None or batch.base_offset != offset:
                 break
@@ -433,20 +432,20 @@ class PartitionLog:
         return offset
 
     def rows(self) -> list[Row]:
-        """Return all replicated records, including open and aborted transactions, for checkers."""
+        """Return the records of all committed batches, including open and aborted transactions."""
         return [row for batch in self.batches if batch.committed for row in self._rows(batch)]
 
     def values(self, batches: Iterable[StoredBatch]) -> set[bytes]:
-        """Return the values of some batches' records, for checkers."""
+        """Return the values of the records in these batches."""
         return {row[4] for batch in batches for row in self._rows(batch) if row[4] is not None}
 
     def visible_rows(self) -> list[Row]:
-        """Return the records that a `read_committed` consumer sees, for checkers."""
+        """Return the records that a `read_committed` consumer can read now."""
         end = self.last_stable_offset
         return self._committed_rows(end, self.transactions.aborted(0, end))
 
     def decided_rows(self) -> list[Row]:
-        """Return what a `read_committed` consumer sees after open transactions are aborted.
+        """Return what a `read_committed` consumer can read once open transactions are aborted.
 
         The transaction of a producer with a fatal error remains open until its timeout.
         """
@@ -463,7 +462,7 @@ class PartitionLog:
         )
 
     def hidden(self, *, read_committed: bool) -> set[int]:
-        """Return the offsets of markers and aborted records, which no consumer returns."""
+        """Return the offsets that no consumer returns: of markers and aborted records."""
         if not self.transactions.ended:
             return set()
         end = self.last_stable_offset if read_committed else self.high_watermark

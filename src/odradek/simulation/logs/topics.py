@@ -1,4 +1,4 @@
-"""Hold topics and partitions of a simulated cluster, with leaders and epochs.
+"""Hold topics and partitions of a simulated cluster, with leaders and leader epochs.
 
 In: elections. Out: state from which all brokers of the cluster answer requests. Must not know
 connections.
@@ -25,20 +25,20 @@ class SimulatedPartition:
     leader_epoch: int = 0
     log: PartitionLog = field(default_factory=PartitionLog)
     offsets_unavailable_until: float = 0.0
-    """Time until which a new leader answers OFFSET_NOT_AVAILABLE (R-PR-2)."""
+    """Time until which a new leader returns OFFSET_NOT_AVAILABLE (R-PR-2), in virtual seconds."""
 
     def copied(self) -> SimulatedPartition:
         """Return an independent partition with the same leader and records."""
         return replace(self, replicas=list(self.replicas), log=self.log.copied())
 
     def lose_leader(self, rng: random.Random) -> None:
-        """Remove the leader, and draw how many unacknowledged batches survive."""
+        """Handle the loss of the leader: choose at random how many uncommitted batches survive."""
         self.log.leader_lost(keep=rng.randint(0, len(self.log.uncommitted())))
 
     def elect(
         self, candidates: Collection[int], offsets_unavailable_until: float | None = None
     ) -> None:
-        """Elect the first live replica, if there is one, and begin a new epoch."""
+        """Elect the first live replica as leader, if there is one, and begin a new leader epoch."""
         if offsets_unavailable_until is not None:
             self.offsets_unavailable_until = offsets_unavailable_until
         alive = [r for r in self.replicas if r in candidates]
@@ -48,20 +48,20 @@ class SimulatedPartition:
             self.leader, self.leader_epoch = NO_LEADER, self.leader_epoch + 1
 
     def reassign(self, replicas: Sequence[int], candidates: Collection[int]) -> None:
-        """Move the partition to other brokers, with its complete log."""
+        """Move the partition, with its complete log, to other brokers."""
         self.replicas = list(replicas)
         if self.leader not in self.replicas:
             alive = [r for r in self.replicas if r in candidates]
             self.lead(alive[0] if alive else NO_LEADER)
 
     def begin_epoch(self) -> None:
-        """Begin a new epoch of the same leader."""
+        """Begin a new leader epoch of the same leader."""
         self.leader_epoch += 1
 
     def lead(self, broker: int) -> None:
-        """Move the leadership to a broker, cleanly."""
-        # Uncommitted batches are on the new leader, too; their producers get NOT_LEADER_OR_FOLLOWER
-        # anyway, and the retries must be recognized as duplicates.
+        """Move the leadership to a broker, without a loss of records."""
+        # The new leader has the uncommitted batches, too. Their producers get
+        # NOT_LEADER_OR_FOLLOWER nevertheless, and their retries must be recognized as duplicates.
         self.leader, self.leader_epoch = broker, self.leader_epoch + 1
         self.log.leader_lost(keep=len(self.log.uncommitted()))
 
@@ -75,7 +75,7 @@ class SimulatedTopic:
     partitions: list[SimulatedPartition]
 
     def copied(self) -> SimulatedTopic:
-        """Return an independent topic of the same name and id."""
+        """Return an independent topic with the same name, id and records."""
         return replace(self, partitions=[p.copied() for p in self.partitions])
 
     @property

@@ -1,4 +1,4 @@
-"""Measurements of recoveries and fleets, for Odradek and for the rules of other clients.
+"""Measurements of recoveries and of many clients, with Odradek's and other clients' rules.
 
 In: a fault, a number of brokers or clients, a strategy. Out: times and counts.
 """

@@ -2,17 +2,17 @@
 
 In: a case (policy, settings, brokers, outage, seed) and which clients of the fleet. Out: a `Load`:
 connection attempts, metadata requests and recoveries per window of time and broker. Loads can be
-added up, in whatever way the clients were divided. Every client is a producer with the engine that
-ships, in message mode; it writes to one partition, waits for the acknowledgement, pauses and writes
-again. When the outage begins, each client has just got a record to write, like a busy producer.
-Every address refuses connections for the duration and then works as before, so any burst is due to
-the clients.
+added up, in whatever way the clients were divided. Every client is a producer with the released
+engine, in message mode; it writes to one partition, waits for the acknowledgement, pauses and
+writes again. When the outage begins, each client has just got a record to write, like a busy
+producer. Every address refuses connections during the outage and then works as before, so any burst
+is due to the clients.
 
-Simulated brokers respond at the same speed under any load, so clients would only be coupled by a
-shared random generator. Each client therefore has its own world, whose random numbers depend on the
-case's seed and the client's number: a fleet is the sum of its clients, in any order, on any
-machine, and needs the memory of one client. Must not use a client's own counts: a connection
-attempt counts where and when it arrives.
+Simulated brokers respond at the same speed under any load, so only a shared random generator could
+make clients depend on each other. Each client therefore has its own simulation, whose random
+numbers depend on the case's seed and the client's number: a fleet is the sum of its clients, in any
+order, on any machine, and needs the memory of one client. Must not use a client's own counts: a
+connection attempt counts where and when it arrives.
 """
 
 from __future__ import annotations
@@ -39,49 +39,49 @@ from odradek.simulation.world.world import World
 
 TOPIC = "records"
 SETTLE = 3.0
-"""Seconds within which the clients connect, at random times."""
+"""Seconds during which the clients connect, at random times."""
 BEFORE = 5.0
 AFTER = 10.0
 PAUSE = 5.0
 """Seconds between an acknowledgement and the client's next record."""
 RECORD = 100
 WINDOWS = 100
-"""Number of windows per second, in which arrivals are counted."""
+"""Number of time windows per second in which connection attempts and requests are counted."""
 COLLECTED = 200
-"""Garbage is collected after this number of clients, because worlds are full of cycles."""
+"""Number of clients after which garbage is collected, because simulations are full of cycles."""
 
 Key = tuple[str, int, int]
 """Kind, broker and time.
 
 `accepted` and `refused` (connection attempts) and `metadata` (requests) are counted by window since
 the outage began. `back` counts the clients' first acknowledgements after the outage, at the leader
-of their partition, by milliseconds since its end. `tries` counts clients by their attempts within
-the first second to the broker with the most attempts; its broker is 0."""
+of their partition, by milliseconds since the outage ended. `tries` counts clients by their attempts
+within the first second to the broker with the most attempts; the broker in its keys is 0."""
 SampleListener = Callable[[int], Listener | None]
-"""Function that returns the listener for the events of the client with this number."""
+"""Function that takes a client's number and returns a listener for the client's events, or None."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Conditions of a fleet, except its size."""
+    """Conditions of a fleet of clients, except for their number."""
 
     policy: str
     brokers: int = 3
     outage: float = 60.0
     seed: int = 1
     settings: tuple[tuple[str, str], ...] = ()
-    """Options of every client, in addition to those of the policy."""
+    """Options of every client, in addition to the policy's options."""
 
     @property
     def setting(self) -> str:
-        """The settings as text."""
+        """The options of every client as text, separated by spaces."""
         return " ".join(f"{name}={value}" for name, value in self.settings)
 
     def config(self) -> Config:
         """Return the configuration of every client; raise an error for an invalid setting."""
-        same = World()  # has the same addresses as each client's world
+        same = World()  # has the same addresses as each client's simulation
         servers = ",".join(str(same.new_address()) for _ in range(min(self.brokers, 3)))
-        # The record must not expire before the end of the outage.
+        # The record that a client sends in the outage must not expire before the outage ends.
         patience = {"delivery.timeout.ms": int((self.outage + 600) * 1000)}
         given = {**patience, **dict(self.settings)}
         return STRATEGIES[self.policy].configure("producer", servers, **given)
@@ -89,7 +89,7 @@ class Case:
 
 @dataclass(slots=True)
 class Load:
-    """Arrivals at brokers, from some clients of a case."""
+    """Connection attempts and requests of some clients of a case, counted where they arrive."""
 
     case: Case
     clients: int = 0
@@ -112,9 +112,9 @@ def run(
 
 
 def simulate(case: Case, numbers: Iterable[int], sample: SampleListener | None = None) -> Load:
-    """Simulate these clients of a fleet in the outage, one after the other."""
+    """Simulate the clients with these numbers in the outage, one client after the other."""
     load, config = Load(case), case.config()
-    # There is no garbage until a whole world is freed at its end.
+    # A client's simulation becomes garbage as a whole, so there is nothing to collect before.
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -131,7 +131,7 @@ def simulate(case: Case, numbers: Iterable[int], sample: SampleListener | None =
 
 
 class _Client:
-    """One client and its world: a producer that writes one record after the other."""
+    """One client with its own simulation: a producer that writes records one by one."""
 
     def __init__(
         self,

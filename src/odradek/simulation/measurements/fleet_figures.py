@@ -23,16 +23,16 @@ CAP = 20.0
 TRIES = 4
 """Maximum number of a client's attempts in the first second (KIP-580)."""
 PEAK = 2.0
-"""Maximum ratio of attempts in the busiest 10 ms to their mean, at the maximum backoff."""
+"""Maximum ratio of attempts in the busiest 10 ms to the mean, with all backoffs at the maximum."""
 CHANCE = 1.25
-"""Allowed factor above the peak that chance alone causes in a small fleet."""
+"""Allowed factor above the peak that a small fleet's random times cause by chance."""
 STORM = 2.0
-"""Maximum number of attempts, and of metadata requests, of a client after the outage: the first for
-metadata, the second to its leader."""
+"""Maximum number of attempts, and of metadata requests, per client after the outage: one for
+metadata, one to the partition's leader."""
 
 
 def figures(load: Load) -> dict[str, Any]:
-    """Return all printed figures of one fleet."""
+    """Return all numbers about one fleet that the command prints."""
     case, clients = load.case, max(1, load.clients)
     outage = case.outage
     since = min(CAP, outage / 2)
@@ -78,7 +78,7 @@ def figures(load: Load) -> dict[str, Any]:
 
 
 def by_window(load: Load, what: Sequence[str], broker: int | None = None) -> Counter[int]:
-    """Return the number of arrivals in each window, at one broker or at all brokers."""
+    """Return the number of attempts or requests by window, at one broker or at all brokers."""
     found: Counter[int] = Counter()
     for (kind, where, window), count in load.counts.items():
         if kind in what and broker in (None, where):
@@ -87,12 +87,12 @@ def by_window(load: Load, what: Sequence[str], broker: int | None = None) -> Cou
 
 
 def spread(load: Load, what: str) -> Counter[int]:
-    """Return the number of clients by time or number of attempts, for all brokers."""
+    """Return the number of clients by time (`back`) or by number of attempts (`tries`)."""
     return by_window(load, (what,))
 
 
 def percentile(counts: Counter[int], share: float) -> float | None:
-    """Return a percentile in seconds; `counts` has milliseconds as keys."""
+    """Return a percentile of the times in seconds; `counts` has milliseconds as keys."""
     left = int(counts.total() * share)
     for value in sorted(counts):
         left -= counts[value]
@@ -107,7 +107,7 @@ def _between(counts: Counter[int], start: float, end: float) -> Counter[int]:
 
 
 def _phase(load: Load, start: float, end: float) -> list[dict[str, Any]]:
-    """Return connection attempts and metadata requests per second at each broker."""
+    """Return each broker's connection attempts and metadata requests per second."""
     seconds: dict[tuple[str, int], Counter[int]] = {}
     first, last = round(start * WINDOWS), round(end * WINDOWS)
     for (kind, broker, window), count in load.counts.items():
@@ -127,12 +127,12 @@ def _phase(load: Load, start: float, end: float) -> list[dict[str, Any]]:
 
 
 def missed(found: dict[str, Any]) -> list[str]:
-    """Return the missed goals of a fleet, as text."""
+    """Return as text which goals a fleet misses."""
     cap, back, says = found["cap"], found["return"], []
     tries = found["first_second"]["tries_max"]
     if tries > TRIES:
         says.append(f"{tries} tries in the first second, goal {TRIES}")
-    some = cap["by_chance"] + 2.0 / max(cap["dials_per_10ms"], 1e-3)  # two may coincide
+    some = cap["by_chance"] + 2.0 / max(cap["dials_per_10ms"], 1e-3)  # two attempts may coincide
     allowed = max(PEAK, CHANCE * cap["by_chance"], some)
     if cap["peak_over_mean"] > allowed:
         says.append(f"peak over mean {cap['peak_over_mean']} at the cap, allowed {allowed:.2f}")
@@ -148,7 +148,7 @@ def missed(found: dict[str, Any]) -> list[str]:
 
 
 def peak_over_mean(times: Sequence[float], start: float, end: float) -> float:
-    """Return the ratio of the busiest 10 ms to the mean; 0 without attempts."""
+    """Return the ratio of attempts in the busiest 10 ms to the mean; 0 without attempts."""
     bins = max(1, round((end - start) / BIN))
     counts = Counter(int((t - start) / BIN) for t in times if start <= t < end)
     total = sum(counts.values())
@@ -166,13 +166,13 @@ def by_chance(mean: float, bins: int) -> float:
     count, tail = math.ceil(mean + 12 * math.sqrt(mean) + 40), 0.0
     while True:
         tail += math.exp(count * math.log(mean) - mean - math.lgamma(count + 1))
-        if bins * tail > 0.7 or count == 0:  # median of the busiest bin
+        if bins * tail > 0.7 or count == 0:  # this is the median of the busiest bin
             return count / mean
         count -= 1
 
 
 def bare(policy: ExponentialBackoff, clients: int, seconds: float, seed: int) -> list[float]:
-    """Return the times of attempts that all fail and then wait for the policy's backoff."""
+    """Return the times of clients' attempts that all fail, with the policy's backoff in between."""
     rng = derived_rng(seed, "bare")
     times = []
     for _ in range(clients):

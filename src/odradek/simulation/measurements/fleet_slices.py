@@ -1,9 +1,9 @@
-"""Divide a large fleet into slices for workers: in this process, in others, or on Spark.
+"""Divide many clients into slices for workers: in this process, in others, or on Spark.
 
-In: cases, the number of clients, the size of a slice. Out: numbered slices, each with its `Load`;
-all loads add up to the fleet's. A plan describes itself completely, so that interrupted work is
-resumed only with the same plan and the same clients. Must not know where slices run, or keep a
-client's state.
+In: cases, the number of clients, the size of a slice. Out: numbered slices (ranges of clients of
+one case), each with its `Load`; the loads of all slices add up to the fleet's. A plan describes
+itself completely, so that interrupted work is resumed only with the same plan and the same clients.
+Must not know where slices run, or keep a client's state.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ROOMS = ("common", "protocol", "record", "network", "metadata", "clients", "simu
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Some clients of one case."""
+    """A range of clients of one case, which one worker simulates."""
 
     number: int
     case: int
@@ -33,7 +33,7 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class FleetPlan:
-    """All clients to simulate."""
+    """The cases and clients to simulate, and their division into slices."""
 
     cases: tuple[Case, ...]
     clients: int
@@ -41,7 +41,7 @@ class FleetPlan:
     """Number of clients in a slice."""
 
     def slices(self) -> list[Slice]:
-        """Return all slices, case by case."""
+        """Return the slices of all cases, in the order of the cases."""
         found: list[Slice] = []
         for case in range(len(self.cases)):
             for first in range(0, self.clients, self.size):
@@ -50,12 +50,12 @@ class FleetPlan:
         return found
 
     def run(self, part: Slice) -> Load:
-        """Simulate one slice."""
+        """Simulate the clients of one slice."""
         numbers = range(part.first, part.first + part.clients)
         return simulate(self.cases[part.case], numbers)
 
     def described(self) -> dict[str, Any]:
-        """Return the values that must be equal before results may be added up."""
+        """Return the values that must be equal before loads of two runs may be added up."""
         return {
             "cases": [
                 {
@@ -74,7 +74,7 @@ class FleetPlan:
 
 
 def sample(clients: int, size: int) -> range:
-    """Return the numbers of some clients, evenly spread."""
+    """Return the numbers of some clients, evenly spread over all."""
     step = max(1, clients // max(1, size))
     return range(0, min(clients, step * size), step)
 

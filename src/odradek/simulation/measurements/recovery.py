@@ -2,14 +2,14 @@
 
 In: a number of brokers, a fault, a strategy, a seed. Out: the time from the fault until a live
 broker was reached and until the first record was acknowledged, and the number of connection
-attempts and requests. The producer has the engine that ships, in message mode. It sends a record
+attempts and requests. The producer has the released engine, in message mode. It sends a record
 every 50 ms, and its connections are established. Then all brokers that it knows are replaced at
 once by the same number of brokers at other addresses, with the same cluster id, topics and records.
 `bootstrap.servers` is a name that resolves to the new addresses. A fault is the behaviour of the
-*old* addresses from then on. All times are the world's: the clock starts when the new brokers
-listen, the contact is a request that a broker handles, and connection attempts count when they
-arrive in the network. Must not measure times from the client's own events; only metadata requests
-are counted from them, because old addresses don't read requests.
+*old* addresses from then on. All times are virtual: they count from when the new brokers listen;
+the contact is a request that a broker handles, and connection attempts count when they arrive in
+the network. Must not measure times from the client's own events; only metadata requests are counted
+from them, because old addresses don't read requests.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ SLOWLY = 1.0
 In five minutes, most records would only expire."""
 WARM_UP = 3.0
 OUTAGE = 300.0
-"""Seconds of a total outage in which connection attempts are counted. It ends at a random time in
-the next half minute, so that the time to recover doesn't depend on that instant."""
+"""Seconds of a total outage in which connection attempts are counted. The outage ends at a random
+time in the next half minute, so that the time to recover doesn't depend on one instant."""
 OVERTIME = 30.0
 HOUR = 3600.0
 HANDSHAKE = 5.0
@@ -68,10 +68,10 @@ class RecoveryFault(Enum):
     """Connections are accepted, ApiVersions is answered five seconds later, and the connection is
     closed on the next request."""
     IDLE_THEN_REPLACED = "idle-then-replaced"
-    """Refused, and the brokers are replaced at a random time within an hour without any call. The
-    client runs only inside calls, so it learns nothing before; times count from the next call."""
+    """Like `REFUSED`, and the brokers are replaced at a random time within an hour without a call.
+    The client runs only inside calls and notices nothing before; times count from the next call."""
     DNS_MOVED = "dns-moved"
-    """Refused, and the bootstrap name also resolves to other addresses."""
+    """Like `REFUSED`, and the bootstrap name also resolves to other addresses."""
     OUTAGE_REFUSED = "outage-refused"
     """All addresses, the bootstrap address included, are down for a little more than five minutes.
     Attempts are counted for five minutes; times count from the end of the outage."""
@@ -80,7 +80,7 @@ class RecoveryFault(Enum):
 
     @property
     def total(self) -> bool:
-        """Whether all addresses are down for some time."""
+        """Whether all addresses are down for some time, so that nothing can be reached."""
         return self in (RecoveryFault.OUTAGE_REFUSED, RecoveryFault.OUTAGE_BLACKHOLED)
 
 
@@ -89,9 +89,9 @@ class RecoveryRun:
     """Results of one run, in seconds; None if an event didn't happen within the limit."""
 
     contact: float | None
-    """Until a live broker handled the client's first request other than ApiVersions."""
+    """Time until a live broker handled the client's first request other than ApiVersions."""
     ack: float | None
-    """Until the application got the first record's acknowledgement."""
+    """Time until the application got the first acknowledgement of a record."""
     dials: int
     """Number of connection attempts until the first acknowledgement, or during a total outage."""
     max_per_s: int
@@ -111,7 +111,7 @@ def recover(
 ) -> RecoveryRun:
     """Run one client with one fault.
 
-    `partitions` is the number of partitions that it writes to, and so of brokers that it is
+    `partitions` is the number of partitions that the client writes to, and so of brokers that it is
     connected to; by default a random number up to `brokers`, with each order of magnitude equally
     likely.
     """
@@ -119,7 +119,7 @@ def recover(
 
 
 class _Recovery:
-    """One run."""
+    """One run of `recover`: its simulation, cluster and client."""
 
     def __init__(
         self,
@@ -156,7 +156,7 @@ class _Recovery:
         self.next_target = self.dials_before = 0
         self.since = self.outage_ends = 0.0
         self.live = False
-        """Whether the brokers listen at their new addresses, or again after an outage."""
+        """Whether the brokers already listen at their new addresses, or again after an outage."""
         self.contact: float | None = None
         self.ack: float | None = None
         self.counts: Counter[str] = Counter()
@@ -212,7 +212,7 @@ class _Recovery:
             raise RuntimeError("buffer.memory is full, although little is sent here")
         if place.index == 0:
             place.batch.done.when_done(self._settled)
-        self.engine.post(_nothing)  # makes a host without a thread step, too
+        self.engine.post(_nothing)  # makes an I/O host without a thread step, too
         self.host.wake()
         return place.batch
 
@@ -236,7 +236,7 @@ class _Recovery:
         self.counts.clear()
 
     def _start_clock(self) -> None:
-        """Start the clock: the brokers listen at their new addresses, or again after an outage."""
+        """Start to count times: the brokers listen at their new addresses, or after an outage."""
         self.since = self.world.now
         self.live = True
 
@@ -273,9 +273,9 @@ class _Recovery:
         self._start_clock()
 
     def _replace(self) -> None:
-        """Move every broker to another address now, and let the old addresses have the fault.
+        """Move every broker to another address; the old addresses behave like the fault.
 
-        No records are lost and there is no election, because only the client is measured.
+        No records are lost and no leader is elected, because only the client is measured.
         """
         world, cluster = self.world, self.cluster
         for broker in cluster.brokers.values():
@@ -302,21 +302,21 @@ _GHOSTS = (RecoveryFault.ACCEPT_RESET, RecoveryFault.READY_THEN_CLOSE, RecoveryF
 
 
 class _Ghost:
-    """The listener at an old broker's address."""
+    """A listener at a broker's old address, which behaves like the fault."""
 
     def __init__(self, broker: SimulatedBroker, fault: RecoveryFault) -> None:
         self.broker = broker
         self.fault = fault
 
     def accept(self, peer: Peer) -> Session | Verdict:
-        """Handle a connection attempt."""
+        """Accept a connection attempt; if the fault is `ACCEPT_RESET`, reset the connection."""
         if self.fault is RecoveryFault.ACCEPT_RESET:
             self.broker.time.after(0.0, lambda: peer.close(reset=True))
         return _GhostSession(self, peer)
 
 
 class _GhostSession:
-    """A connection to an old address."""
+    """A connection to a broker's old address."""
 
     idle = ended = True
 
@@ -346,9 +346,9 @@ class _GhostSession:
 
 
 def _nothing(now: float) -> None:
-    """Change nothing; posting this makes the engine step."""
+    """Do nothing: this action is posted to make the engine step."""
 
 
 def busiest(times: list[float], window: float) -> int:
-    """Return the maximum number of times within a window; `times` is sorted."""
+    """Return the maximum number of times within any window of this length; `times` is sorted."""
     return max((bisect_right(times, t + window) - i for i, t in enumerate(times)), default=0)

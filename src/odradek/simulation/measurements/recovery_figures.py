@@ -16,13 +16,13 @@ from odradek.simulation.measurements.recovery import RecoveryFault, RecoveryRun
 SIZES = (1, 2, 3, 5, 10, 30, 100, 300, 1000)
 """Numbers of brokers for which the goal is defined."""
 ACK_WITHIN = 1.0
-"""Maximum p99 of the seconds from the contact to the first acknowledged record."""
+"""Maximum p99 of the seconds from the contact with a broker to the first acknowledgement."""
 MAX_PER_SECOND = 6
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """Maximum p99 of the time to the contact, or of the connection attempts in an outage."""
+    """Maximum p99 of the seconds until the contact, or of the connection attempts in an outage."""
 
     contact: float | None = None
     dials: int | None = None
@@ -44,14 +44,14 @@ GOALS = {
 
 
 def percentile(values: Iterable[float | None], share: float) -> float | None:
-    """Return the nearest-rank percentile; None counts as infinity."""
+    """Return a percentile by the nearest-rank method; None counts as infinity."""
     ordered = sorted(math.inf if v is None else v for v in values)
     found = ordered[max(0, math.ceil(share * len(ordered)) - 1)]
     return None if found == math.inf else round(found, 4)
 
 
 def figures(fault: RecoveryFault, runs: Sequence[RecoveryRun]) -> dict[str, Any]:
-    """Return the distribution of all runs, and the missed goals."""
+    """Return the distribution of all runs' results, and the missed goals."""
     contacts = [r.contact for r in runs]
     acks = [r.ack for r in runs]
     after = [
@@ -80,7 +80,7 @@ def _spread(values: Sequence[float | None]) -> dict[str, float | None]:
 
 
 def missed(fault: RecoveryFault, found: dict[str, Any]) -> list[str]:
-    """Return the missed goals as text."""
+    """Return the missed goals of a distribution as text."""
     goal, says = GOALS[fault], []
     contact, after = found["contact"]["p99"], found["ack_after_contact"]["p99"]
     if goal.contact is not None and (contact is None or contact > goal.contact):

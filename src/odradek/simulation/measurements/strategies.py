@@ -1,7 +1,7 @@
 """Define the rules of other clients for connections and metadata, for comparisons.
 
-In: the engine that ships, with other `Parts`. Out: strategies by name. Must not be used by code
-that ships.
+In: the released engine, with other `Parts`. Out: strategies by name. Must not be used by released
+code.
 
 Java's rules are written from the behaviour of Kafka's own client (trunk, August 2026). Modelled
 are: the choice of a node for metadata and for connections; the timing of refreshes, with jitter
@@ -51,26 +51,26 @@ class JavaStates(ClusterConnectionStates):
         return self.failed(address, now, None, connecting=False)
 
     def setup_done(self, address: Address) -> None:
-        """Reset both counters, because the connection is ready."""
+        """Reset the failures of attempts and of connections, because the connection is ready."""
         super().setup_done(address)
         self.state(address).failures = 0
 
 
 class NoLimiter(ConnectionLimiter):
-    """Limits connection attempts by the backoff of their addresses alone."""
+    """A limiter that never delays attempts, so that only the backoffs of addresses limit them."""
 
     def wait(
         self, now: float, *, for_metadata: bool, failed: bool = False, again: bool = False
     ) -> float:
-        """Return 0.0: never wait."""
+        """Return 0.0, so that no attempt waits."""
         return 0.0
 
     def failed(self, now: float) -> None:
-        """Ignore the failure."""
+        """Ignore the failure of an attempt."""
 
 
 class JavaNetwork(NetworkClient):
-    """The network client with Java's connection states, without limiter and suspicion."""
+    """The network client with Java's connection states, and without limiter and suspicion."""
 
     def __init__(self, engine: Engine, config: Config, rng: Rng, *, frame_limit: int) -> None:
         super().__init__(engine, config, rng, frame_limit=frame_limit)
@@ -86,7 +86,7 @@ class JavaNetwork(NetworkClient):
 
 
 class JavaUpdater(MetadataUpdater):
-    """Metadata refreshes and rebootstraps by Java's rules."""
+    """The metadata updater with Java's rules for refreshes and rebootstraps."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -99,7 +99,7 @@ class JavaUpdater(MetadataUpdater):
         self._same = 0
 
     def run(self) -> Flow[None]:
-        """Update on every event, like each poll of Java's network client."""
+        """Check for due updates at every event, as each poll of Java's network client does."""
         now = yield START
         while True:
             until = self._maybe_update(now)
@@ -110,7 +110,7 @@ class JavaUpdater(MetadataUpdater):
     # Timing
 
     def _due_at(self) -> float:
-        """Return when the next refresh is allowed and due; each check draws new jitter."""
+        """Return the time from which a refresh is allowed and due, with newly drawn jitter."""
         allowed = self._last_refresh + self._policy.delay(max(self._failures - 1, 0), self._rng)
         if self._same:
             spaced = self._last_refresh + self._policy.delay(self._same - 1, self._rng)
@@ -124,7 +124,7 @@ class JavaUpdater(MetadataUpdater):
         self._same = 0
 
     def _maybe_update(self, now: float) -> float:
-        """Update the metadata if that is due; return when to check again without an event."""
+        """Update the metadata if an update is due; return when to check again without an event."""
         if self._asked is not None and self._asked.reply.done:
             self._answered(self._asked, now)
         if self._rebootstraps and self.due_since is not None:
@@ -161,7 +161,7 @@ class JavaUpdater(MetadataUpdater):
         return self.bootstrap if snapshot is None else snapshot.addresses()
 
     def _least_loaded(self, now: float) -> tuple[Address | None, bool]:
-        """Return the node for the request, and whether any connection is ready."""
+        """Return the node for a metadata request, and whether any connection is ready."""
         nodes = self._nodes()
         start = int(self._rng.random() * len(nodes))
         busy: tuple[int, Address] | None = None
@@ -223,7 +223,7 @@ class JavaUpdater(MetadataUpdater):
         response = cast("MetadataResponse", asked.reply.result())
         if response.error_code == RebootstrapRequiredError.code and self._rebootstraps:
             self.metadata.failed()
-            self.due_since = -math.inf  # triggers a rebootstrap at once
+            self.due_since = -math.inf  # makes the next check rebootstrap at once
             return
         if response.error_code or not response.brokers:
             self.metadata.failed()
@@ -255,7 +255,7 @@ class JavaUpdater(MetadataUpdater):
         )
 
     def _restart(self, why: str, now: float, *, close: bool) -> None:
-        """Restart from the bootstrap list, and forget the cluster id with the rest."""
+        """Restart from the bootstrap list, and forget the metadata with the cluster id."""
         nodes = self._nodes()
         self.current = Rebootstrap(why, now)
         self.history.append(self.current)
@@ -284,12 +284,12 @@ class JavaUpdater(MetadataUpdater):
 
 
 class JavaBackoff(ExponentialBackoff):
-    """A curve that is capped at the maximum, both without and with its jitter."""
+    """Java's backoff curve, which is capped at the maximum both before and after its jitter."""
 
     def delay(self, failures: int, rng: Rng) -> float:
         """Return min(max, min(max, base · 2^failures) · random(0.8, 1.2)).
 
-        Without growth there is no jitter.
+        If the curve doesn't grow, it has no jitter.
         """
         if self.constant or not self.base:
             return self.maximum if self.constant else 0.0
@@ -299,10 +299,10 @@ class JavaBackoff(ExponentialBackoff):
 
 
 class JavaConfig(Config):
-    """A configuration with Java's backoffs."""
+    """A client configuration whose backoffs follow Java's rules."""
 
     def backoff(self, name: str) -> ExponentialBackoff:
-        """Return the calculator for `name.ms` and `name.max.ms`."""
+        """Return the backoff with the options `name.ms` and `name.max.ms`."""
         usual = super().backoff(name)
         return JavaBackoff(usual.base, usual.maximum)
 
@@ -320,17 +320,17 @@ class LiteralBackoff(ExponentialBackoff):
 
 
 class LiteralConfig(Config):
-    """A configuration with backoffs by KIP-580's formula, literally."""
+    """A client configuration whose backoffs follow KIP-580's formula literally."""
 
     def backoff(self, name: str) -> ExponentialBackoff:
-        """Return the calculator for `name.ms` and `name.max.ms`."""
+        """Return the backoff with the options `name.ms` and `name.max.ms`."""
         usual = super().backoff(name)
         return LiteralBackoff(usual.base, usual.maximum)
 
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """One set of rules."""
+    """The rules of one client for connections and metadata, under a name."""
 
     name: str
     help: str
@@ -341,14 +341,14 @@ class Strategy:
     """Whether the real client has a thread that also runs between calls."""
 
     def configure(self, client: str, bootstrap_servers: str, **more: Any) -> Config:
-        """Return the configuration of one client with these rules."""
+        """Return the configuration of a client with this strategy's rules."""
         given = {"bootstrap.servers": bootstrap_servers, **self.config, **more}
         return self.kind(client, given)
 
 
 JAVA = Parts(JavaNetwork, JavaUpdater)
 CONSTANT_MS = 100
-"""Base in KIP-580's example: ten attempts per second, without end."""
+"""Constant backoff of KIP-580's example in ms: ten attempts per second, without end."""
 
 STRATEGIES = {
     s.name: s

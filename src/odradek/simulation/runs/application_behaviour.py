@@ -11,17 +11,17 @@ from typing import Any
 
 COMMIT_TIMEOUT = 3.0
 SHORT_COMMIT_TIMEOUTS = (0.5, 3.0)
-"""Timeouts of commits that an application makes although its client commits by itself."""
+"""Timeouts in seconds of commits by an application whose client also commits by itself."""
 BY_HAND = ("positions", "record", "offsets", "async", "any")
 
 
 @dataclass(frozen=True, slots=True)
 class ApplicationBehaviour:
-    """Behaviour of one application. Times are in seconds."""
+    """Behaviour of one application that uses a consumer. Times are in seconds."""
 
     poll: float = 1.0
     work: float = 0.1
-    """Time between two polls, or within a transaction for a processor."""
+    """Maximum time between two polls or, for a processor, within a transaction."""
     most: int = 10
     """Maximum number of records per poll."""
     commits: bool = False
@@ -30,16 +30,16 @@ class ApplicationBehaviour:
     """Share of polls after which an application commits although its client commits by itself."""
     pattern: str | None = None
     raises: bool = False
-    """Whether some of its callbacks fail."""
+    """Whether some of the application's callbacks fail."""
     regrets: float = 0.0
-    """Share of transactions that a processor aborts on purpose."""
+    """Share of transactions that a processor aborts although no error occurred."""
     holds: float = 0.0
-    """For an application that commits explicitly: maximum time to process a part of the records."""
+    """For an application that commits held records: maximum time to process a part of a poll."""
     by: str = "positions"
-    """How the application commits each part: `commit()`, by record, by offsets, without waiting, or
-    a random one of the last three."""
+    """How the application commits each part of a poll's records: `commit()`, by record, by offsets,
+    without waiting, or any of the last three."""
     retries: float = 0.0
-    """Share of parts after which the application seeks back to get the records again."""
+    """Share of parts after which the application seeks back to process the records again."""
     pauses: bool = False
     """Whether the application pauses partitions while it processes their records."""
     keeps: bool = False
@@ -50,7 +50,7 @@ class ApplicationBehaviour:
 
 
 def complaint(plain: Mapping[str, Any]) -> str | None:
-    """Return an error text for the habits in a schedule file; None if they are valid."""
+    """Return an error text for a client's behaviour in a schedule file; None if it is valid."""
     known = [item.name for item in fields(ApplicationBehaviour)]
     defaults = ApplicationBehaviour()
     for name, value in plain.items():

@@ -1,9 +1,9 @@
-"""Run callers' flows (`clients/calls`) in virtual time: each wait becomes an event.
+"""Run clients' blocking calls (`clients/calls`) in virtual time: each wait becomes an event.
 
-In: a flow that runs in the caller: one call, or an application that makes many calls. Out: its
-result or error, passed to callbacks; each wait, passed to the checkers of deadlines. So several
-applications can share a world, in which a blocking call of one client would stop all others. Must
-not decide anything, or delay a flow: in virtual time no flow is late.
+In: a flow, which is a generator that runs in the caller: one call, or an application that makes
+many calls. Out: the flow's result or error, passed to callbacks; each wait, passed to the checkers
+of deadlines. So several applications can share a simulation, in which a blocking call of one client
+would stop all others. Must not decide anything, or delay a flow: in virtual time no flow is late.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ T = TypeVar("T")
 
 
 class InVirtualTime:
-    """A process as the calls see it: no signal wakes it up, and it isn't forked."""
+    """The process of simulated calls: no signal wakes it, and it isn't forked."""
 
     woken = False
     here = True
 
     def wake(self) -> None:
-        """Do nothing: no poll waits for a signal."""
+        """Do nothing: no call waits for a signal here."""
 
 
 def pause(seconds: float) -> CallerFlow[None]:
@@ -37,7 +37,7 @@ def pause(seconds: float) -> CallerFlow[None]:
 
 
 class Caller:
-    """One application's calls; when the application is `gone`, none of them continues."""
+    """One application's calls; once `gone` returns True, none of the calls continues."""
 
     def __init__(
         self,
@@ -46,12 +46,12 @@ class Caller:
         gone: Callable[[], bool],
         after: Callable[[float, Callable[[], None]], object] | None = None,
     ) -> None:
-        """Set the application's state; `after` schedules the continuations of its calls.
+        """Set what the calls depend on; `after` schedules each continuation of a call.
 
         By default, a call continues as soon as its wait ends.
         """
         self.running: CallerFlow[Any] | None = None
-        """The flow that is running now."""
+        """The call's generator that is running now or ran last."""
         self._world = world
         self._calls = calls
         self._gone = gone
@@ -64,7 +64,7 @@ class Caller:
         then: Callable[[T], None],
         failed: Callable[[Exception], None],
     ) -> None:
-        """Start a call; `what` is its name for the checkers."""
+        """Start a call; `what` names it in violations, and `then` or `failed` gets the outcome."""
         self._go_on(_Call(what, flow, then, failed), None)
 
     def _go_on(self, call: _Call[Any], told: Any) -> None:
@@ -98,7 +98,7 @@ class Caller:
         self._after(seconds, lambda: self._go_on(call, self._world.now))
 
     def _wait(self, call: _Call[Any], wanted: Wait) -> None:
-        """Wait for a completion; the call continues after the step that completes it."""
+        """Wait for a completion; the call continues after the engine's step that completes it."""
         (awaited,) = wanted.on
         if not isinstance(awaited, Completion):
             raise TypeError(f"{call.what} waits for {awaited!r}, which may never end")

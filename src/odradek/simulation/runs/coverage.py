@@ -1,7 +1,7 @@
-"""Report the faults and effects that a search should have hit and didn't.
+"""Report the faults and effects that a search should have caused and didn't.
 
 In: the number of schedules of a family, counts of drawn faults and effects. Out: the missing ones.
-A search proves nothing about a fault that it never hits. Must not run anything.
+A search proves nothing about a fault that it never injects. Must not run anything.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from odradek.simulation.runs.random_schedules import Family
 
 LONG = 1_000
-"""Number of schedules from which on no fault or effect may be missing."""
+"""Number of schedules from which on every expected fault and effect must occur."""
 BROKERS = ("crash", "bounce", "stop", "pause", "blackhole", "half_open", "move", "stale_metadata")
-"""Faults of brokers that plain schedules draw."""
+"""Faults of brokers that schedules of the plain family draw."""
 LOGS = ("answer_error", "append_but_refuse", "late_packets", "late_requests", "max_message_bytes")
 LOST = ("answer lost with its connection",)
 RECREATED = ("recreate_topic", "topic deleted")
@@ -48,13 +48,13 @@ EXPECTED: dict[Family | None, tuple[str, ...]] = {
         *("producer refused as fenced", "EndTxn arrived late", "zombie_leader"),
     ),
 }
-"""Faults and effects that a long search of a family hits; None: the seed chooses the family."""
+"""Faults and effects that a long search of a family causes; None: the seed chooses the family."""
 
 
 def missing(
     family: Family | None, schedules: float, drawn: Mapping[str, int], effects: Mapping[str, int]
 ) -> list[str]:
-    """Return what a long search never hit; nothing for a short search."""
+    """Return the faults and effects that a long search never caused; nothing for a short search."""
     if schedules < LONG:
         return []
     return [what for what in EXPECTED[family] if not drawn.get(what) and not effects.get(what)]

@@ -1,6 +1,6 @@
 """Run a schedule, or thousands of random schedules, with all checkers.
 
-In: a schedule, or seeds. Out: a `RunOutcome`: the violation, if there is one, and the size of the
+In: a schedule, or seeds. Out: a `RunOutcome` for each: the violation, if any, and the size of the
 run. Must not read a clock; a caller with a time limit reads its own.
 """
 
@@ -20,29 +20,29 @@ from odradek.simulation.world.world import HostMaker
 
 @dataclass(frozen=True, slots=True)
 class RunOutcome:
-    """Result of one run."""
+    """Result of one schedule's run."""
 
     schedule: Schedule
     violation: str | None
-    """Text of the first violated invariant; None if all held."""
+    """Text of the first violated invariant; None if all invariants held."""
     seconds: float
     """Virtual seconds until all clients had recovered."""
     steps: int
     dials: int
     requests: int
     records: int
-    """Records sent by producers."""
+    """Number of records that producers sent."""
     trace: tuple[str, ...] = ()
     hits: Mapping[str, int] = field(default_factory=dict)
-    """How often faults had an effect, by effect."""
+    """How often faults had an effect, by a name of the effect."""
     late: Mapping[str, int] = field(default_factory=dict)
-    """Requests that arrived after their connection had ended, by API."""
+    """Number of requests that arrived after their connection had ended, by API name."""
     history: History | None = None
     """The calls of all clients."""
 
     @property
     def ok(self) -> bool:
-        """Whether every invariant held."""
+        """Whether every invariant held in the run."""
         return self.violation is None
 
 
@@ -55,13 +55,13 @@ def run_schedule(
 ) -> RunOutcome:
     """Run a schedule; `mode` overrides its mode, `trace` collects the events of every client.
 
-    `hosts` creates the clients' hosts, by default `SimulatedHost`.
+    `hosts` creates the clients' I/O hosts, by default `SimulatedHost`.
     """
     run = run_of(schedule, mode=mode, hosts=hosts)
     violation = None
     try:
         run.play()
-    except AssertionError as found:  # a violation, or virtual time is stuck
+    except AssertionError as found:  # a violation, or virtual time doesn't advance
         violation = f"{type(found).__name__}: {found}"
     return RunOutcome(
         schedule,

@@ -1,10 +1,10 @@
-"""Run a whole group: members join and leave, brokers fail, and all ledgers must agree.
+"""Run a whole group: members join and leave, brokers fail, and all checks must hold.
 
 In: a schedule of members or processors. Out: nothing, or the first `Violation`. First, records are
 written while members join, stop polling, hang, leave and die, and faults are injected; at `heal_at`
 all faults end. Then the live members (at least one) must own all partitions and read them to their
-ends within `SETTLED_WITHIN`. Finally they leave, and the ledgers are compared. `history_check` also
-judges processors (read, process, write). Must not read a clock.
+ends within `SETTLED_WITHIN`. Finally they leave, and their records and commits are compared with
+the logs. `history_check` also judges processors (read, process, write). Must not read a clock.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from odradek.simulation.world.link import Mode
 from odradek.simulation.world.world import HostMaker
 
 SETTLED_WITHIN = 120.0
-"""Virtual seconds after the last fault: a session timeout, a rebalance, and a request timeout."""
+"""Virtual seconds for the last rebalance: a session timeout, the rebalance, a request timeout."""
 LEFT_WITHIN = 20.0
-"""Seconds for a member to leave, after its current poll and commit."""
+"""Seconds within which a member must have left, after its current poll and commit."""
 LOOK_EVERY = 0.5
 SOURCE = 1_000_000
 """The first producer id of the transactions that write input records."""
@@ -52,10 +52,10 @@ A restarted static member requests a description of its group, which may be late
 ORDERLY = frozenset(("leave", "grow_topic", "quiet"))
 """Faults after which no record may be returned twice."""
 REPEATS = frozenset(("raises", "retries", "besides", "holds"))
-"""Behaviours of an application for which `poll` may return a record twice.
+"""Behaviours of an application that allow `poll` to return a record twice.
 
-One that holds records may do so for longer than `max.poll.interval.ms`, and lose its partitions.
-"""
+An application that holds records may do so for longer than `max.poll.interval.ms`, and lose its
+partitions."""
 GENTLE = ORDERLY | {"rejoin", "subscribe_anew", "slow_api"}
 """Faults after which each commit of an orderly close is accepted in time, unless responses are
 delayed by more than `SLOW` seconds."""
@@ -69,25 +69,25 @@ timeout.
 
 
 class Seat:
-    """Place of a member in the schedule: if the member dies, another one may replace it."""
+    """A client in the schedule; if its member dies or leaves, another member may replace it."""
 
     def __init__(self, run: GroupRun, client: ScheduledClient) -> None:
         self.run, self.client = run, client
         self.driver: MemberDriver | None = None
 
     def begin(self) -> None:
-        """Start a member."""
+        """Start a member for this client."""
         run = self.run
         self.driver = run.member(self.client)
         run.drivers.append(self.driver)
 
     @property
     def taken(self) -> MemberDriver | None:
-        """The member, if it was started and hasn't left."""
+        """The client's member, if it was started and hasn't left or died."""
         return None if self.driver is None or self.driver.over else self.driver
 
     def leave(self, back: float | None = None) -> None:
-        """Close the member cleanly, and perhaps start it again afterwards."""
+        """Close the member in an orderly way, and perhaps start another one afterwards."""
         if self.taken is None:
             return
         self.taken.leave()
@@ -96,7 +96,7 @@ class Seat:
             self.run.world.after(back, lambda: self._follow(self.driver))
 
     def _follow(self, left: MemberDriver | None) -> None:
-        """Start the next member when `left` is closed, unless it died or the run ends."""
+        """Start the next member once `left` is closed, unless `left` was killed or the run ends."""
         if left is None or self.driver is not left or left.died or self.run.ending:
             return
         if self.taken is None:
@@ -105,7 +105,7 @@ class Seat:
             self.run.world.after(LOOK_EVERY, lambda: self._follow(left))
 
     def die(self, back: float | None = None) -> None:
-        """Kill the member, and perhaps start another one."""
+        """Kill the member's process, and perhaps start another member."""
         if self.taken is not None:
             self.taken.die()
             if back is not None:
@@ -113,13 +113,13 @@ class Seat:
                 self.run.world.after(back, self.begin)
 
     def stop_polling(self, seconds: float) -> None:
-        """Let the member's application stop polling for this time."""
+        """Let the member's application stop polling for this many seconds."""
         if self.taken is not None:
             self.run.work_for(seconds)
             self.taken.stop_polling(seconds)
 
     def freeze(self, seconds: float) -> None:
-        """Stop the member's process for some time."""
+        """Stop the member's process for this many seconds."""
         if self.taken is not None:
             self.run.wait_for(seconds)
             self.run.work_for(seconds + self.taken.works_after_a_stop)
@@ -137,10 +137,10 @@ class Seat:
 
 
 class GroupRun(Run):
-    """One schedule of a group in its world."""
+    """The run of one group's schedule in a simulation."""
 
     def prepare(self) -> None:
-        """Create the ledgers, and begin to write records."""
+        """Create the group's checker, and begin to write records."""
         cluster, schedule = self.stage.cluster, self.schedule
         groups = cluster.group_settings
         groups.configure(consumer_session_timeout=6.0, consumer_heartbeat_interval=1.0)
@@ -158,14 +158,14 @@ class GroupRun(Run):
             warnings=lambda: self.complaints.repeats,
         )
         self._orphans: dict[TopicPartition, tuple[int, float]] = {}
-        """Partitions without an owner: the group's generation, and the time since when."""
+        """The group's generation, and the time since when, for each partition without an owner."""
         groups.observers.append(self.ledger.commits)
         self.members: list[MemberDriver] = []
         self.incarnations: Counter[str] = Counter()
         self._written = 0
         self._busy_until = 0.0
         self.works_until = 0.0
-        """Time when all applications that stopped polling can close their consumers."""
+        """Time until which some applications don't poll, and so can't close their consumers."""
         self.ending = False
         self.world.at(0.0, lambda: self.write(self.world.rng("writer")))
 
@@ -174,7 +174,7 @@ class GroupRun(Run):
         self.world.at(client.start, seat.begin)
 
     def member(self, client: ScheduledClient) -> MemberDriver:
-        """Create a member."""
+        """Create a member for a client of the schedule."""
         common = (self.stage, client, self.mode, self.checkers, self.ledger, self.inputs)
         if client.kind == PROCESSOR:
             made: MemberDriver = ProcessorDriver(*common, self._incarnation, self.drivers.append)
@@ -188,11 +188,11 @@ class GroupRun(Run):
         return self.incarnations[name]
 
     def wait_for(self, seconds: float) -> None:
-        """Note that a member is away for this time."""
+        """Note that a member is away for this many seconds."""
         self._busy_until = max(self._busy_until, self.world.now + seconds)
 
     def work_for(self, seconds: float) -> None:
-        """Note that an application doesn't poll, or close its consumer, for this time."""
+        """Note that an application neither polls nor closes its consumer for this many seconds."""
         self.works_until = max(self.works_until, self.world.now + seconds)
 
     def write(self, rng: random.Random) -> None:
@@ -239,7 +239,7 @@ class GroupRun(Run):
     def _end_transaction(self, partition: SimulatedPartition, producer: int) -> None:
         """Append the marker that commits a transaction, once the partition has a leader.
 
-        The log of a deleted topic gets it at once, because the judge reads committed records.
+        The log of a deleted topic gets it at once, because `_judge` reads committed records.
         """
         leader = self.stage.cluster.brokers.get(partition.leader)
         topics = self.stage.cluster.topics.values()
@@ -335,7 +335,7 @@ class GroupRun(Run):
             self._advance(self.world.now + LOOK_EVERY)
 
     def _orphan(self) -> str:
-        """Describe a partition without an owner whose group has been stable for long enough."""
+        """Describe a partition without an owner, if its group has been stable for a long time."""
         now, before = self.world.now, self._orphans
         self._orphans = {
             place: before[place]
@@ -380,10 +380,10 @@ class GroupRun(Run):
         return ""
 
     def _uncommitted(self, topic: str) -> str:
-        """Describe a committed offset that is missing at the end, or return an empty text.
+        """Describe a partition whose end isn't committed after the faults; "" if there is none.
 
-        None is expected if applications commit themselves. A commit that was lost with its
-        connection delays the next commits for `request.timeout.ms`.
+        Applications that commit by themselves needn't commit all records. A commit that was lost
+        with its connection delays the next commits for `request.timeout.ms`.
         """
         if not (self.processes or self._commits_by_itself):
             return ""
@@ -423,7 +423,7 @@ class GroupRun(Run):
         raise Violation(f"members haven't left: {group}")
 
     def _all_committed(self) -> None:
-        """Check that auto-commit has committed all records that the members read before they left.
+        """Check that auto-commit has committed all records that members had read when they left.
 
         The positions of idle partitions must be committed, too.
         """
@@ -442,7 +442,7 @@ class GroupRun(Run):
 
     def _judge(self) -> None:
         """Check that each record has one output, in order, and that the history is valid."""
-        if self.processes:  # the transactions of dead producers end by timeout
+        if self.processes:  # the coordinator aborts transactions of dead producers after a timeout
             self.world.advance(
                 max(settings(c)["transaction.timeout.ms"] for c in self._writers()) + 5.0
             )

@@ -1,7 +1,7 @@
 """Simulate members of a group: applications that poll, work, commit, pause, leave and die.
 
-In: a client of a schedule, a stage, the group's ledger. Out: a consumer's calls, in virtual time.
-Must not cause faults, or decide what is right.
+In: a client of a schedule, a stage (simulation and cluster), the group's checker. Out: a consumer's
+calls, in virtual time. Must not cause faults, or decide what is right.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ from odradek.simulation.runs.workload import TOPIC
 from odradek.simulation.world.link import Mode
 
 LEAVE_TIMEOUT, PATIENT_LEAVE = 10.0, 30.0
-"""Timeouts of an orderly close: the second one if nothing but late responses can delay it."""
+"""Timeouts of an orderly close in seconds: the second if only late responses can delay it."""
 COMMITTED_WITHIN = LEAVE_TIMEOUT * (1 - LEAVING_SHARE) - 0.5
-"""Seconds of an orderly close in which its last commit must succeed."""
+"""Seconds of an orderly close within which the close's last commit must succeed."""
 
 
 class ApplicationError(Exception):
-    """Raised by a callback of an application."""
+    """Error that a callback of an application raises on purpose."""
 
 
 class MemberDriver(ReadingDriver):
-    """One member, which polls until it leaves or dies."""
+    """One member of the group, which polls until it leaves or dies."""
 
     works_after_a_stop = 0.0
     """Maximum time in seconds to process a poll's records after a stopped process was resumed."""
@@ -68,10 +68,10 @@ class MemberDriver(ReadingDriver):
         self.topics = topics
         self.habits = ApplicationBehaviour(**client.habits)
         self.serial = 0
-        """Number of returned records."""
+        """Number of records that were returned to the application."""
         self.violations: list[Violation] = []
         self.errors: list[Exception] = []
-        """Errors of polls and commits."""
+        """Errors that the application's polls and commits have raised."""
         self._polling = False
         self._leaving = False
         self._frozen = False
@@ -84,9 +84,9 @@ class MemberDriver(ReadingDriver):
         self._rejoins = RejoinsAtOnce()
         self.instance = checkers.history.instance(client.name)
         self.reading: Operation | None = None
-        """The last poll in the history."""
+        """The last poll, as the history records it."""
         self._owned: dict[TopicPartition, TopicPartition] = {}
-        """Owned partitions, with the names of their topics' incarnations in the history."""
+        """Owned partitions, with their names in the history (by incarnation of the topic)."""
         super().__init__(stage, client, mode, checkers)
 
     @property
@@ -96,13 +96,13 @@ class MemberDriver(ReadingDriver):
 
     @property
     def group(self) -> ConsumerGroup:
-        """The engine's group."""
+        """The engine's part that manages the group membership."""
         group = self.engine.group
         if group is None:
             raise AssertionError(f"{self.name} has no group.id")
         return group
 
-    # The ledger's view
+    # Values for the group's checker
 
     @property
     def identity(self) -> tuple[str, int]:
@@ -112,7 +112,7 @@ class MemberDriver(ReadingDriver):
 
     @property
     def static(self) -> bool:
-        """Whether the member has an instance id."""
+        """Whether the member has a group instance id."""
         return self.config["group.instance.id"] is not None
 
     @property
@@ -130,7 +130,7 @@ class MemberDriver(ReadingDriver):
         return partition in self._lost
 
     def position(self, partition: TopicPartition) -> int | None:
-        """Return the client's position; None if it has none."""
+        """Return the client's position in a partition; None if it has no position."""
         state = self.engine.subscription.partitions.get(partition)
         return None if state is None else state.position
 
@@ -141,7 +141,7 @@ class MemberDriver(ReadingDriver):
         return NO_ID if known is None else known.topic_id
 
     def former_id(self, partition: TopicPartition) -> bytes:
-        """Return the id of the topic's previous incarnation for the client, or `NO_ID`."""
+        """Return the id that the topic had for the client before it was recreated, or `NO_ID`."""
         state = self.engine.subscription.partitions.get(partition)
         return NO_ID if state is None else state.former_id
 
@@ -223,14 +223,14 @@ class MemberDriver(ReadingDriver):
         self.newest_generation = max(self.newest_generation, self.identity[1])
         try:
             note(self, partitions)
-        except Violation as violation:  # raised here, it would be the application's error
+        except Violation as violation:  # the client must not get it
             self.violations.append(violation)
         if self.habits.raises and self.rng.random() < 0.3:
             raise ApplicationError("a callback failed")
 
     def _revoked(self, member: MemberView, partitions: list[TopicPartition]) -> None:
         membership = self.group.membership
-        if membership is not None and not self.static:  # these may leave before they join
+        if membership is not None and not self.static:  # static members may leave before
             self._rejoins.revoked(self.world.now, membership.state, self.identity[1])
         self.ledger.revoked(member, partitions)
 
@@ -241,7 +241,7 @@ class MemberDriver(ReadingDriver):
         self.history.note(CallKind.SEEK, self.reader, self.instance, [place])
 
     def stop_polling(self, seconds: float) -> None:
-        """Let the application do something else instead of polling for this time."""
+        """Let the application do something else than poll for this many seconds."""
         self._idle_until = max(self._idle_until, self.world.now + seconds)
 
     def hurry(self) -> None:
@@ -259,7 +259,7 @@ class MemberDriver(ReadingDriver):
             self._later(0.0)
 
     def freeze(self, seconds: float) -> None:
-        """Stop the whole process for this time: the client and the application."""
+        """Stop the whole process for this many seconds: the client and the application."""
         if self.over or self._frozen:
             return
         self._frozen = True
@@ -286,7 +286,7 @@ class MemberDriver(ReadingDriver):
 
     @property
     def stopped(self) -> bool:
-        """Whether the process is stopped."""
+        """Whether the member's process is stopped."""
         return self._frozen
 
     def soon(self, seconds: float, action: Callable[[], None]) -> None:
@@ -310,7 +310,7 @@ class MemberDriver(ReadingDriver):
             self.poll()
 
     def poll(self) -> None:
-        """Poll as `Consumer.poll` does."""
+        """Poll with the steps that `Consumer.poll` makes."""
         if self.over or self._polling or self.engine.ended is not None:
             return
         if self._leaving:
@@ -350,7 +350,7 @@ class MemberDriver(ReadingDriver):
             self.reading.ended(CallResult.FAIL)
         if self.engine.ended is not None:
             return
-        if self.group.error is not None:  # fatal for the group: only this helps
+        if self.group.error is not None:  # the group can't continue otherwise
             self.subscribe_anew()
         self._polled([])
 
@@ -405,7 +405,7 @@ class MemberDriver(ReadingDriver):
     # End
 
     def subscribe_anew(self) -> None:
-        """Unsubscribe and subscribe again, after the current poll."""
+        """Unsubscribe after the current poll, and subscribe again."""
         if not self._leaving and not self.over and not self._frozen:
             self.leave()
             self._back = True
@@ -418,7 +418,7 @@ class MemberDriver(ReadingDriver):
             self.host.wake()
 
     def leave(self) -> None:
-        """Close cleanly, after the current poll."""
+        """Close the consumer in an orderly way after the current poll."""
         self._back = False
         if not self._leaving and not self.over:
             self._leaving = True
@@ -495,7 +495,7 @@ class MemberDriver(ReadingDriver):
             self._rejoins.excuse()
             return
         if self.group.commits.under_way():
-            self._rejoins.wait(self.world.now)  # the revocation ends after them
+            self._rejoins.wait(self.world.now)  # the revocation ends after the commits
         wrong = self._rejoins.look(self.world.now, membership.state, self.identity[1])
         if wrong is not None:
             raise wrong
@@ -505,5 +505,5 @@ class MemberDriver(ReadingDriver):
         self.hurry()
 
     def finished(self) -> bool:
-        """Return whether all records were returned, for the whole group."""
+        """Return whether the members together have returned all records."""
         return self.over or self._leaving or not any(map(self.ledger.settled, self.topics))

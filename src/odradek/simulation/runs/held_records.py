@@ -25,13 +25,13 @@ from odradek.simulation.runs.caller import pause
 from odradek.simulation.runs.group_workload import MemberDriver
 
 PARTS = 3
-"""Maximum number of parts in which the records of a poll are processed; each part is committed."""
+"""Maximum number of parts into which the records of a poll are divided; each part is committed."""
 AFTER_A_STOP = (0.0, 0.5, 3.0, 8.0)
-"""Seconds of further work after the process was stopped and resumed."""
+"""Seconds for which the application works on after its process was stopped and resumed."""
 
 
 class HoldingDriver(MemberDriver):
-    """A member that commits the records of one poll before the next one."""
+    """A member that processes and commits the records of a poll before it polls again."""
 
     works_after_a_stop = PARTS * max(AFTER_A_STOP)
     _holding = False
@@ -44,7 +44,7 @@ class HoldingDriver(MemberDriver):
         self.in_background += 1
 
     def ended_in_background(self) -> None:
-        """Note that such a commit has ended."""
+        """Note that a commit for which the application doesn't wait has ended."""
         self.in_background -= 1
 
     @property
@@ -53,7 +53,7 @@ class HoldingDriver(MemberDriver):
         return max(0.0, self._idle_until - self.world.now)
 
     def work(self, records: list[ConsumerRecord], first: dict[TopicPartition, int]) -> None:
-        """Process and commit the records before the next poll, or those of the poll before."""
+        """Process and commit the records before the next poll, or, with `keeps`, after it."""
         if self.habits.keeps:
             records, self._kept = self._kept or [], records
         if records:
@@ -110,13 +110,13 @@ class HeldRecords:
             yield from pause(driver.rng.choice(AFTER_A_STOP))
 
     def _broken(self) -> dict[TopicPartition, str]:
-        """Return partitions that another member has committed since this one was assigned them."""
+        """Return the partitions that another member has committed since they were assigned here."""
         ledger, driver = self._driver.ledger, self._driver
         found = {p: ledger.broken(driver, p) for p in self._partitions}
         return {p: other for p, other in found.items() if other is not None}
 
     def _went_well(self, what: str, broken: dict[TopicPartition, str]) -> None:
-        """Check R-ID-1: a call must fail if the ownership has ended before it."""
+        """Check R-ID-1: a call can't succeed after the ownership of its partitions has ended."""
         driver = self._driver
         if broken:
             partition, other = next(iter(broken.items()))
@@ -178,7 +178,7 @@ class HeldRecords:
     # Seeks and pauses
 
     def _retry(self, rest: list[ConsumerRecord]) -> None:
-        """Seek back to the first of these records in each partition, to read them again."""
+        """Seek to the first remaining record in each partition, so that the rest is read again."""
         first = {r.topic_partition: r.offset for r in reversed(rest)}
         driver = self._driver
 

@@ -1,9 +1,9 @@
-"""Simulate operators: admin clients that change and read groups, with ledgers of possible states.
+"""Simulate operators: admin clients that change and read groups, and check what they read.
 
-In: a client of a schedule, a stage. Out: calls as `Admin` makes them, and violations: a result that
-wasn't true at any moment of its call. Each operator has separate groups, which only it changes. A
-change that failed may still take effect, at once or later (R-RT-1), so its value remains possible.
-Must not cause faults.
+In: a client of a schedule, a stage (simulation and cluster). Out: calls as `Admin` makes them, and
+violations: a result that wasn't true at any moment of its call. Each operator has groups that only
+this operator changes. A change that failed may still take effect, at once or later (R-RT-1), so its
+value remains possible. Must not cause faults.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from odradek.simulation.runs.schedule import TOPIC
 from odradek.simulation.runs.workload import AskingDriver
 
 OWN = 3
-"""Number of groups of an operator."""
+"""Number of groups that each operator has for itself."""
 PROBE = 10.0
-"""Timeout of the probe's call in seconds."""
+"""Timeout in seconds of the call that shows that the operator has recovered."""
 ASKED_AGAIN = 0.08
 """Minimum time in seconds before a request is repeated: the lowest `retry.backoff.ms`."""
 LEVEL = "read_uncommitted"
 FIRST = TopicPartition(TOPIC, 0)
 
 Offsets = set[int | None]
-"""Offsets that a group may have committed; None: the group doesn't exist."""
+"""Offsets that a group may have committed; None if the group may not exist."""
 
 
 class GroupBook:
-    """Possible states of one group: now, and at any time since each open read began."""
+    """Possible committed offsets of one group: now, and at any time since each open read began."""
 
     def __init__(self) -> None:
         self.possible: Offsets = {None}
@@ -44,13 +44,13 @@ class GroupBook:
         self._looks: list[Offsets] = []
 
     def begin(self, value: int | None) -> None:
-        """Begin a change."""
+        """Note that a change of the offset to this value begins (None: a deletion)."""
         self.changing = True
         self._doubtful.add(value)
         self._set(self.possible | {value})
 
     def ended(self, value: int | None, *, done: bool, once: bool) -> None:
-        """End a change.
+        """Note that a change ends.
 
         A change that wasn't `done` may still take effect. A change that was repeated (`once` is
         False) may take effect again: a broker also handles requests whose connection has ended.
@@ -62,13 +62,13 @@ class GroupBook:
             self._set({value, *self._doubtful})
 
     def look(self) -> Offsets:
-        """Begin a read; return its possible results, to which changes add theirs until its end."""
+        """Begin a read; return its possible results, which changes extend until the read ends."""
         seen = set(self.possible)
         self._looks.append(seen)
         return seen
 
     def looked(self, seen: Offsets) -> None:
-        """End a read."""
+        """End the read to which `look` has returned these possible results."""
         self._looks = [one for one in self._looks if one is not seen]
 
     def _set(self, possible: Offsets) -> None:
@@ -78,7 +78,7 @@ class GroupBook:
 
 
 class OperatorDriver(AskingDriver):
-    """An admin client with all of its calls."""
+    """An admin client that makes all of an operator's calls."""
 
     engine: AdminEngine
     _probed = False
@@ -88,11 +88,11 @@ class OperatorDriver(AskingDriver):
         return AdminEngine(self.config, host.rng())
 
     def begin(self) -> None:
-        """Create ledgers for the operator's groups, which don't exist yet."""
+        """Note that the operator's groups don't exist yet."""
         self.books = {f"{self.name}.{n}": GroupBook() for n in range(OWN)}
 
     def operate(self) -> None:
-        """Make one of an operator's calls."""
+        """Make one of an operator's calls, chosen at random."""
         timeout = self.rng.uniform(0.05, 6.0)
         group = self.rng.choice([*self.books])
         call = self.rng.choices(
@@ -100,7 +100,7 @@ class OperatorDriver(AskingDriver):
             (4, 1, 3, 3, 2, 1),
         )[0]
         if call in (self._set, self._delete) and self.books[group].changing:
-            # one change at a time, because the order of two would be unknown
+            # make one change at a time, because the order of two changes would be unknown
             call = self._committed
         call(group, timeout)
 
@@ -183,7 +183,7 @@ class OperatorDriver(AskingDriver):
 
             def check(results: Any, errors: Mapping[Any, KafkaError]) -> None:
                 told = {g.group_id for g in results.get(None, ())} & set(begun)
-                # A group whose coordinator moves may be missing in the responses of both brokers.
+                # If the group's coordinator moves, both brokers' responses may lack the group.
                 whole = None in results and leaders == self._leaders()
                 for one, possible in begun.items():
                     self.books[one].looked(possible)
@@ -204,7 +204,7 @@ class OperatorDriver(AskingDriver):
             )
 
     def _leaders(self) -> list[tuple[int | None, int]]:
-        """Return the coordinators of groups, with their leader epochs."""
+        """Return the leaders of the groups' coordinator partitions, with their leader epochs."""
         there = self.cluster.topics.get("__consumer_offsets")
         return [(p.leader, p.leader_epoch) for p in there.partitions] if there else []
 
@@ -251,7 +251,7 @@ class OperatorDriver(AskingDriver):
         self.wrong.append(Violation(f"{self.world.now}: {self.name}: {text}"))
 
     def probe(self) -> None:
-        """Read all groups."""
+        """Read all groups with one call, to show that the operator has recovered."""
         call = group_offsets.listing([*self.books], False)
         self._carry_out(call.what, call, PROBE, self._found)
 
@@ -259,5 +259,5 @@ class OperatorDriver(AskingDriver):
         self._probed = not errors and set(results) == set(self.books)
 
     def finished(self) -> bool:
-        """Return whether the probe returned all groups."""
+        """Return whether the call of `probe` has returned all groups."""
         return self._probed

@@ -1,10 +1,10 @@
 """Simulate processors: members of a group that write results in transactions with offsets.
 
-In: a client of a schedule, a stage, the group's ledger, a history. Out: one transaction for the
-records of each poll: an output for each record, the offsets with the member's identity (KIP-447), a
-commit. The calls and their outcomes are added to the history, which `history_check` judges. After
-an abort the application seeks to the group's offsets; a producer with a fatal error is replaced by
-another one with the same transactional id. Must not cause faults, or decide what is right.
+In: a client of a schedule, a stage (simulation and cluster), the group's checker, a history. Out:
+one transaction for each poll's records: an output per record, the offsets with the member's
+identity (KIP-447), a commit. Calls and outcomes are added to the history, which `history_check`
+judges. After an abort the application seeks to the group's offsets; a producer with a fatal error
+is replaced by another one with the same id. Must not cause faults, or decide what is right.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 class Writer(TransactionalDriver):
-    """A processor's producer, which the processor controls."""
+    """The producer of a processor; the processor (`owner`) makes all of the producer's calls."""
 
     def __init__(
         self, owner: ProcessorDriver, client: ScheduledClient, mode: Mode, checkers: Checkers
@@ -46,11 +46,11 @@ class Writer(TransactionalDriver):
         super().__init__(owner.stage, client, mode, checkers)
 
     def application(self) -> Caller:
-        """Return the caller of the owner's calls; a stopped or dead process makes none."""
+        """Return the object that makes the processor's calls while its process runs."""
         return Caller(self.world, self.calls, lambda: self.owner.over, self.owner.soon)
 
     def close(self, *, died: bool = False) -> None:
-        """Close the producer, because it is replaced or its process has ended."""
+        """Close the producer, because it is being replaced or its process has ended."""
         self.died = died
         if not died:
             self.engine.shut()
@@ -62,10 +62,10 @@ class Writer(TransactionalDriver):
             super().look()
 
     def probe(self) -> None:
-        """Do nothing: the owner continues by itself."""
+        """Do nothing: the processor continues by itself."""
 
     def finished(self) -> bool:
-        """Return True: its owner decides."""
+        """Return True: the processor decides whether the run is finished."""
         return True
 
 
@@ -104,12 +104,12 @@ class ProcessorDriver(MemberDriver):
         return self._frozen or self.world.now < self._idle_until
 
     def _go_on(self, seconds: float = 0.0) -> None:
-        """Return to `poll`."""
+        """Let the application poll again after this many seconds."""
         self._polling = False
         self._later(seconds)
 
     def poll(self) -> None:
-        """Poll, unless other calls are needed before."""
+        """Poll, unless the producer must be initialized or the position reset before."""
         done = self._ready and not self._back_to_committed
         if done or self.over or self._polling or self._leaving or self.engine.ended is not None:
             super().poll()
@@ -137,7 +137,7 @@ class ProcessorDriver(MemberDriver):
     def _have(
         self, writer: Writer, what: str, flow: CallerFlow[T], then: Callable[[T], None]
     ) -> None:
-        """Make a call of the producer; after a fatal error, replace the producer first."""
+        """Make a call of the producer; if the call fails fatally, replace the producer."""
 
         def failed(error: Exception) -> None:
             if not isinstance(error, KafkaError):
@@ -167,7 +167,7 @@ class ProcessorDriver(MemberDriver):
             return PAUSE
         self._back_to_committed = False
         for partition, found in committed.items():
-            with suppress(KafkaError):  # the partition was lost
+            with suppress(KafkaError):  # the consumer has lost the partition
                 self.consumer.seek(partition, found or 0)
                 self.sought(partition)
         return 0.0
@@ -216,7 +216,7 @@ class ProcessorDriver(MemberDriver):
         return 0.0
 
     def _source(self, record: ConsumerRecord) -> TopicPartition:
-        """Return the source of a record, with the topic's incarnation."""
+        """Return where a record was read, with the topic's incarnation."""
         return self.ledger.place(record.topic_partition, record.value)
 
     def _works(self) -> CallerFlow[None]:
@@ -225,7 +225,7 @@ class ProcessorDriver(MemberDriver):
     def _write(
         self, writer: Writer, made: Operation, records: list[ConsumerRecord]
     ) -> CallerFlow[list[Acknowledged]]:
-        """Do everything in a transaction except its end."""
+        """Write the results and offsets in a transaction, without ending it."""
         producer, sent = writer.producer, []
         yield from producer.begin_transaction()
         count = len((yield from producer.partitions_for(TOPIC, CALL)))
@@ -250,7 +250,7 @@ class ProcessorDriver(MemberDriver):
     # Process
 
     def freeze(self, seconds: float) -> None:
-        """Stop the process for this time: both clients and the application."""
+        """Stop the process for this many seconds: both clients and the application."""
         stopped = self._frozen
         super().freeze(seconds)
         if self.writer is not None and not self.over and not stopped:

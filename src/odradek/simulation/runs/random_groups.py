@@ -49,17 +49,17 @@ BROKERS: dict[str, int] = {
     "answer_empty_brokers": 1, "answer_129": 1, "close_front_door": 1, "dns_change": 1,
     "dns_silence": 1, "clock_jump": 1, "ready_then_close": 1, "zombie_leader": 6,
 }  # fmt: skip
-"""Faults and their weights: coordinators die and move more often than in other families."""
+"""Faults of brokers, with weights: coordinators die and move more often than in other families."""
 GROUP_APIS = (
     "ConsumerGroupHeartbeat", "FindCoordinator", "Heartbeat", "JoinGroup", "LeaveGroup",
     "ListOffsets", "OffsetCommit", "OffsetFetch", "SyncGroup",
 )  # fmt: skip
 GROUP_CODES = (7, 14, 15, 16, 22, 25, 27, 30, 82, 88, 110, 111, 113)
-"""Error codes of coordinators."""
+"""Error codes that coordinators of groups return."""
 REMOVALS = (25, 69, 110)
-"""Error codes that tell a KIP-848 member that the group has removed it. It joins again with its own
-id and, if the error was false, with its old epoch: then its old records can't be distinguished from
-new ones, and no transaction can be exact. Ledgers without transactions allow repeated records."""
+"""Error codes that tell a KIP-848 member that the group has removed it. The member joins again with
+its id and, if the error was false, with its old epoch: then its old records can't be distinguished
+from new ones, and no transaction can be exact. Other members may get records again."""
 OTHER_PROTOCOL = {"consumer": ("Heartbeat", "JoinGroup", "SyncGroup", "LeaveGroup")}
 STATIC = 0.25
 """Share of static members."""
@@ -83,7 +83,7 @@ def random_group(seed: int, *, short: bool, writes: bool) -> Schedule:
         topics["u"] = rng.randint(1, 3)
     common = _common(rng)
     grows = rng.random() < 0.2
-    if grows:  # by default, it is five minutes
+    if grows:  # else the default of five minutes, which may be too long
         common["metadata.max.age.ms"] = rng.choice([2000, 20000])
     raises = rng.random() < 0.1
     count = rng.choice((1, 2, 2, 3)) if short else rng.randint(2, 5)
@@ -92,7 +92,7 @@ def random_group(seed: int, *, short: bool, writes: bool) -> Schedule:
     for number in range(1, count + 1):
         client = _client(rng, number, common, heal_at, writes=writes)
         config, habits = dict(client.config), dict(client.habits)
-        if writes:  # either level is right: no transaction of the inputs is aborted
+        if writes:  # both levels return all: no inputs are aborted
             config["isolation.level"] = isolation.choice(["read_committed", "read_uncommitted"])
         if rng.random() < STATIC:
             config["group.instance.id"] = f"instance-{number}"
@@ -224,7 +224,7 @@ def _faults(
 
 
 def _beside(fault: Fault, rng: random.Random, schedule: Schedule) -> list[Fault]:
-    """Restart members while a zombie answers, because only a new member accepts its answers."""
+    """Restart members while a zombie answers, because only new members accept its answers."""
     if fault.verb != "zombie_leader":
         return []
     given = fault.arguments

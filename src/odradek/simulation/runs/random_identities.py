@@ -18,13 +18,13 @@ from odradek.simulation.runs.schedule import PROCESSOR, TOPIC, Schedule, Schedul
 from odradek.simulation.world.virtual_time import derived_rng
 
 HELD, RECREATED, LATEST, DELETED = 0.4, 0.35, 0.1, 0.1
-"""Shares of schedules with each of these additions."""
+"""Shares of schedules with held records, recreated topics, latest offset reset, deleted records."""
 KEPT = 0.3
 """Share of schedules with held records whose applications commit them after the next poll."""
 BEYOND_A_SESSION = (8.0, 11.0, 16.0, 25.0)
 """Seconds for which a member is stopped; sessions are 6 to 10 s."""
 MISSING = (0.0, 0.0, 0.05, 1.0, 4.0, 8.0)
-"""Seconds from the deletion of a topic until it is recreated."""
+"""Seconds from the deletion of a topic until the topic is recreated."""
 RELEASED = 0.2
 OLDER = {"consumer": ("3.9", "newest"), "classic": ("3.5", "3.9", "newest")}
 """Releases of brokers by protocol: 3.9 is the first of them with KIP-848 groups, and 2.4 has no

@@ -29,11 +29,11 @@ answer for the other one's, and believe that the other one has changed to the ol
 NEWCOMERS = 0.7
 """Share of schedules with a lag in which clients start during it."""
 MOST = 0.7
-"""Share of those in which most brokers lag."""
+"""Share of schedules with clients that start during a lag in which most brokers lag."""
 DECIDED = 9.0
 """Maximum number of seconds for which most brokers may lag: after 10 s, clients believe them."""
 AGES = (100, 300, 1000)
-"""`metadata.max.age.ms` of these clients: each refresh may ask another broker."""
+"""`metadata.max.age.ms` of clients that start during a lag: each refresh may ask another broker."""
 
 
 class Lag(NamedTuple):
@@ -99,7 +99,7 @@ def with_newcomers(schedule: Schedule) -> Schedule:
 
 
 def _of_most(rng: random.Random, schedule: Schedule, lag: Lag) -> Iterator[Fault]:
-    """Yield faults by which all brokers but one or two lag like this one."""
+    """Yield faults that let all brokers except one or two lag together with this one."""
     others = [i for i in range(1, schedule.brokers + 1) if i != lag.broker]
     for i in others[: len(others) - rng.choice((1, 1, 2))]:
         yield Fault(lag.begins, "stale_metadata", {"i": i, "on": True, "deleted": True})
@@ -108,7 +108,7 @@ def _of_most(rng: random.Random, schedule: Schedule, lag: Lag) -> Iterator[Fault
 
 
 def _lags(schedule: Schedule) -> Iterator[Lag]:
-    """Yield the lags of a schedule about topics that exist again before they end."""
+    """Yield the lags of a schedule that end only after the deleted topic is recreated."""
     for fault in schedule.faults:
         if fault.verb != "stale_metadata" or not fault.arguments.get("deleted"):
             continue

@@ -37,9 +37,9 @@ LATE_APIS = {
     "consumer": ("ConsumerGroupHeartbeat", "OffsetCommit"),
 }
 ASYNC = {"async", "any"}
-"""Ways to commit without waiting.
+"""Ways of an application to commit without waiting for the result.
 
-With late responses, their number of open flows isn't limited."""
+With late responses, the number of such commits in flight isn't limited."""
 SOON = (0.3, 1.0, 2.0, 3.0, 5.0)
 """Durations in seconds; an orderly close has 8 s for its last commit."""
 QUIET = (60.0, 400.0, 1000.0, 1300.0)
@@ -74,7 +74,7 @@ def with_ownership(schedule: Schedule, seed: int, *, short: bool) -> Schedule:
 
 
 def _with_habits(schedule: Schedule, more: Mapping[str, Any]) -> Schedule:
-    """Add these habits to all members with auto-commit."""
+    """Set these fields of `ApplicationBehaviour` for all members that use auto-commit."""
     clients = (
         c
         if c.config.get("enable.auto.commit") is False

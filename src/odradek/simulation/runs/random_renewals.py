@@ -21,22 +21,21 @@ from odradek.simulation.world.virtual_time import derived_rng
 RENEWED = 0.15
 """Share of the schedules of classic groups that have recreated topics which grow again."""
 COOPERATIVE = 0.8
-"""Share of those whose members are cooperative."""
+"""Share of schedules with such topics in which the members use the cooperative protocol."""
 LEFT_OUT = {"quiet", "release", "zombie_leader"}
-"""Faults with which a topic isn't recreated here.
+"""Faults that exclude a recreated topic from a schedule.
 
-Brokers before OffsetCommit 10 identify topics by name, and a broker that was cut off still has the
-deleted topic's metadata, whose id clients can't tell from a newer one. An idle group has its own
-schedule.
-"""
+`release`: brokers before OffsetCommit 10 identify topics by name. `zombie_leader`: the broker still
+has the deleted topic's metadata, whose id clients can't tell from a newer one. `quiet`: the group
+must be idle."""
 GONE = (0.0, 0.0, 0.05, 1.0, 4.0, 8.0)
-"""Seconds for which a recreated topic doesn't exist."""
+"""Seconds from the deletion of a topic until the topic is recreated."""
 AWAY = (2.0, 5.0, 9.0, 20.0)
 """Seconds for which a member is stopped or doesn't poll; sessions are 6 to 10 s."""
 
 
 def with_renewals(schedule: Schedule, seed: int, *, short: bool) -> Schedule:
-    """Return the schedule with the additions of its seed."""
+    """Return the schedule with the additions that the seed chooses."""
     rng = derived_rng(seed, f"schedule/renewals/{short}")
     verbs = {f.verb for f in schedule.faults}
     suits = schedule.group_protocol == "classic" and not verbs & LEFT_OUT
@@ -58,7 +57,7 @@ def with_renewals(schedule: Schedule, seed: int, *, short: bool) -> Schedule:
 
 
 def _renewal(rng: random.Random, schedule: Schedule, at: float, faults: list[Fault]) -> float:
-    """Add one incarnation of a topic from this time on, and return when it has grown."""
+    """Recreate a topic at this time and let it grow; return the time when it has grown."""
     topic = rng.choice((TOPIC, *schedule.topics))
     named = {} if topic == TOPIC else {"topic": topic}
     before = rng.choice((0.0, 1.0, 4.0, 12.0))

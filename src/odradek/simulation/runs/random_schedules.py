@@ -1,7 +1,7 @@
 """Draw random schedules of every family.
 
-In: a seed, and a family if the caller wants one. Out: a `Schedule` that depends on these two only.
-Must not run anything.
+In: a seed, and a family if the caller wants one. Out: a `Schedule` that depends on the seed and the
+family only. Must not run anything.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from odradek.simulation.world.link import LinkProfile, Mode
 from odradek.simulation.world.virtual_time import derived_rng
 
 TWO_SERVERS = f"{UNUSED_ADDRESS}:9092,{SERVERS}"
-"""Servers of which the first one doesn't exist."""
+"""Bootstrap servers of which the first one doesn't exist."""
 _SHORT_CONFIGS: dict[str, tuple[dict[str, Any], ...]] = {
     PRODUCER: (
         {"linger.ms": 0, "request.timeout.ms": 1500, "delivery.timeout.ms": 20000},
@@ -100,7 +100,7 @@ _BUSY_CONFIGS: tuple[dict[str, Any], ...] = (
         "max.block.ms": 3000,
     },
 )
-"""Producers whose five batches in flight and whose buffers are soon full."""
+"""Options of producers whose five batches in flight and whose buffers are soon full."""
 _SLOW_CONFIGS: dict[str, tuple[dict[str, Any], ...]] = {
     PRODUCER: ({}, {"linger.ms": 0}),
     CONSUMER: ({}, {"fetch.max.wait.ms": 100}, {"isolation.level": "read_committed"}),

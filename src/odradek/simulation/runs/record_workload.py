@@ -1,7 +1,7 @@
-"""Simulate clients that write and read records, with ledgers.
+"""Simulate clients that write and read records, and check the records.
 
-In: a client of a schedule, a stage. Out: a producer's or a consumer's calls; at the end a
-comparison of acknowledged and read records with the logs. Must not cause faults.
+In: a client of a schedule, a stage (simulation and cluster). Out: a producer's or consumer's calls;
+at the end a comparison of acknowledged and read records with logs. Must not cause faults.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class WritingDriver(Driver):
         return self.producer
 
     def value(self, text: str) -> bytes:
-        """Return a value that no other record has."""
+        """Return a value that no other record of the run has."""
         self.serial += 1
         return f"{text}/{self.serial - 1}".encode()
 
@@ -81,7 +81,7 @@ class ProducerDriver(WritingDriver):
     """Sends records with unique values, and compares acknowledgements with the log."""
 
     def build(self, config: Config) -> ProducerCalls:
-        """Create the producer and the ledger."""
+        """Create the producer's calls and the record of what was sent and acknowledged."""
         self.ledger = RecordLedger()
         self.unsettled: dict[bytes, Operation] = {}
         self.reached: dict[TopicPartition, None] = {}
@@ -119,7 +119,7 @@ class ProducerDriver(WritingDriver):
         batch.done.when_done(lambda _: self.settled(first, index, value))
 
     def settled(self, first: ProducerBatch, index: int, value: bytes) -> None:
-        """Note the outcome of a record; if its batch was split, wait for the record's part."""
+        """Note the outcome of a record; if its batch was split, wait for the record's new batch."""
         batch = first.find(index)[0]
         if not batch.done.done:
             self.await_outcome(batch, first, index, value)
@@ -132,7 +132,7 @@ class ProducerDriver(WritingDriver):
             sent.acknowledged(offset)
             if offset >= 0:
                 self.ledger.acknowledged(batch.partition, value, offset)
-            else:  # a duplicate with an unknown offset, which must exist
+            else:  # a duplicate whose offset is unknown, but whose record must exist
                 self.ledger.acknowledged(batch.partition, value, None)
         else:
             sent.ended(CallResult.INFO)
@@ -144,21 +144,21 @@ class ProducerDriver(WritingDriver):
             self.put(partition)
 
     def finished(self) -> bool:
-        """Return whether all records have an outcome and every partition acknowledged a record."""
+        """Return whether all records have outcomes and all partitions acknowledged one of them."""
         count = len(self.cluster.topics[TOPIC].partitions)
         return not self.unsettled and not len(self.calls) and len(self.reached) == count
 
     def verify(self) -> None:
-        """Compare the ledger with the log of the cluster that the client belongs to."""
+        """Compare what was sent and acknowledged with the logs of the client's cluster."""
         mine = self.engine.metadata.cluster_id
         for cluster in (*self.stage.left, self.stage.cluster, *self.stage.bystanders):
             if cluster.cluster_id == mine:
                 self.ledger.verify(cluster)
-            elif mine is not None and TOPIC in cluster.topics:  # it may be deleted there
+            elif mine is not None and TOPIC in cluster.topics:  # the topic may be deleted there
                 self._none_in(cluster)
 
     def _none_in(self, cluster: SimulatedCluster) -> None:
-        """Check R-RB-5: another cluster has none of the client's records."""
+        """Check R-RB-5: no log of another cluster has a record of this client."""
         mark = self.name.encode() + b"/"
         for partition in range(len(cluster.topics[TOPIC].partitions)):
             for row in cluster.records(TOPIC, partition):
@@ -192,7 +192,7 @@ class ConsumerDriver(ReadingDriver):
     """
 
     def build(self, config: Config) -> ConsumerCalls:
-        """Create the consumer and the ledgers."""
+        """Create the consumer's calls and the checks of its records."""
         self.once = RecordsOnce()
         self.forward = PositionsGoForward()
         self.read: dict[tuple[int, int], bytes | None] = {}
@@ -301,13 +301,13 @@ class ConsumerDriver(ReadingDriver):
             then()
 
     def served(self) -> None:
-        """Raise an error unless all records are read: slow polls may end without a record."""
+        """Raise an error unless all records are read: a poll of a slow broker may return none."""
         if self.done and not self.finished():
             where = {p.partition: self.engine.subscription.get(p).position for p in self.partitions}
             raise Violation(f"{self.world.now}: {self.name} reads up to {where} for ever")
 
     def _excuse(self, partition: TopicPartition, offset: int, *, forward: bool = True) -> None:
-        """Allow an offset to repeat after a truncation of the log, or to be skipped if deleted."""
+        """Allow an offset to be repeated if its log was truncated, or skipped if it was deleted."""
         if self._disturbed(partition):
             self.once.sought(partition, offset)
             self.forward.sought(partition, offset)
@@ -315,7 +315,7 @@ class ConsumerDriver(ReadingDriver):
             self.once.skipped(partition, offset)
 
     def _check_epoch(self, partition: TopicPartition, position: int, epoch: int) -> None:
-        """Check that the position's leader epoch is that of the records around it (KIP-320)."""
+        """Check that a position's leader epoch is the epoch of the records around it (KIP-320)."""
         log = self._log(partition)
         if log is None or self._disturbed(partition):
             return
@@ -326,7 +326,7 @@ class ConsumerDriver(ReadingDriver):
 
     @property
     def _home(self) -> SimulatedCluster:
-        """The client's cluster; late responses may come from a cluster that it had before."""
+        """The cluster of the client's metadata: late responses may come from an earlier cluster."""
         mine = self.engine.metadata.cluster_id
         known = [c for c in (*self.stage.left, self.stage.cluster) if c.cluster_id == mine]
         return known[-1] if known else self.cluster
@@ -345,7 +345,7 @@ class ConsumerDriver(ReadingDriver):
 
     def _disturbed(self, partition: TopicPartition) -> bool:
         if self.kept_of not in (None, self._home):
-            return True  # positions from another cluster
+            return True  # another cluster's positions
         return any(disturbed(c, *partition) for c in (*self.stage.left, self.stage.cluster))
 
     def _start(self, partition: TopicPartition) -> int:

@@ -1,9 +1,9 @@
-"""Run one schedule in its world: faults happen and end, and all clients must recover.
+"""Run one schedule in a simulation: faults happen and end, and all clients must recover.
 
-In: a schedule. Out: nothing, or the first `Violation`. World, cluster and clients are created;
-operations are called and faults are injected; at `heal_at` all faults end. Then each client must
-recover within `CONVERGED_WITHIN`, or `LOSSY_WITHIN`. It is closed, and the ledgers are compared
-with the logs. `group_runs` has the runs of groups. Must not read a clock.
+In: a schedule. Out: nothing, or the first `Violation`. The simulation, the cluster and the clients
+are created; operations are called and faults are injected; at `heal_at` all faults end. Then each
+client must recover within `CONVERGED_WITHIN`, or `LOSSY_WITHIN`. It is closed, and its records are
+compared with the logs. `group_runs` has the runs of groups. Must not read a clock.
 """
 
 from __future__ import annotations
@@ -79,12 +79,12 @@ WRITTEN_BEFORE = 3
 
 
 class Run:
-    """One run of a schedule in its own world."""
+    """One run of a schedule in a simulation of its own."""
 
     def __init__(
         self, schedule: Schedule, *, mode: Mode | None = None, hosts: HostMaker | None = None
     ) -> None:
-        """Create the world; `hosts` creates the clients' hosts, by default `SimulatedHost`."""
+        """Create the simulation; `hosts` creates the I/O hosts, by default `SimulatedHost`."""
         self.schedule = schedule
         self.world = World(schedule.seed, link=schedule.link, hosts=hosts)
         self.stage = Stage(self.world, SimulatedCluster(self.world, schedule.brokers))
@@ -139,7 +139,7 @@ class Run:
             begin()
 
     def driver(self, client: ScheduledClient) -> Driver:
-        """Create a client."""
+        """Create the driver of a client, with the client."""
         return DRIVERS[client.kind](
             self.stage, client, self.mode, self.checkers, patient=self.schedule.patient
         )
@@ -222,7 +222,7 @@ class Run:
 
     @staticmethod
     def judged(anomalies: list[Anomaly]) -> None:
-        """Raise a `Violation` if a history has anomalies."""
+        """Raise a `Violation` if there are anomalies; its text contains the first three."""
         if anomalies:
             raise Violation("; ".join(map(str, anomalies[:3])))
 
@@ -239,7 +239,7 @@ class Run:
             raise self.complaints.violations[0]
 
     def hits(self) -> Counter[str]:
-        """Return how often each fault had an effect."""
+        """Return how often each effect of a fault occurred."""
         clusters = (*self.stage.left, self.stage.cluster, *self.stage.bystanders)
         hits = sum((cluster.hits for cluster in clusters), Counter(self.stage.hits))
         for cluster in clusters:
@@ -289,7 +289,7 @@ def _configure(cluster: SimulatedCluster, given: Mapping[str, Any]) -> None:
 
 
 def untouched(bystander: SimulatedCluster) -> None:
-    """Check R-RB-5: misrouted clients have written nothing to another cluster."""
+    """Check R-RB-5: no misrouted client has written to this other cluster."""
     made = set(bystander.topics) - {TOPIC, bystander.groups.name, bystander.transactions.name}
     if made:
         raise Violation(f"{bystander.cluster_id} has topics of our clients: {sorted(made)}")

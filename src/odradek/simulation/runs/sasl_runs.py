@@ -1,9 +1,9 @@
 """Add SASL to random runs, and refuse credentials for some time.
 
-In: a seed, a schedule's `session`. Out: the listener of a cluster, the mechanism of its clients.
-While a password is refused, existing connections work until they authenticate again; when it is
-accepted again, all clients must recover. Must not draw from other random generators, so that old
-seeds keep their runs.
+In: a seed, a schedule's `session`. Out: the SASL settings of a cluster, the mechanism of its
+clients. While a password is refused, existing connections work until they authenticate again; when
+it is accepted again, all clients must recover. Must not draw from other random generators, so that
+old seeds keep their runs.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ SHOWN = "no secret"
 SESSIONS = (0.0, 1.2, 2.5, 10.0)
 """Session lifetimes in seconds; 0: sessions don't expire."""
 SHARE = 0.1
-"""Share of all seeds whose clients authenticate."""
+"""Share of all seeds whose clients authenticate with SASL."""
 
 
 def random_session(seed: int) -> float | None:
-    """Return a schedule's `session`: None if its clients don't authenticate."""
+    """Return the session lifetime for a schedule; None if its clients don't authenticate."""
     rng = derived_rng(seed, "schedule/sasl")
     return rng.choice(SESSIONS) if rng.random() < SHARE else None
 
 
 def listener(world: World, session: float, heal_at: float) -> SaslListener:
-    """Return a run's listener, which in half of the runs refuses the password for some time."""
+    """Return a run's SASL settings; in half of the runs, passwords are refused for some time."""
     made = SaslListener(users={USER: SHOWN}, session_lifetime=session, mechanisms=(MECHANISM,))
     rng = world.rng("sasl")
     if rng.random() < 0.5 and heal_at > 0.0:
@@ -42,5 +42,5 @@ def listener(world: World, session: float, heal_at: float) -> SaslListener:
 
 
 def mechanism() -> Mechanism:
-    """Return the mechanism of one client."""
+    """Return the clients' SASL mechanism: SCRAM, with the run's user and password."""
     return Scram(MECHANISM, Credentials(USER, Secret(SHOWN)))

@@ -42,11 +42,11 @@ FORMAT = 1
 METADATA = "metadata"
 TRANSACTIONAL = "transactional"
 OPERATOR = "operator"
-"""An admin client that makes all calls, with ledgers of possible states."""
+"""An admin client that makes all calls, and checks their results against the possible states."""
 MEMBER = "member"
 PROCESSOR = "processor"
 GROUPED = (MEMBER, PROCESSOR)
-"""Members of the only group of a schedule; processors write results in transactions."""
+"""Members of the schedule's only group; processors write results in transactions."""
 GROUP_ID = "g"
 KINDS = {
     PRODUCER: PRODUCER,
@@ -58,7 +58,7 @@ KINDS = {
     MEMBER: CONSUMER,
     PROCESSOR: CONSUMER,
 }
-"""Kinds of clients, with the client whose options they have."""
+"""Kinds of clients, each with the client (producer, consumer, admin) whose options it has."""
 PLAIN_KINDS = (PRODUCER, CONSUMER, ADMIN, METADATA)
 CUTS = ("unclean_election", "delete_topic", "recreate_topic", "delete_records", "release")
 CLUSTER = (
@@ -66,9 +66,9 @@ CLUSTER = (
     "source_transactions", "strict_epochs", "transaction_version",
 )  # fmt: skip
 """Settings of brokers: the number of partitions of `__consumer_offsets`; the initial rebalance
-delay in seconds; seconds until a marker is written; seconds until an offset expires; the release,
-for example 3.9; the maximum seconds of the transactions in which a group's input records are
-written; whether commits are accepted only with the present epoch (brokers before KIP-1251); the
+delay in seconds; average seconds until a marker is written; seconds until an offset expires; the
+release, for example 3.9; the maximum seconds of the transactions in which a group's input records
+are written; whether commits are accepted only with the present epoch (brokers before KIP-1251); the
 finalized `transaction.version`."""
 MOST = {"brokers": 100, "partitions": 1000, "operations": 100_000, "volume": 10_000}
 SERVERS = f"{BOOTSTRAP_NAME}:9092"
@@ -86,7 +86,7 @@ class ScheduledClient:
     start: float = 0.0
     config: Mapping[str, Any] = field(default_factory=dict)
     volume: int = 0
-    """For producers: maximum number of records per operation; 0: a few."""
+    """For producers: maximum number of records per operation; 0 means a few."""
     habits: Mapping[str, Any] = field(default_factory=dict)
     """For members and transactional producers: the fields of `ApplicationBehaviour`."""
     writes: Mapping[str, Any] = field(default_factory=dict)
@@ -128,7 +128,7 @@ class Schedule:
 
     @property
     def scope(self) -> Scope:
-        """Names that the faults of this schedule may use."""
+        """Names and numbers that the faults of this schedule may contain."""
         names = tuple(c.name for c in self.clients)
         partitions = max(self.partitions, round(self.cluster.get("coordinators", 1)))
         return Scope(self.brokers, partitions, names, tuple(self.topics))
@@ -139,7 +139,7 @@ class Schedule:
         return str(self.clients[0].config.get("group.protocol", "classic"))
 
     def with_config(self, more: Mapping[str, Any]) -> Schedule:
-        """Return a copy with these options added to all clients."""
+        """Return a copy with these options added to the configuration of all clients."""
         clients = (replace(c, config={**c.config, **more}) for c in self.clients)
         return replace(self, clients=tuple(clients))
 
@@ -151,7 +151,7 @@ class Schedule:
         return "\n".join([first, *(f"  {fault}" for fault in self.faults)])
 
     def to_json(self) -> str:
-        """Return the text of a schedule file."""
+        """Return the schedule as the text of a schedule file."""
         plain: dict[str, Any] = {"format": FORMAT}
         for item in fields(self):
             value = getattr(self, item.name)
@@ -172,7 +172,7 @@ def _plain(value: Any) -> dict[str, Any]:
 
 
 def load(path: Path) -> Schedule:
-    """Read a schedule file; raise `ScheduleError` with the mistake and its place."""
+    """Read a schedule file; raise `ScheduleError` with the mistake and its line or field."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeError) as error:
@@ -321,7 +321,7 @@ _settled: dict[tuple[str, str], Config] = {}
 
 
 def settings(client: ScheduledClient) -> Config:
-    """Return a client's validated configuration; cached, because many runs share a few of them."""
+    """Return a client's validated configuration; cached, as many runs share a few of them."""
     transactional = client.kind == TRANSACTIONAL
     key = (client.name if transactional else client.kind, repr(client.config))
     found = _settled.get(key)

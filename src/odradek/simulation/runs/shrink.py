@@ -1,9 +1,9 @@
 """Shorten a failing schedule: remove everything that the failure doesn't need.
 
-In: a schedule, and a function that tells whether a schedule still fails in the same way. Out: a
-smaller schedule that does. The search is greedy: it removes faults in chunks, then clients,
-operations, brokers, partitions and settings, until nothing can be removed or `go_on` returns False.
-Must not read a clock.
+In: a schedule, and a function that returns whether a schedule still fails in the same way. Out: a
+smaller schedule that fails in the same way. The search is greedy: it removes faults in chunks, then
+clients, operations, brokers, partitions and settings, until nothing can be removed or `go_on`
+returns False. Must not read a clock.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Fails = Callable[[Schedule], bool]
 
 
 def kind(violation: str | None) -> str | None:
-    """Return a violation's text without times, addresses and names, for comparisons."""
+    """Return a violation's text without times, addresses and names, to compare two violations."""
     if violation is None:
         return None
     return re.sub(r"'[^']*'|[\w.]*\d[\w.:/-]*", "#", violation).split("; ")[0][:80]
@@ -41,7 +41,7 @@ def shrunk(schedule: Schedule, fails: Fails, go_on: Callable[[], bool] = lambda:
 
 
 def _smaller(schedule: Schedule) -> Iterator[Schedule]:
-    """Yield smaller schedules, beginning with the largest reduction."""
+    """Yield smaller schedules, the one with the largest reduction first."""
     yield from _fewer_faults(schedule)
     for client in schedule.clients if len(schedule.clients) > 1 else ():
         yield _fitted(
@@ -97,7 +97,7 @@ def _simpler_clients(schedule: Schedule) -> Iterator[Schedule]:
 
 
 def _possible(client: ScheduledClient) -> bool:
-    """Return whether a client's options are valid together."""
+    """Return whether a client's options are valid in combination."""
     try:
         settings(client)
     except ConfigurationError:
@@ -116,7 +116,7 @@ def _simpler_faults(schedule: Schedule) -> Iterator[Schedule]:
 
 
 def _fitted(schedule: Schedule) -> Schedule:
-    """Return the schedule without faults that refer to removed parts."""
+    """Return the schedule without faults that refer to removed brokers, partitions or clients."""
     scope = schedule.scope
 
     def fits(fault: Fault) -> bool:

@@ -1,9 +1,9 @@
-"""Simulate clients that write records and a group's offsets in transactions, with ledgers.
+"""Simulate clients that write records and a group's offsets in transactions, and check them.
 
-In: a client of a schedule, a stage. Out: a transactional producer's calls, one after the other; at
-the end a comparison of its committed, aborted and uncertain transactions with the records that
-read_committed consumers see, and with the group's offsets (each transaction with offsets is one
-step of a read-process-write chain). Must not cause faults.
+In: a client of a schedule, a stage (simulation and cluster). Out: a transactional producer's calls,
+one after the other; at the end a comparison of its committed, aborted and uncertain transactions
+with the records that read_committed consumers see, and with the group's offsets (each transaction
+with offsets is one step of a read-process-write chain). Must not cause faults.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from odradek.simulation.runs.workload import TOPIC
 
 Acknowledged = tuple[Write, ProducerBatch, int]
 CALL = 5.0
-"""Timeout of a call in seconds; a commit or abort continues after it, and is called again."""
+"""Timeout of a call in seconds; a commit or abort that times out continues, and is called again."""
 PAUSE = 0.05
 INPUT = TopicPartition(TOPIC, 0)
 """The partition whose offsets the transactions commit."""
 
 
 class Fate(Enum):
-    """Outcome of a transaction according to its producer."""
+    """Outcome of a transaction, as far as its producer knows."""
 
     UNKNOWN = "unknown"
     COMMITTED = "committed"
@@ -56,22 +56,22 @@ class Fate(Enum):
 
 @dataclass(slots=True)
 class Made:
-    """One transaction."""
+    """One transaction of a producer: its records, offset and outcome."""
 
     commits: bool
     writes: list[tuple[TopicPartition, bytes]] = field(default_factory=list)
     offset: int | None = None
     """The offset that the transaction commits for the group."""
     ending: bool = False
-    """Whether the commit was called: before that, the transaction can't be committed."""
+    """Whether the commit was called: before that call, the transaction can't be committed."""
     fate: Fate = Fate.UNKNOWN
 
 
 class TransactionalDriver(WritingDriver):
-    """Runs one transaction after the other; each is an operation."""
+    """A driver that runs transactions one by one; each is one operation of the schedule."""
 
     def build(self, config: Config) -> ProducerCalls:
-        """Create the producer and the ledgers."""
+        """Create the producer's calls and the list of its transactions."""
         self.made: list[Made] = []
         self.wanted: list[Made] = []
         self.busy = False
@@ -107,7 +107,7 @@ class TransactionalDriver(WritingDriver):
         return self.seconds(CALL)
 
     def bear(self, error: KafkaError, what: str) -> CallerFlow[None]:
-        """Wait after an error; raise it if the producer can't continue."""
+        """Wait a moment after an error; raise the error if the producer can't continue."""
         self.judged(error, what)
         again = isinstance(error, KafkaTimeoutError | AbortableTransactionError)
         refused = not again and self.producer.transactions.error is not None
@@ -116,7 +116,7 @@ class TransactionalDriver(WritingDriver):
         yield from pause(PAUSE)
 
     def initialised(self) -> CallerFlow[bool]:
-        """Initialize transactions; return whether that succeeded."""
+        """Call `init_transactions`; return whether that succeeded."""
         try:
             yield from self.producer.init_transactions(self.patience)
         except KafkaError as error:
@@ -125,11 +125,11 @@ class TransactionalDriver(WritingDriver):
         return True
 
     def commit(self) -> CallerFlow[KafkaError | None]:
-        """Commit; return the error if the outcome is unknown or an abort is required."""
+        """Commit; return the error if the outcome is unknown or the transaction must be aborted."""
         return self._end("commit", self.producer.commit_transaction, AbortableTransactionError)
 
     def abort(self) -> CallerFlow[KafkaError | None]:
-        """Abort; return the error if the outcome is unknown."""
+        """Abort the transaction; return the error if the outcome is unknown."""
         return self._end("abort", self.producer.abort_transaction)
 
     def _end(
@@ -220,7 +220,7 @@ class TransactionalDriver(WritingDriver):
     def _fill(self, made: Made, noted: Operation, sent: list[Acknowledged]) -> CallerFlow[None]:
         there = yield from self.producer.partitions_for(TOPIC, self.patience)
         few = max(self.client.volume, 3)
-        with suppress(KafkaError):  # the commit raises it, too
+        with suppress(KafkaError):  # the commit raises the error, too
             for _ in range(self.rng.randint(0, few) if self.probed_at is None else 1):
                 partition = self.rng.choice(there)
                 value = self.value(self.name)
@@ -268,14 +268,14 @@ class TransactionalDriver(WritingDriver):
             self.host.wake()
 
     def finished(self) -> bool:
-        """Return whether the last transaction is committed, and all committed ones are visible."""
+        """Return whether the last transaction is committed, and committed records are visible."""
         last = self.made[-1] if self.made else None
         done = not self.busy and last is not None and last.fate is Fate.COMMITTED
         seen = (done or self.over) and all(self._seen(self.cluster, made) for made in self.made)
         return seen and not self._wrong_offset(self.cluster)
 
     def _seen(self, cluster: SimulatedCluster, made: Made) -> bool:
-        """Return whether committed records are visible; markers are written after the response."""
+        """Return whether the committed records are visible: markers follow after the response."""
         if made.fate is not Fate.COMMITTED:
             return True
         return not self._missing(cluster, made)

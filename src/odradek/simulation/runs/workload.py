@@ -1,10 +1,10 @@
 """Simulate the clients of a schedule in virtual time, with calls at times that depend on the seed.
 
-In: a client of a schedule, a stage. Out: calls as the public clients make them (`clients/calls`),
-and violations of promises to callers. After the faults, the method `probe` of each `Driver` is
-called: its client must reach the live brokers and finish its work. This module has clients that
-only read metadata or call admin APIs; `record_workload` has producers and consumers. Must not cause
-faults.
+In: a client of a schedule, a stage (simulation and cluster). Out: calls as the public clients make
+them (`clients/calls`), and violations of promises to callers. After the faults, the method `probe`
+of each `Driver` is called: the driver's client must reach the live brokers and finish its work.
+This module has clients that only read metadata or call admin APIs; `record_workload` has producers
+and consumers. Must not cause faults.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ STEPS_IN_A_SECOND, TIMED_STEPS_IN_A_SECOND = 2_000, 300
 
 
 class Driver(ABC):
-    """One client of a schedule, with its checkers."""
+    """The driver of one client of a schedule: makes the client's calls and checks them."""
 
     died = False
-    """Whether the client's process was killed, as by SIGKILL: its calls don't end."""
+    """Whether the client's process was killed, as by SIGKILL, so that open calls never end."""
     over = False
     """Whether the client makes no more calls."""
     in_background = 0
@@ -103,7 +103,7 @@ class Driver(ABC):
         self.host.wake()
 
     def topic_ids(self) -> dict[str, bytes]:
-        """Return the ids of the topics in the client's metadata."""
+        """Return the topic ids that the client's metadata contains, by topic."""
         snapshot = self.engine.metadata.snapshot
         return {} if snapshot is None else {t.name: t.topic_id for t in snapshot.topics.values()}
 
@@ -111,10 +111,10 @@ class Driver(ABC):
 
     @abstractmethod
     def build(self, config: Config) -> ClientCalls[Any]:
-        """Create the calls of the client, and its engine with them."""
+        """Create the client's engine, and the object that makes its calls."""
 
     def application(self) -> Caller:
-        """Return the caller of the application's calls."""
+        """Return the object that makes the application's calls."""
         return Caller(self.world, self.calls, lambda: self.over)
 
     def begin(self) -> None:
@@ -127,11 +127,11 @@ class Driver(ABC):
 
     @abstractmethod
     def probe(self) -> None:
-        """Make the calls that show that the client has recovered."""
+        """Make the calls by which the client shows that it has recovered."""
 
     @abstractmethod
     def finished(self) -> bool:
-        """Return whether the probe's calls were successful."""
+        """Return whether the calls that `probe` made were successful."""
 
     def served(self) -> None:
         """Raise a `Violation` unless slow brokers have answered all calls by now."""
@@ -144,7 +144,7 @@ class Driver(ABC):
         self.wire.end_patience()
 
     def verify(self) -> None:
-        """Compare the ledgers with the cluster, if there are any; raise a `Violation`."""
+        """Compare the driver's results, if it has any, with the cluster; raise a `Violation`."""
         return
 
     # Calls
@@ -157,7 +157,7 @@ class Driver(ABC):
             self.done += 1
 
     def seconds(self, timeout: float) -> float:
-        """Return the timeout of a call."""
+        """Return the timeout of a call in seconds."""
         return PATIENCE if self.patient else timeout
 
     def call(
@@ -169,7 +169,7 @@ class Driver(ABC):
         )
 
     def judged(self, error: BaseException | None, what: str) -> None:
-        """Check the error of a call: it must be a `KafkaError`, and slow brokers excuse none."""
+        """Check a call's error: it must be a `KafkaError`, and slow brokers don't excuse any."""
         if error is None or self.engine.ended is not None:
             return
         if not isinstance(error, KafkaError):
@@ -208,14 +208,14 @@ class Driver(ABC):
         return self._sees_the_living() and self.finished()
 
     def again(self) -> None:
-        """Probe again: the calls of the first probe may have timed out rightly."""
+        """Probe again, because the calls of the last probe may have timed out without a bug."""
         idle = not len(self.calls)
         if self._probing and idle and self.engine.ended is None and not self.finished():
             self.probe()
             self.host.wake()
 
     def rightly_ended(self) -> bool:
-        """Return whether a fatal error was right: another cluster (R-RB-5) or an injected error."""
+        """Return whether a fatal error is right: another cluster (R-RB-5), an injected error."""
         ended = self.engine.ended
         if isinstance(ended, BrokerError) and not ended.retriable:
             codes = [c.injected for c in (*self.stage.left, self.stage.cluster)]
@@ -261,7 +261,7 @@ class AskingDriver(Driver):
         return self.asks
 
     def make(self, host: Any) -> ClientEngine:
-        """Return the client's engine."""
+        """Return the engine of the client."""
         return ClientEngine(self.config, host.rng())
 
     def ask(
@@ -271,7 +271,7 @@ class AskingDriver(Driver):
         timeout: float,
         then: Callable[[T], None] = lambda _: None,
     ) -> None:
-        """Run a flow in the engine."""
+        """Run a call's generator in the engine."""
         self.call(what, self.asks.call(flow, self.seconds(timeout), what), then)
 
 
@@ -293,7 +293,7 @@ class MetadataDriver(AskingDriver):
         """Do nothing: every probe requests a refresh."""
 
     def finished(self) -> bool:
-        """Return True: there is nothing to wait for."""
+        """Return True: a probe makes no calls that must end."""
         return True
 
 
@@ -339,5 +339,5 @@ class AdminDriver(AskingDriver):
         self._described = {b.id for b in result.brokers} == living
 
     def finished(self) -> bool:
-        """Return whether the description contained all live brokers."""
+        """Return whether the cluster's description contained all live brokers."""
         return self._described

@@ -1,7 +1,7 @@
-"""Define the interface of a client's host for a world, its checkers and its runs.
+"""Define the interface of a simulated client's I/O host, for the simulation and its checkers.
 
-In: nothing. Out: the protocol that `SimulatedHost` implements, and the asyncio host that
-`odradek.testing` puts into a world. Must not know how a host works.
+In: nothing. Out: the protocol that `SimulatedHost` implements, and also the asyncio I/O host with
+which `odradek.testing` runs a client in a simulation. Must not know how an I/O host works.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from odradek.simulation.world.trace import Trace
 
 
 class ClientHost(LoopHost, Protocol):
-    """The host of one client in a world."""
+    """The I/O host of one simulated client: it runs the client's engine."""
 
     name: str
     mode: Mode
@@ -24,17 +24,17 @@ class ClientHost(LoopHost, Protocol):
     watcher: Watcher | None
     trace: Trace
     events: EventLog | None
-    """Events of the engine, once there is an engine."""
+    """Events of the engine; None before an engine is attached."""
     worker_delay: float
-    """Seconds that a `Call` with where="worker" takes."""
+    """Duration in virtual seconds of a `Call` with where="worker"."""
     steps: int
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed."""
+        """Whether the I/O host was closed."""
 
     def limit_steps(self, in_a_second: int, timed: int) -> None:
-        """Set the limits of steps in a virtual second, and of those caused by a deadline alone."""
+        """Limit the engine's steps per virtual second: all steps, and those only due to a timer."""
 
     def freeze(self, on: bool = True) -> None:
         """Stop the client's process as by SIGSTOP, or resume it; inputs are delayed until then."""

@@ -1,8 +1,8 @@
 """Define the environment of a simulated broker: time, random numbers, addresses, connections.
 
-In: nothing. Out: the protocols that connect brokers and the hosts of clients to a world. `World`
-implements them in virtual time; the loopback server of `odradek.testing` implements those of
-brokers with real sockets, so both use the same broker. Must not know what a broker does.
+In: nothing. Out: the protocols with which brokers and clients' I/O hosts use a simulation. `World`
+implements them in virtual time; the loopback server of `odradek.testing` implements the brokers'
+protocols with real sockets, so both use the same broker code. Must not know what a broker does.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class Verdict(Enum):
     """Outcome of a connection attempt that isn't accepted."""
 
     REFUSED = "refused"
-    """No listener; the client learns it after a round trip."""
+    """No endpoint listens at the address; the client gets the refusal after a round trip."""
     DROPPED = "dropped"
-    """No response at all."""
+    """The connection attempt is never answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,25 +44,25 @@ class Peer(Protocol):
     """The broker's view of one connection, for responses."""
 
     client: str
-    """Name of the client, for accounting."""
+    """Name of the client, used to count and to select connections by client."""
 
     def respond(self, request: ReceivedRequest, response: Message, version: int) -> None:
-        """Send a response in the layout of `version`."""
+        """Send a response, encoded in the format of `version`."""
 
     def failed(self, request: ReceivedRequest, error: Exception) -> None:
-        """Report that the broker has no response.
+        """Report that the broker failed to handle a request.
 
-        It is a bug if the client is ours; other clients may send anything.
+        Such a failure is a bug if the client is Odradek's; other clients may send anything.
         """
 
     def close(self, *, reset: bool) -> None:
-        """Close the connection from the broker's side, orderly or by a reset."""
+        """Close the connection from the broker's side, in an orderly way or by a reset."""
 
     def hold(self, on: bool) -> None:
-        """Hold back all bytes in both directions, or release them (a black hole)."""
+        """Hold back all bytes in both directions (black hole), or deliver the bytes held back."""
 
     def trickle(self, seconds: float, *, both: bool = False) -> None:
-        """Deliver one byte of responses every `seconds`, and none completely; 0 ends the fault.
+        """Deliver one response byte every `seconds`, and never the last byte; 0 ends the fault.
 
         With `both`, requests arrive only after the fault has ended.
         """
@@ -71,8 +71,8 @@ class Peer(Protocol):
         """Hold back the client's bytes, reset the connection later, and then deliver the bytes.
 
         Both delays are `seconds`. So requests of an old connection arrive after those of the
-        connection that has replaced it. `arrived` is a request that has just arrived, and is held
-        back with them.
+        connection that has replaced it. `arrived` is a request that the broker has just received,
+        and that is held back, too.
         """
 
 
@@ -98,29 +98,29 @@ class Session(Protocol):
 
 
 class Endpoint(Protocol):
-    """A listener at an address."""
+    """A listener at a network address."""
 
     def accept(self, peer: Peer) -> Session | Verdict:
         """Accept, refuse or drop a connection attempt that arrives now."""
 
 
 class Environment(Protocol):
-    """The part of a world that clusters need."""
+    """The part of a simulation that clusters need."""
 
     time: VirtualTime
     dns: dict[str, list[str]]
 
     def epoch_time(self) -> float:
-        """Return seconds since the epoch, by the brokers' clocks."""
+        """Return the brokers' wall-clock time in seconds since the epoch."""
 
     def rng(self, name: str) -> random.Random:
-        """Return a random generator for this name."""
+        """Return the random generator that belongs to this name."""
 
     def new_address(self) -> Address:
         """Return a numeric address at which nothing has listened before."""
 
     def listen(self, address: Address, endpoint: Endpoint) -> None:
-        """Let an endpoint handle connections to an address."""
+        """Let this endpoint accept the connections to an address."""
 
     def unlisten(self, address: Address) -> None:
         """Refuse connections to an address from now on."""
@@ -137,35 +137,35 @@ class Timekeeper(Protocol):
 
 
 class HostEnvironment(Protocol):
-    """The part of a world that the hosts of its clients need."""
+    """The part of a simulation that the I/O hosts of clients need."""
 
     time: VirtualTime
     hot_loops: list[str]
 
     @property
     def driver(self) -> Timekeeper | None:
-        """The event loop that advances virtual time; None if clients' calls advance it."""
+        """The event loop that advances virtual time; None if clients' calls advance the time."""
 
     def wall_clock(self) -> float:
-        """Return seconds since the epoch, by the clients' clocks."""
+        """Return the clients' wall-clock time in seconds since the epoch."""
 
     def rng(self, name: str) -> random.Random:
-        """Return a random generator for this name."""
+        """Return the random generator that belongs to this name."""
 
     def dialled(self, peer: Peer, ip: str, port: int) -> Session | Verdict:
-        """Return the outcome of a connection attempt that arrives now."""
+        """Return the outcome of a connection attempt that reaches the address now."""
 
     def resolve(self, name: str, answer: Callable[[list[str] | BaseException], None]) -> None:
-        """Look up a name, and call back with its addresses or an error."""
+        """Look up a name, and call `answer` with its addresses or an error."""
 
 
 def read_request(frame: bytes | memoryview, *, whole: bool = True) -> ReceivedRequest:
     """Decode a frame (without its length) as a broker does.
 
     With `whole=False` bytes after the request are ignored, as Kafka's brokers do: librdkafka sends
-    three at the end of a Metadata request for all topics. ApiVersions is read even in future
-    versions, because brokers must answer those. Any other unreadable request is a bug of the client
-    under test and raises.
+    three such bytes at the end of a Metadata request for all topics. The header of ApiVersions is
+    read even in future versions, because brokers must answer such requests. Any other unreadable
+    request is a bug of the client under test and raises an error.
     """
     api_key, version, correlation_id, client_id, position = decode_request_header(frame)
     kind: type[Request[Any]] = request_class(api_key)

@@ -1,9 +1,9 @@
 """Run a client's engine in virtual time.
 
-In: an engine, its world, and whether its connections carry bytes or objects. Out: the engine's
-effects on simulated links, and its inputs at their times. It implements `network.host.Host`, so the
-clients and the engine that ship run on it unchanged. Must not decide anything about Kafka, or know
-what a broker is.
+In: an engine, its simulation (a `World`), and whether connections carry bytes or objects. Out: the
+engine's effects on simulated links, and its inputs at their times. `SimulatedHost` implements
+`network.host.Host`, so the released clients and engine run on it unchanged. Must not decide
+anything about Kafka, or know what a broker is.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ OTHER_DRIVER = (
     "kafka_simulation.run()"
 )
 LOOKS_AGAIN = 0.2
-"""Seconds by which a timer may fire too early: setting another one costs more than that."""
+"""Seconds by which a timer may fire too early, because replacing the timer costs more than that."""
 
 
 class NoLoop:
-    """An event loop that never ran."""
+    """A placeholder for the loop of a client that is closed before its first call."""
 
     def is_closed(self) -> bool:
         """Return True: the loop was never open."""
@@ -47,7 +47,7 @@ class NoLoop:
 
 
 class SimulatedHost(StepCount):
-    """Runs one engine in a world; created by `World.host`."""
+    """Runs one client's engine in a simulation; created by `World.host`."""
 
     def __init__(
         self,
@@ -65,10 +65,10 @@ class SimulatedHost(StepCount):
         self.watcher: Watcher | None = None
         self.lock = NullLock()
         self.background = background
-        """Whether the engine steps whenever something happens, as with a thread; otherwise it steps
-        only inside a call."""
+        """Whether the engine steps at every input and timer, as in a thread; otherwise it steps
+        only inside a client's call."""
         self.worker_delay = 0.01
-        """Duration in seconds of a `Call` with where="worker"."""
+        """Duration in virtual seconds of a `Call` with where="worker"."""
         self.trace = Trace(name)
         self._traced = traced
         self.events: EventLog | None = None
@@ -91,10 +91,10 @@ class SimulatedHost(StepCount):
         self._deferred: deque[Callable[[], None]] = deque()
         self._frozen = False
 
-    # Methods for clients
+    # Methods that clients call
 
     def attach(self, engine: EngineInputs) -> None:
-        """Run this engine from now on; the events of its log, if it has one, go to the trace."""
+        """Run this engine from now on, and copy the events of its log (if any) to the trace."""
         self._engine = engine
         events = getattr(engine, "events", None)
         if isinstance(events, EventLog):
@@ -103,15 +103,15 @@ class SimulatedHost(StepCount):
                 self.trace.follow(events)
 
     def now(self) -> float:
-        """Return virtual seconds."""
+        """Return the virtual time in seconds."""
         return self._time.now
 
     def wall_clock(self) -> float:
-        """Return virtual seconds since the epoch."""
+        """Return the wall-clock time in seconds since the epoch."""
         return self._world.wall_clock()
 
     def rng(self) -> random.Random:
-        """Return this client's random generator, which doesn't depend on other clients."""
+        """Return this client's random generator, which other clients don't influence."""
         return self._rng
 
     interrupted = inside = False
@@ -120,15 +120,15 @@ class SimulatedHost(StepCount):
     in_use = False
     cut_off = False
     surfacing = True
-    """Whether errors are raised in the caller: no signal interrupts virtual time."""
+    """Whether a client's next call raises errors of callbacks: no signal interrupts here."""
 
     @property
     def on_its_own(self) -> bool:
-        """Whether this client runs without a waiting call while an event loop advances time."""
+        """Whether this client runs between its calls, while an event loop advances time."""
         return self.background and self._world.driver is not None
 
     def check(self) -> None:
-        """Raise an error of a callback that is meant for the program."""
+        """Raise a callback's error that the application is to get."""
         if self.raised and self.surfacing and not self._stepping:
             raise self.raised.popleft()
 
@@ -144,13 +144,13 @@ class SimulatedHost(StepCount):
         return self._driver is not None and self._driver.is_closed()
 
     def enter(self, *, closing: bool = False) -> float:
-        """Begin a coroutine's call in the event loop that advances the world.
+        """Begin a coroutine's call in the event loop that advances virtual time.
 
         The first call binds the client to this loop; a call from another loop raises an error.
         """
         driver = self._world.driver
         if closing and driver is self._driver is None:
-            self._driver = NoLoop()  # never used: no loop will run it
+            self._driver = NoLoop()  # never used, because no loop will run this client
         if closing and self.gone:
             return self._time.now
         if self.gone or (self._driver and driver and driver is not self._driver):
@@ -165,22 +165,22 @@ class SimulatedHost(StepCount):
         return self._time.now
 
     def overslept(self, deadline: float) -> None:
-        """Do nothing: virtual time waits for every loop."""
+        """Do nothing: virtual time never passes while a loop is busy."""
 
     overdue = False
 
     async def breathe(self) -> None:
-        """Do nothing: no task waits in real time."""
+        """Do nothing: no other task needs real time to run."""
 
     def renew(self, engine: EngineInputs) -> None:
-        """Continue with another engine."""
+        """Replace the engine by this one."""
         self._engine = engine
 
     def drop(self) -> None:
-        """Do nothing: the world keeps all of its hosts."""
+        """Do nothing: the simulation keeps all of its I/O hosts."""
 
     def run(self, completion: Completion[Any], deadline: float | None) -> bool:
-        """Advance the world until the completion is done or the deadline has passed."""
+        """Advance virtual time until the completion is done or the deadline has passed."""
         self._in_call += 1
         try:
             self._step_if_due()
@@ -198,7 +198,7 @@ class SimulatedHost(StepCount):
             self._in_call -= 1
 
     def drive(self) -> None:
-        """Run everything that is due now."""
+        """Run every step and action that is due now."""
         self._in_call += 1
         try:
             self._step_if_due()
@@ -207,13 +207,13 @@ class SimulatedHost(StepCount):
             self._in_call -= 1
 
     def wake(self) -> None:
-        """Step at this time because of new inputs, but not inside the calling code."""
+        """Step at the present virtual time because of new inputs, but not in the calling code."""
         if not self._stepping and (self.background or self._in_call):
             self._woken = True
             self._plan(self._time.now)
 
     def defer(self, action: Callable[[], None]) -> None:
-        """Run an action between two steps."""
+        """Run an action between two steps of the engine."""
         self._deferred.append(action)
         self.wake()
 
@@ -280,7 +280,7 @@ class SimulatedHost(StepCount):
             self._plan(deadline)
 
     def _plan(self, when: float) -> None:
-        """Wake up at `when` or before; a timer that fires slightly too early checks again."""
+        """Step at `when` or before; if the timer fires too early, it is set again."""
         if self._deadline is None or when < self._deadline:
             self._deadline = when
         timer = self._timer
@@ -291,7 +291,7 @@ class SimulatedHost(StepCount):
         self._timer = self._time.at(self._deadline, self._timer_fired)
 
     def _input(self) -> None:
-        """Step because of new inputs, unless this host steps only inside of calls."""
+        """Step because of new inputs, unless this I/O host steps only inside of calls."""
         if self.background or self._in_call:
             self._step()
 
@@ -378,10 +378,10 @@ class SimulatedHost(StepCount):
             engine.called(effect.token, None, TimeoutError("no answer in time"))
             self._input()
 
-    # Callbacks of links
+    # Callbacks that links call
 
     def link_connected(self, number: int) -> None:
-        """Tell the engine that a connection attempt was accepted."""
+        """Notify the engine that a connection attempt was accepted."""
         if self._engine is not None and number in self.links:
             if self.watcher is not None:
                 self.watcher.connected(number)
@@ -389,7 +389,7 @@ class SimulatedHost(StepCount):
             self._input()
 
     def link_lost(self, number: int, error: BaseException | str | None) -> None:
-        """Tell the engine that a connection attempt was refused or a connection has ended."""
+        """Notify the engine that a connection attempt was refused or a connection has ended."""
         if self._engine is not None and self.links.pop(number, None) is not None:
             if self.watcher is not None:
                 self.watcher.ended(number)
@@ -397,7 +397,7 @@ class SimulatedHost(StepCount):
             self._input()
 
     def link_bytes(self, number: int, pieces: list[memoryview]) -> None:
-        """Write received bytes into the engine's buffers, piece by piece."""
+        """Write received bytes into the engine's buffers, one chunk after the other."""
         engine = self._engine
         for piece in pieces:
             view = piece

@@ -1,10 +1,10 @@
 """Simulate connections: latency, jitter, bandwidth, resets and black holes.
 
-In: requests of a host and responses of a broker. Out: the same on the other side, later and in
-order, or never. In byte mode frames are bytes, which reach the engine cut at random positions, also
-together with the beginning of the next frame; in message mode objects are passed. Frames are
+In: a client's requests and a broker's responses. Out: the same frames on the other side, later and
+in order, or never. In byte mode frames are bytes, which reach the engine cut at random positions,
+also together with the beginning of the next frame; in message mode objects are passed. Frames are
 complete at the same times in both modes, so the engine behaves in the same way. Must not look into
-the content.
+the content of frames.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ DRIP = 0.1
 MAX_PIECES = 6
 LOOK_AHEAD = 64
 STRANDED = 1.0
-"""Seconds until a broker notices the end of a connection whose last requests were delayed."""
+"""Seconds after delayed requests have arrived until the broker notices the connection's end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,26 +66,26 @@ class Watcher(Protocol):
     """Observes the traffic between one client and its brokers, for checkers."""
 
     def opened(self, number: int, address: Address, ip: str) -> None:
-        """Note a connection attempt."""
+        """Note that the client attempts to connect to an address."""
 
     def connected(self, number: int) -> None:
-        """Note that the connection was accepted."""
+        """Note that the broker accepted the connection attempt."""
 
     def sent(self, number: int, request: OutgoingRequest) -> None:
         """Note that the client sends a request."""
 
     def answered(self, number: int, correlation_id: int, throttle: float = 0.0) -> None:
-        """Note that a response arrives at the client, and the seconds of its throttle."""
+        """Note that the client gets a response, which throttles it for `throttle` seconds."""
 
     def came(self, number: int, size: int) -> None:
-        """Note that bytes of an unfinished response arrive."""
+        """Note that the client gets bytes of an unfinished response."""
 
     def ended(self, number: int) -> None:
-        """Note that the connection has ended for the client."""
+        """Note that the client lost or closed the connection."""
 
 
 class ClientEnd(Protocol):
-    """A host as a link sees it."""
+    """A client's I/O host, as far as a link uses it."""
 
     name: str
     mode: Mode
@@ -99,7 +99,7 @@ class ClientEnd(Protocol):
 
 
 def no_descriptor() -> OSError:
-    """Return the error of a machine without free descriptors."""
+    """Return the operating system's error for a machine without free descriptors."""
     return OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
 
@@ -109,11 +109,11 @@ def _reset() -> ConnectionResetError:
 
 
 Payload = bytes | IncomingResponse | None
-"""A frame, a response as an object, or the end of the connection (None)."""
+"""A frame as bytes, a response as an object, or the end of the connection (None)."""
 
 
 class Link:
-    """One connection, from the attempt to its end; the broker's `Peer`."""
+    """One connection, from the attempt to its end; brokers use it as their `Peer`."""
 
     __slots__ = (
         "_ahead",
@@ -157,11 +157,11 @@ class Link:
         self._throttles: dict[int, float] = {}
         self._up_at = self._down_at = 0.0
         self._down: deque[Payload] = deque()
-        self._ahead = 0  # bytes of the next frame that are already delivered
+        self._ahead = 0  # number of bytes of the next frame that were already delivered
         self._held: list[Callable[[], None]] = []
-        self._every, self._both = 0.0, False  # seconds per byte while responses trickle
-        self._stuck = 0  # responses held back by a trickle
-        # late requests on their way to the broker
+        self._every, self._both = 0.0, False  # seconds per byte of a trickling response
+        self._stuck = 0  # number of responses that the trickle fault holds back
+        # requests that are to arrive after those of the next connection
         self._late: list[Callable[[], None]] | None = None
         self._loss_error: BaseException | None = None
         self.client = end.name
@@ -172,7 +172,7 @@ class Link:
     # Connecting
 
     def dial(self, find: Callable[[Peer], Session | Verdict]) -> None:
-        """Try to connect; the outcome is known after one round trip."""
+        """Try to connect; the client gets the outcome after one round trip."""
         self._time.after(self._delay() + self._delay(), partial(self._dialled, find))
 
     def _dialled(self, find: Callable[[Peer], Session | Verdict]) -> None:
@@ -196,10 +196,10 @@ class Link:
         profile = self._end.profile
         return profile.latency + (profile.jitter * self._rng.random() if profile.jitter else 0.0)
 
-    # From the client
+    # Methods for the client
 
     def send(self, request: OutgoingRequest) -> None:
-        """Deliver a request to the broker."""
+        """Deliver a request to the broker after its latency."""
         if self.ended:
             return
         if self._end.mode == "bytes":
@@ -215,7 +215,7 @@ class Link:
         self._up(received, self._delay())
 
     def send_frame(self, frame: bytes) -> None:
-        """Deliver an encoded request, after its length."""
+        """Deliver an encoded request, which begins after the frame's length."""
         if self.ended:
             return
         delay = self._delay()
@@ -230,7 +230,7 @@ class Link:
         self._time.at(self._up_at, lambda: self._arrived_up(received))
 
     def close_by_client(self) -> None:
-        """Close from the client's side: it receives no more, and the broker learns of it later."""
+        """Close from the client's side: it receives no more, and the broker is notified later."""
         if self.ended:
             return
         self.ended = True
@@ -250,13 +250,13 @@ class Link:
 
     def _closed_up(self, session: Session) -> None:
         if self._late is not None:
-            return  # `_washed_up` closes the session
+            return  # `_washed_up` will close the session
         if self.held or self._both:
             self._held.append(session.left)
         else:
             session.left()
 
-    # From the broker
+    # Methods for the broker
 
     def respond(self, request: ReceivedRequest, response: Message, version: int) -> None:
         """Deliver a response to the client."""
@@ -277,11 +277,11 @@ class Link:
             self._down_later(payload, delay)
 
     def failed(self, request: ReceivedRequest, error: Exception) -> None:
-        """Raise the error: a broker must have a response to all requests of our clients."""
+        """Raise the error: a broker must be able to answer every request of Odradek's clients."""
         raise error
 
     def close(self, *, reset: bool) -> None:
-        """Close from the broker's side: the client learns of it after the last response."""
+        """Close from the broker's side: the client is notified after the last response."""
         if not self.ended:
             self._loss_error = _reset() if reset else None
             self._session = None
@@ -291,7 +291,7 @@ class Link:
             self._down_later(None, self._delay())
 
     def hold(self, on: bool) -> None:
-        """Hold back or release arriving bytes (black hole): TCP would retransmit them later."""
+        """Hold back arriving bytes (black hole), or deliver them late, as TCP retransmits them."""
         self.held = on
         if not on:
             self._let_go()
@@ -302,7 +302,7 @@ class Link:
             action()
 
     def trickle(self, seconds: float, *, both: bool = False) -> None:
-        """Deliver one byte of responses every `seconds`, and none completely; 0 ends the fault."""
+        """Deliver one response byte every `seconds`, and never the last byte; 0 ends the fault."""
         self._every, self._both = seconds, both
         if not seconds:
             stuck, self._stuck = self._stuck, 0
@@ -402,7 +402,7 @@ class Link:
         for _ in range(rng.randrange(MAX_PIECES)):
             if len(view) < 2:
                 break
-            # Usually cut short pieces: cuts within the length and the header are likely to find
+            # Usually short pieces: cuts within the length and the header are the likeliest to find
             # bugs.
             most = min(len(view), 9) if rng.random() < 0.7 else len(view)
             size = rng.randrange(1, most)
@@ -412,7 +412,7 @@ class Link:
         return pieces
 
     def _slowly(self, size: int) -> float:
-        """Deliver the start of a large frame in pieces, because slow isn't the same as silent."""
+        """Plan early parts of a large frame: an engine must not take slow bytes for silence."""
         seconds = size / (self._end.profile.bandwidth or 1.0)
         begin = max(self._down_at, self._time.now)
         parts = int(seconds / PROGRESS)
@@ -430,7 +430,7 @@ class Link:
             self._deliver(frame, share)
 
     def _deliver(self, frame: bytes, end: int) -> None:
-        """Deliver the bytes of a frame up to an index before its end."""
+        """Deliver the bytes of a frame up to index `end`, which is before the frame's end."""
         piece = memoryview(frame)[self._ahead : end]
         self._ahead = end
         if self._end.watcher is not None:

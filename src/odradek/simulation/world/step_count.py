@@ -1,7 +1,7 @@
-"""Count the steps of a host's engine: endless stepping is a bug.
+"""Count the steps of a client's engine: endless stepping is a bug.
 
-In: each step, and whether a deadline alone caused it. Out: an entry among the world's hot loops, or
-`StuckError` if time doesn't advance. Must not read a clock.
+In: each step, and whether a deadline alone caused it. Out: an entry in the simulation's
+`hot_loops`, or `StuckError` if time doesn't advance. Must not read a clock.
 """
 
 from __future__ import annotations
@@ -9,18 +9,18 @@ from __future__ import annotations
 from odradek.simulation.world.virtual_time import StuckError
 
 STEPS_AT_ONCE = 10_000
-"""Maximum number of steps of one engine at one instant before it counts as stuck."""
+"""Maximum number of steps of one engine at one instant, before the engine counts as stuck."""
 COUNTED_FROM = 100
-"""Number of steps within a second from which on steps at one instant are counted; few clients take
-that many."""
+"""Steps at one instant are counted only after this many steps within the second, which few clients
+reach."""
 STEP_LIMIT = 20_000
 TIMED_STEP_LIMIT = 1_000
-"""Maximum number of steps per virtual second that only a deadline causes; more of them are reported
+"""Maximum number of steps per virtual second that only a deadline causes; one step more is reported
 as a hot loop."""
 
 
 class StepCount:
-    """The part of a simulated host that counts its steps."""
+    """The part of a client's I/O host that counts the engine's steps."""
 
     def __init__(self, name: str, hot_loops: list[str]) -> None:
         self.name = name
@@ -36,7 +36,7 @@ class StepCount:
         self._steps_before = self._timed_before = 0
 
     def limit_steps(self, in_a_second: int, timed: int) -> None:
-        """Set the limits of steps in a virtual second, and of those caused by a deadline alone."""
+        """Limit the engine's steps per virtual second: all steps, and those only due to a timer."""
         self.step_limit, self.timed_step_limit = in_a_second, timed
 
     def count(self, now: float, *, timed: bool) -> None:

@@ -3,7 +3,7 @@
 In: the events of an `EventLog`. Out: text lines. Two runs with the same seed must have equal lines
 with equal times, in byte mode as in message mode. With real sockets, times, ports and the order
 between connections differ, so `by_connection` compares one client's connections one by one, with
-addresses replaced by roles. Must not prevent events.
+addresses replaced by roles. Must not suppress events.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from odradek.common.events import Event, EventLog
 T = TypeVar("T")
 
 TIMELY = frozenset({"seconds", "backoff", "connection", "ip", "at"})
-"""Fields whose values needn't be equal in a real and a simulated network."""
+"""Fields whose values may differ between a real and a simulated network."""
 
 
 class Trace:
@@ -29,15 +29,15 @@ class Trace:
         self.events: list[Event] = []
 
     def follow(self, events: EventLog) -> None:
-        """Collect the events of this log from now on."""
+        """Collect the events of this log that occur from now on."""
         events.listen(self.events.append)
 
     def of_kind(self, *kinds: str) -> list[Event]:
-        """Return the events of some kinds."""
+        """Return the collected events of the given kinds."""
         return [e for e in self.events if e.kind in kinds]
 
     def lines(self) -> list[str]:
-        """Return each event with its time, for comparing runs of one world."""
+        """Return each event with its time as text, for comparing two runs of one simulation."""
         return [f"{e.at!r} {self.client} {e}" for e in self.events]
 
     def by_connection(
@@ -68,7 +68,7 @@ class Trace:
 
 
 def _plain(text: str, roles: Mapping[str, str]) -> str:
-    """Replace values that differ between runs in a text; addresses become roles."""
+    """Replace the values in a text that differ between runs; addresses become roles."""
     for address, role in sorted(roles.items(), key=lambda item: -len(item[0])):
         text = text.replace(address, role)
     return re.sub(r"\d+\.\d+ s", "… s", text)
@@ -103,7 +103,7 @@ def assert_same(
 
 
 def run_twice(scenario: Callable[[], list[str]]) -> list[str]:
-    """Run a scenario twice; raise an error unless lines and times are equal."""
+    """Run a scenario twice; raise an error unless both traces have equal lines and times."""
     first, second = scenario(), scenario()
     assert_same(first, second, ("first run", "second run"))
     return first

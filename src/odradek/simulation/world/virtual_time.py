@@ -21,7 +21,7 @@ Action = Callable[[], None]
 
 
 class StuckError(AssertionError):
-    """Virtual time doesn't advance although actions keep running."""
+    """Virtual time doesn't advance although actions run, or a client waits for nothing."""
 
 
 class Timer:
@@ -39,7 +39,7 @@ class Timer:
 
 
 class VirtualTime:
-    """The clock of a simulated world, in seconds."""
+    """The clock of a simulation, in seconds."""
 
     __slots__ = ("_at_once", "_heap", "_serial", "_swept_at", "fired", "now")
 
@@ -53,7 +53,7 @@ class VirtualTime:
         self._swept_at = SWEPT_AT
 
     def at(self, when: float, action: Action) -> Timer:
-        """Schedule an action; if `when` is past, it runs now, after those scheduled for now."""
+        """Schedule an action at `when`; if that time has passed, as the last action of now."""
         if when < self.now:
             when = self.now
         timer = Timer(when, action)
@@ -64,13 +64,13 @@ class VirtualTime:
         return timer
 
     def _sweep(self) -> None:
-        """Remove the cancelled actions, which may be the majority (each heartbeat leaves one)."""
+        """Remove the cancelled actions, which may be most (each heartbeat cancels a timeout)."""
         self._heap[:] = [entry for entry in self._heap if entry[2].action is not None]
         heapq.heapify(self._heap)
         self._swept_at = 2 * len(self._heap) + SWEPT_AT
 
     def after(self, seconds: float, action: Action) -> Timer:
-        """Schedule an action after this number of seconds."""
+        """Schedule an action this many seconds from now."""
         return self.at(self.now + seconds, action)
 
     def next_at(self) -> float | None:
@@ -81,7 +81,7 @@ class VirtualTime:
         return heap[0][0] if heap else None
 
     def fire_next(self) -> bool:
-        """Advance to the next action and run it; return False if there is none."""
+        """Advance to the next action and run it; return False if no action is scheduled."""
         return self._fire(math.inf, most=1)
 
     def run_until(self, when: float) -> None:
@@ -114,4 +114,4 @@ class VirtualTime:
 
 def derived_rng(seed: int, name: str) -> random.Random:
     """Return a generator that depends on the seed and the name alone, not on earlier calls."""
-    return random.Random(f"{seed}/{name}")  # the seed is hashed by SHA-512: equal in every process
+    return random.Random(f"{seed}/{name}")  # `Random` hashes it by SHA-512: equal in every process

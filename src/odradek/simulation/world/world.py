@@ -1,8 +1,8 @@
-"""Simulate the world of a run: one time, one seed, names, addresses, and clients.
+"""Simulate all that a run contains: virtual time, random numbers, names, addresses, clients.
 
-In: a seed, clusters that listen, hosts that connect. Out: a run that can be repeated exactly. It is
-the `Environment` of simulated clusters and creates the hosts on which clients run. Must not read a
-real clock or open a real socket.
+In: a seed, clusters that listen, I/O hosts that connect. Out: a run that can be repeated exactly.
+`World` is the `Environment` of simulated clusters and creates the I/O hosts of clients. Must not
+read a real clock or open a real socket.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ DNS_DELAY = 0.002
 
 
 class Dial(NamedTuple):
-    """One connection attempt as it arrived in the network."""
+    """One connection attempt, when it reached its address."""
 
     at: float
     client: str
     ip: str
     port: int
     outcome: str
-    """"accepted", "refused" or "dropped"."""
+    """How the attempt ended: "accepted", "refused" or "dropped"."""
 
 
 class HostMaker(Protocol):
-    """Creates the hosts of a world."""
+    """Creates the I/O hosts of a simulation's clients."""
 
     def __call__(
         self,
@@ -60,10 +60,10 @@ class HostMaker(Protocol):
 
 
 class World:
-    """All parts of one simulated run."""
+    """A simulation: one virtual time, and all clusters, clients, names and connections in it."""
 
     make_host: HostMaker = SimulatedHost
-    """Creates the hosts of the world's clients."""
+    """Creates the I/O hosts of the simulation's clients."""
 
     def __init__(
         self,
@@ -73,22 +73,22 @@ class World:
         link: LinkProfile | None = None,
         hosts: HostMaker | None = None,
     ) -> None:
-        """Create a world; `hosts` creates its clients' hosts, by default `SimulatedHost`."""
+        """Create a simulation; `hosts` creates the I/O hosts, by default `SimulatedHost`."""
         self.seed = seed
         if hosts is not None:
             self.make_host = hosts
         self.time = VirtualTime(start)
         self.link = link or LinkProfile()
-        """Behaviour of connections whose host has no profile of its own."""
+        """Behaviour of connections of clients without a profile of their own."""
         self.first_link: dict[str, Any] = asdict(self.link)
-        """Behaviour of connections at the beginning."""
+        """Behaviour of connections at the beginning of the run."""
         self.dns: dict[str, list[str]] = {}
-        """Name → addresses; may be changed at any time. An unknown name doesn't resolve."""
+        """Addresses by name; tests may change them at any time. An unknown name doesn't resolve."""
         self.dns_silent: set[str] = set()
         """Names whose queries are never answered."""
         self.lookups: Counter[str] = Counter()
         self.clock_offset = 0.0
-        """Offset of the clients' wall clocks from true time in seconds."""
+        """Difference between the clients' wall clocks and the true time, in seconds."""
         self.dials: list[Dial] = []
         self.hosts: dict[str, ClientHost] = {}
         self.hot_loops: list[str] = []
@@ -107,31 +107,31 @@ class World:
         return self.time.now
 
     def epoch_time(self) -> float:
-        """Return virtual seconds since the epoch, by the brokers' clocks, which are right."""
+        """Return the brokers' wall-clock time, always right, in seconds since the epoch."""
         return EPOCH + self.time.now
 
     def wall_clock(self) -> float:
-        """Return virtual seconds since the epoch, by the clients' clocks."""
+        """Return the clients' wall-clock time in seconds since the epoch."""
         return self.epoch_time() + self.clock_offset
 
     def at(self, when: float, action: Callable[[], object]) -> Timer:
-        """Run an action at a time, also in the middle of a blocking call."""
+        """Run an action at a virtual time, even if a blocking call is waiting then."""
         return self.time.at(when, lambda: (action(), None)[1])
 
     def after(self, seconds: float, action: Callable[[], object]) -> Timer:
-        """Run an action after this number of seconds."""
+        """Run an action this many seconds from now."""
         return self.at(self.time.now + seconds, action)
 
     def run_until(self, when: float) -> None:
-        """Run all actions that are due up to a time."""
+        """Run all actions that are due up to this virtual time."""
         self.time.run_until(when)
 
     def advance(self, seconds: float) -> None:
-        """Run all actions that are due in this number of seconds."""
+        """Run all actions that are due within the next `seconds`."""
         self.time.run_until(self.time.now + seconds)
 
     def run_while(self, condition: Callable[[], bool], limit: float) -> bool:
-        """Advance while the condition holds, at most by `limit`; return whether it ended."""
+        """Advance while the condition holds, at most by `limit`; return False if it still holds."""
         end = self.time.now + limit
         while condition():
             due = self.time.next_at()
@@ -152,13 +152,13 @@ class World:
 
     @property
     def driver(self) -> Timekeeper | None:
-        """The event loop that advances time now; None if there is none."""
+        """The event loop that advances time now; None if clients' calls advance the time."""
         return self._drivers[-1] if self._drivers else None
 
     # Random numbers and clients
 
     def rng(self, name: str) -> random.Random:
-        """Return a random generator that depends on the world's seed and this name only."""
+        """Return a random generator that depends on the simulation's seed and this name only."""
         return derived_rng(self.seed, name)
 
     def host(
@@ -170,9 +170,9 @@ class World:
         link: LinkProfile | None = None,
         traced: bool = True,
     ) -> ClientHost:
-        """Create the host of another client; if the name is taken, a number is appended.
+        """Create the I/O host of another client; if the name is taken, append a number.
 
-        With `traced=False` no events are collected, which for a fleet would need too much memory.
+        With `traced=False` events aren't collected, which needs too much memory for many clients.
         """
         unique, number = name, 1
         while unique in self.hosts:
@@ -184,18 +184,18 @@ class World:
         self.hosts[unique] = host
         return host
 
-    # Faults of the network, of names and of clocks; a cluster has the faults of its brokers
+    # Faults of connections, names and clocks; a cluster's methods inject the faults of brokers
 
     def dns_change(self, name: str, addresses: Sequence[str]) -> None:
-        """Resolve a name to these addresses from now on; without any, it can't be resolved."""
+        """Resolve a name to these addresses from now on; an empty list makes lookups fail."""
         self.dns[name] = list(addresses)
 
     def dns_silence(self, name: str, on: bool = True) -> None:
-        """Let queries for a name time out, or answer them again."""
+        """Leave lookups of a name without a response, or answer them again."""
         (self.dns_silent.add if on else self.dns_silent.discard)(name)
 
     def change_link(self, client: str | None = None, **changes: Any) -> None:
-        """Change latency, jitter, loss or bandwidth of one client's connections, or of all.
+        """Change latency, jitter, loss or bandwidth of the connections of one client or of all.
 
         The change applies to frames that are sent from now on, also on existing connections.
         """
@@ -205,9 +205,9 @@ class World:
             host.profile = replace(host.profile, **changes)
 
     def clock_jump(self, seconds: float) -> None:
-        """Set the wall clock forward (or back).
+        """Set the clients' wall clock forward (or back).
 
-        Monotonic time, which the engine uses, continues.
+        Monotonic time, which the engine uses, isn't affected.
         """
         self.clock_offset += seconds
 
@@ -220,7 +220,7 @@ class World:
         return Address(f"10.{high // 250}.{high % 250}.{low + 1}", PORT)
 
     def listen(self, address: Address, endpoint: Endpoint) -> None:
-        """Let an endpoint handle connections to an address."""
+        """Let this endpoint accept the connections to an address."""
         self._listeners[address.host, address.port] = endpoint
 
     def unlisten(self, address: Address) -> None:
@@ -250,7 +250,7 @@ class World:
         self._diverted.clear()
 
     def dialled(self, peer: Peer, ip: str, port: int) -> Session | Verdict:
-        """Return the outcome of a connection attempt that arrives now, and record it."""
+        """Return the outcome of a connection attempt that arrives now, and record the attempt."""
         endpoint = self._diverted.get((ip, port)) or self._listeners.get((ip, port))
         found: Session | Verdict
         if (ip, port) in self._black_holes:
@@ -262,7 +262,7 @@ class World:
         return found
 
     def resolve(self, name: str, answer: Callable[[list[str] | BaseException], None]) -> None:
-        """Look up a name; the result is the addresses in `dns` at the time of the response."""
+        """Look up a name; the result is the content of `dns` when the response is sent."""
         self.lookups[name] += 1
 
         def reply() -> None:

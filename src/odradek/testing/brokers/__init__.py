@@ -1,1 +1,1 @@
-"""Real brokers as processes on this machine."""
+"""Real Kafka brokers, which run as processes on this machine."""

@@ -36,11 +36,11 @@ logger.config.name = org.apache.kafka.common.config.AbstractConfig
 logger.config.level = warn
 """
 
-# Settings for a broker that starts fast, runs for minutes and shares two cores.
+# Settings for a broker that starts fast, runs for some minutes and shares two CPU cores.
 _SMALL = {
     "auto.create.topics.enable": "false",
     "broker.heartbeat.interval.ms": "500",
-    # Until its old session has expired, a killed broker that is restarted is refused
+    # Until its session has expired, a killed broker that is restarted is refused
     # (DUPLICATE_BROKER_REGISTRATION); with Kafka's 9 s, every restart would take that long.
     "broker.session.timeout.ms": "3000",
     "controller.quorum.election.timeout.ms": "500",
@@ -78,7 +78,7 @@ def random_kafka_id() -> str:
     """Return a cluster or directory id as Kafka writes them: 16 bytes in URL-safe base64."""
     while True:
         text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        if not text.startswith("-"):  # Kafka avoids these ids, too: tools read them as options
+        if not text.startswith("-"):  # tools take "-…" for options
             return text
 
 
@@ -124,7 +124,7 @@ class LocalBroker:
         self.paused = self.answered = self.listens = False
 
     def answers(self) -> bool:
-        """Note that the broker answers; return whether this is the first time since its start."""
+        """Note that the broker answers; return True for its first answer since its start."""
         before, self.answered = self.answered, True
         return not before
 
@@ -137,7 +137,7 @@ class LocalBroker:
         self.paused = on
 
     def move(self, address: Address, controller_address: Address, inner: Address | None) -> None:
-        """Set the addresses for the next start."""
+        """Set the addresses that the broker uses from its next start on."""
         self.address, self.controller_address, self.inner = address, controller_address, inner
 
     def swap_addresses(self, other: LocalBroker) -> None:
@@ -162,7 +162,7 @@ class LocalBroker:
 
     @property
     def plain_address(self) -> Address:
-        """The address of a listener without TLS."""
+        """The address of a listener without TLS: the inner one if there is one."""
         return self.inner or self.address
 
     def write_properties(
@@ -222,8 +222,8 @@ class LocalBroker:
     def copy_format_from(self, source: Path, cluster_id: str) -> None:
         """Copy storage that was formatted with the same configuration, and set this broker's ids.
 
-        The format tool would start a JVM for each broker, and the files that it writes differ only
-        in the ids: with static voters nothing else depends on the broker or the cluster.
+        The format tool would start a JVM for each broker, although the files that it writes differ
+        only in the ids: with static voters nothing else depends on the broker or the cluster.
         """
         target = self.directory / "data"
         shutil.copytree(source, target)
@@ -248,11 +248,11 @@ class JavaSetup:
     heap: str = "384m"
     options: Sequence[str] = SMALL_JVM
     tools: Callable[[], Path] | None = None
-    """Returns the folder with the jars of the console tools, if `jars` doesn't contain them."""
+    """Function that returns the directory of the console tools' jars, if `jars` lacks them."""
 
     @property
     def archive(self) -> Path:
-        """The class data archive for this Java and these jars; the JVM checks if it matches."""
+        """The class data archive for this Java and these jars; the JVM checks that it matches."""
         release = self.home / "release"
         identity = f"{self.home}:{release.read_text() if release.is_file() else ''}:{self.jars}"
         name = f"classes-{self.jars.name}-{zlib.crc32(identity.encode()):08x}.jsa"
@@ -264,7 +264,7 @@ class JavaSetup:
         return self.cache / f"formatted-{self.jars.name}"
 
     def hidden(self, command: Sequence[str], file: Path) -> list[str]:
-        """Return the command with its arguments in a file, so that `ps` doesn't show them.
+        """Return the command with its arguments moved to a file, so that `ps` doesn't show them.
 
         Arguments of Kafka's tools may contain passwords, and every user can run `ps`.
         """

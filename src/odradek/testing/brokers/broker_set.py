@@ -1,10 +1,10 @@
-"""The processes of one Kafka cluster: format, start, stop and move its brokers.
+"""Run the processes of one Kafka cluster: format, start, stop and move the brokers.
 
-In: a keeper, a Java with jars, a directory, a number of brokers. Out: brokers that answer, or a
-`ClusterStartError` with the tail of a log. Must not: know the bootstrap address (`LocalCluster`
-does). To check whether the cluster is ready, the brokers themselves are asked: each must return all
-running brokers at their present addresses, a controller, and (if all brokers run) a leader for
-every partition.
+In: a keeper (the process that owns all others), a Java with jars, a directory, a number of brokers.
+Out: brokers that answer, or a `ClusterStartError` with the tail of a log. Must not: know the
+bootstrap address (`LocalCluster` does). To check whether the cluster is ready, the brokers
+themselves are asked: each must return all running brokers at their present addresses, a controller,
+and (if all brokers run) a leader for every partition.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _LISTENING_POLL_S = 0.01  # refused connection attempts don't slow the start dow
 # REQUEST_TIMED_OUT, NOT_CONTROLLER: the brokers are electing a controller.
 _LATER = (7, 41)
 _EXISTS = 36
-_NETWORK_THREADS = 4  # more than these brokers really have
+_NETWORK_THREADS = 4  # more threads than brokers really have
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Timeline(list[TimelineEvent]):
 
 
 class BrokerSet:
-    """Brokers of one cluster."""
+    """The brokers of one cluster and their processes."""
 
     def __init__(
         self,
@@ -145,13 +145,13 @@ class BrokerSet:
         return first.directory / "data"
 
     def _keep_formatted(self, source: Path) -> None:
-        """Keep formatted storage for later clusters, so that they needn't run the format tool."""
+        """Keep formatted storage in the cache, so that later clusters needn't run the tool."""
         kept = self._java.formatted
         temporary = kept.with_name(f"{kept.name}.{self._keeper.pid}")
         shutil.copytree(source, temporary)
         try:
             temporary.rename(kept)
-        except OSError:  # another process did the same before
+        except OSError:  # another process stored them first
             shutil.rmtree(temporary)
 
     def start_all(self) -> None:
@@ -219,11 +219,11 @@ class BrokerSet:
                 self._timeline.add("broker_listening", broker.node_id)
 
     def stop(self, brokers: Iterable[LocalBroker], *, graceful: bool) -> None:
-        """Stop these brokers' processes and wait until they have ended."""
+        """Stop these brokers' processes with a signal and wait until they have ended."""
         stopping = [one for one in brokers if one.running]
         for broker in stopping:
             self._signal(broker, signal.SIGTERM if graceful else signal.SIGKILL)
-            if broker.paused:  # a stopped process handles SIGTERM only after SIGCONT
+            if broker.paused:  # SIGTERM has no effect before SIGCONT
                 self._go_on(broker)
         deadline = monotonic() + _STOP_TIMEOUT_S
         for broker in stopping:
@@ -231,8 +231,8 @@ class BrokerSet:
                 self._signal(broker, signal.SIGKILL)
                 _ended(broker, _STOP_TIMEOUT_S)
             if 2 * sum(one.running for one in self.brokers) <= len(self.brokers):
-                # A broker that shuts down cleanly asks the controllers for permission; without
-                # their quorum, it would retry for minutes.
+                # A broker that shuts down cleanly asks the controllers for permission; without a
+                # quorum of controllers, it would retry for minutes.
                 deadline = min(deadline, monotonic() + _NO_QUORUM_GRACE_S)
 
     def pause(self, broker: LocalBroker) -> None:
@@ -270,7 +270,7 @@ class BrokerSet:
         self.wait_ready()
 
     def _places(self, network: str, count: int) -> list[tuple[Address, Address, Address | None]]:
-        """Return each broker's addresses: for clients, for controllers, perhaps without TLS."""
+        """Return each broker's addresses: for clients, for controllers and perhaps without TLS."""
         kinds = 3 if self._security.secured else 2
         hosts = [_host(network, node_id) for node_id in range(count) for _ in range(kinds)]
         found = list(free_addresses(hosts))
@@ -278,7 +278,7 @@ class BrokerSet:
         return list(zip(found[::kinds], found[1::kinds], open_too, strict=True))
 
     def take_addresses_of(self, other: BrokerSet) -> None:
-        """Take over the addresses of another cluster's (stopped) brokers."""
+        """Use the addresses of another cluster's (stopped) brokers from the next start on."""
         for mine, theirs in zip(self.brokers, other.brokers, strict=True):
             mine.move(theirs.address, theirs.controller_address, theirs.inner)
 
@@ -352,7 +352,7 @@ class BrokerSet:
         check: bool = True,
         java_options: Iterable[str] = (),
     ) -> str:
-        """Run one of Kafka's Java programs and return its output."""
+        """Run one of Kafka's Java programs and return the program's output."""
         number = sum(1 for _ in self.directory.glob("tool-*.out"))
         output = self.directory / f"tool-{number}.out"
         errors = output.with_suffix(".err")
@@ -388,7 +388,7 @@ class BrokerSet:
         """
         target = self._java.archive
         if not (self._java.home / "lib" / "server" / "classes.jsa").exists():
-            return  # a Java without an own archive can't create one
+            return  # a Java without such a file can't create archives
         temporary = self.directory / "classes.jsa"
         broker = self.brokers[0]
         self.spawn(broker, f"-XX:ArchiveClassesAtExit={temporary}")
@@ -418,7 +418,7 @@ class BrokerSet:
             self._keeper.signal(broker.child, number)
 
     def _go_on(self, broker: LocalBroker) -> None:
-        """Resume a paused process; after this call, the broker doesn't count as paused."""
+        """Resume a paused process; from then on the broker doesn't count as paused."""
         if broker.running:
             self._signal(broker, signal.SIGCONT)
             self._timeline.add("broker_resumed", broker.node_id)
@@ -434,7 +434,7 @@ class BrokerSet:
         self.rewrite_properties()
 
     def _lacks(self, view: probe.ClusterView | None, expected: dict[int, Address]) -> str:
-        """Return what is missing in a broker's view of the cluster; an empty text if nothing is."""
+        """Return what is missing in a broker's view of the cluster; "" if nothing is missing."""
         if view is None:
             return "it does not answer"
         if view.controller < 0:
@@ -454,7 +454,7 @@ class BrokerSet:
         )
 
     def _remembered(self) -> str | None:
-        """Return the cluster id that an earlier run stored in this directory."""
+        """Return the cluster id that an earlier run has stored in this directory."""
         path = self.directory / "cluster.json"
         if not path.is_file():
             return None
@@ -470,7 +470,7 @@ class BrokerSet:
 def _leads(view: probe.ClusterView | None) -> bool:
     """Return whether a broker knows the requested topics, with a leader for each partition.
 
-    Otherwise tests could be slowed down by a broker that learns of a new topic later.
+    If a broker learns of a new topic only later, tests with this broker become slow.
     """
     return view is not None and not view.refused and not view.leaderless
 
@@ -480,7 +480,7 @@ def _ended(broker: LocalBroker, timeout: float) -> bool:
 
 
 def _frozen(broker: LocalBroker) -> bool:
-    """Return whether all threads have stopped: after the signal, they stop one after the other.
+    """Return whether all threads of a stopped process have stopped, as they do one by one.
 
     Also return True if the process has ended, or if the system has no /proc.
     """
@@ -494,7 +494,7 @@ def _frozen(broker: LocalBroker) -> bool:
 
 
 def _other_network(present: str) -> str:
-    """Return the first three bytes of a loopback address, different from the present ones."""
+    """Return the first three bytes of a loopback address that differs from the present ones."""
     while True:
         found = f"127.{random.randrange(1, 255)}.{random.randrange(256)}"
         if found != present:

@@ -1,9 +1,9 @@
-"""A process that keeps a `LocalCluster` open after the command that started it has ended.
+"""Keep a `LocalCluster` open in a process of its own after the command that started it has ended.
 
-In: its options as JSON on standard input, from `odradek cluster start` (they may contain passwords,
-and every user can see command lines). Out: a state file with the cluster's address, until SIGTERM
-ends the process. Must not: be found in another way than by its state file, or trust a pid in it
-without the start time, because pids are reused.
+In: the cluster's options as JSON on standard input, from `odradek cluster start` (they may contain
+passwords, and every user can see command lines). Out: a state file with the cluster's address,
+until SIGTERM ends the process. Must not: be found in another way than by its state file, or trust a
+pid in that file without the start time, because pids are reused.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ def state_file() -> Path:
 
 
 def start_time(pid: int) -> str | None:
-    """Return a process's start time, or None if it ended.
+    """Return a process's start time, or None if the process ended.
 
-    The start time distinguishes it from a later process with the same pid.
+    The start time distinguishes the process from a later one with the same pid.
     """
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
@@ -50,18 +50,18 @@ def start_time(pid: int) -> str | None:
     # time.
     fields = text[text.rindex(")") + 2 :].split()
     if fields[0] == "Z":
-        return None  # a zombie: ended, but not yet reaped
+        return None  # a zombie process, which has ended
     return f"{boot}:{fields[19]}"
 
 
 def read_state() -> dict[str, Any] | None:
-    """Return the state of a running detached cluster; if it ended, remove the file."""
+    """Return the state of a running detached cluster; if the cluster ended, remove the file."""
     path = state_file()
     try:
         state: dict[str, Any] = json.loads(path.read_text())
     except FileNotFoundError:
         return None
-    except ValueError:  # truncated, so not written by `write_state`
+    except ValueError:  # incomplete, so `write_state` hasn't written it
         state = {}
     if state and start_time(state["pid"]) == state["start_time"]:
         return state
@@ -116,7 +116,7 @@ def main() -> None:
         with cluster, registry or contextlib.nullcontext():
             write_state(describe(cluster, registry))
             _say("up")
-            with contextlib.suppress(OSError):  # the parent may have closed its end
+            with contextlib.suppress(OSError):  # the parent process may be gone
                 sys.stdout.close()
             done.wait()
     except Exception as error:

@@ -30,14 +30,14 @@ class _Pipe(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)  # noqa: S101 - asyncio's own promise
         self.transport = transport
         if self.client:
-            transport.pause_reading()  # until a broker is connected
+            transport.pause_reading()  # resumed once a broker is connected
         self._door.opened(self)
 
     def data_received(self, data: bytes) -> None:
         if self.peer is not None and self.peer.transport is not None:
             self.peer.transport.write(data)
 
-    # asyncio calls these for this end's write buffer: while it is full, the peer stops reading.
+    # asyncio calls these two methods: the peer stops reading while this end's buffer is full.
     def pause_writing(self) -> None:
         if self.peer is not None and self.peer.transport is not None:
             self.peer.transport.pause_reading()
@@ -50,8 +50,8 @@ class _Pipe(asyncio.Protocol):
         self._door.lost(self)
         peer, self.peer = self.peer, None
         if peer is not None and peer.transport is not None:
-            # A reset is passed on as a reset, and an orderly close after the last byte. Kafka
-            # doesn't use half-closed connections, so the end of one direction ends both.
+            # Pass on a reset as a reset, and an orderly close after the last byte. Kafka doesn't
+            # use half-closed connections, so the end of one direction ends the other.
             if exc is not None:
                 peer.transport.abort()
             else:
@@ -113,7 +113,7 @@ class FrontDoor:
         self._thread.join()
 
     def lead_to(self, backends: Iterable[Address]) -> None:
-        """Forward new connections to these addresses; without any, close them at once."""
+        """Forward new connections to these addresses; if none are given, close them at once."""
         self._backends = tuple(backends)
 
     def drop_connections(self) -> None:
@@ -128,7 +128,7 @@ class FrontDoor:
             return
         self.accepted += 1
         if self._loop is None:
-            return  # `close` was called, and aborts this connection
+            return  # `close` will abort this connection
         task = asyncio.get_running_loop().create_task(self._connect(pipe))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -148,7 +148,7 @@ class FrontDoor:
                     _, pipe = await loop.create_connection(
                         lambda: _Pipe(self, client=False), backend.host, backend.port
                     )
-            except OSError:  # includes a timeout
+            except OSError:  # or a timeout
                 continue
             if client.transport is None or client.transport.is_closing():
                 if pipe.transport is not None:

@@ -73,7 +73,7 @@ class _Keeper:
             getattr(self, f"_do_{request.pop('do')}")(**request)
 
     def _say(self, **message: Any) -> None:
-        with contextlib.suppress(OSError):  # the owner ended: the next select reports it
+        with contextlib.suppress(OSError):  # the next select reports the owner's end
             os.write(1, json.dumps(message).encode() + b"\n")
 
     def _do_spawn(
@@ -87,7 +87,7 @@ class _Keeper:
             ):
                 child = subprocess.Popen(
                     command, stdin=given, stdout=out, stderr=err, cwd=cwd,
-                    preexec_fn=_die_with_parent,  # safe, because there is one thread
+                    preexec_fn=_die_with_parent,  # safe, because this process has only one thread
                 )  # fmt: skip
         except OSError as error:
             self._say(call=call, error=str(error))
@@ -117,7 +117,7 @@ class _Keeper:
 
 
 def main() -> None:
-    """Serve the owner; the only argument is its pid."""
+    """Serve the owning process, whose pid is the only argument."""
     keeper = _Keeper(int(sys.argv[1]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the owner handles Ctrl-C
     signal.signal(signal.SIGTERM, keeper.stop)

@@ -1,9 +1,9 @@
 """Ask one broker for the cluster or a topic, with plain `struct` on a blocking socket.
 
-In: an address. Out: the brokers that it knows and the number of partitions without a leader, or the
-state of a topic; None if it doesn't answer. `login` is a name and a password for SASL PLAIN, if the
-broker requires them. Must not: use Odradek's client, which is tested with these clusters. (Kafka's
-own tool does the same, but its JVM takes a second of CPU time.)
+In: an address. Out: the brokers that this broker knows and the number of partitions without a
+leader, or the state of a topic; None if the broker doesn't answer. `login` is a name and a password
+for SASL PLAIN, if the broker requires them. Must not: use Odradek's client, which is tested with
+these clusters. (Kafka's own tool does the same, but its JVM takes a second of CPU time.)
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from odradek.common.types import Address
 
 _METADATA = 3
-_VERSION = 1  # the oldest of Kafka 4 with a controller id
+_VERSION = 1  # oldest version in Kafka 4 with a controller id
 _CREATE_TOPICS = 19
-_CREATE_VERSION = 2  # the oldest of Kafka 4
+_CREATE_VERSION = 2  # oldest version in Kafka 4
 _LARGEST_ANSWER = 16 * 1024 * 1024
 _SASL_HANDSHAKE, _SASL_AUTHENTICATE = 17, 36
 
 Login = tuple[str, str]
-"""A name and a password."""
+"""A user name and a password."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,21 +63,21 @@ class _Reader:
         return self._data[self._at - length : self._at].decode()
 
     def skip_int32s(self) -> None:
-        count = self.take(">i")  # before the sum: `take` changes the position
+        count = self.take(">i")  # read before the sum, as `take` moves on
         self._at += 4 * count
 
 
 def ask(
     address: Address, timeout: float = 2.0, topic: str | None = None, login: Login | None = None
 ) -> ClusterView | None:
-    """Return a broker's metadata of all topics or of one; None if there is no answer in time."""
+    """Return a broker's metadata of one topic or all; None if the broker doesn't answer in time."""
     wanted = struct.pack(">i", -1) if topic is None else struct.pack(">i", 1) + _string(topic)
     data = _exchange(address, _METADATA, _VERSION, wanted, timeout, login)
     return None if data is None else parse(data)
 
 
 def accepts(address: Address, timeout: float = 0.5) -> bool:
-    """Return whether a process accepts connections at an address."""
+    """Return whether any process accepts connections at an address."""
     try:
         socket.create_connection((address.host, address.port), timeout).close()
     except OSError:
@@ -108,7 +108,7 @@ def _string(text: str) -> bytes:
 def _exchange(
     address: Address, key: int, version: int, body: bytes, timeout: float, login: Login | None
 ) -> bytes | None:
-    """Send a request on a new connection; return the response from its correlation id on."""
+    """Send a request on a new connection; return the response without its length."""
     try:
         with socket.create_connection((address.host, address.port), timeout) as connection:
             connection.settimeout(timeout)
@@ -151,7 +151,7 @@ def _receive(connection: socket.socket, length: int) -> bytes:
 
 
 def parse(data: bytes) -> ClusterView:
-    """Parse a response that starts with its correlation id."""
+    """Parse a metadata response, which begins with the correlation id."""
     reader = _Reader(data)
     reader.take(">i")  # correlation id
     brokers = {}
@@ -177,7 +177,7 @@ def parse(data: bytes) -> ClusterView:
 
 
 def parse_creation(data: bytes) -> Answer:
-    """Parse the response to a request for one topic."""
+    """Parse a CreateTopics response with one topic."""
     reader = _Reader(data)
     for _ in range(3):  # correlation id, throttle time, number of topics
         reader.take(">i")

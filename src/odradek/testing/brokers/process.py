@@ -1,7 +1,7 @@
-"""The owner's side of the keeper: start processes that can't outlive this one.
+"""Use the keeper: start processes that end when the process that started them ends.
 
-In: commands. Out: `Child` objects with the end of their process. Must not: signal a pid by itself;
-only the keeper, which is the parent, knows whether a pid still belongs to the child.
+In: commands. Out: `Child` objects, which are notified of their process's end. Must not: signal a
+pid by itself; only the keeper, which is the parent, knows whether a pid still belongs to the child.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Exit:
 
 @dataclass(slots=True, eq=False)
 class Child:
-    """A running or ended process."""
+    """A process that the keeper has started, running or ended."""
 
     pid: int
     log: Path
@@ -48,17 +48,17 @@ class Child:
 
     @property
     def alive(self) -> bool:
-        """Whether no end of the process has been reported."""
+        """Whether the keeper hasn't reported the process's end."""
         return not self.ended.is_set()
 
 
 class Keeper:
-    """Starts the keeper process, passes requests on and listens for exits in one thread."""
+    """Starts the keeper process, passes requests to it and listens for exits in one thread."""
 
     def __init__(self) -> None:
         self._owner = os.getpid()
-        # -I -S: the user's environment and site packages can't slow it down or break it. It has its
-        # own session, so that Ctrl-C in a terminal reaches only the owner.
+        # -I -S: the user's environment and site packages can't slow the keeper down or break it.
+        # The keeper has its own session, so that Ctrl-C in a terminal reaches only the owner.
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-S", keeper.__file__, str(self._owner)],
             stdin=subprocess.PIPE,
@@ -69,7 +69,7 @@ class Keeper:
         self._answered = threading.Condition(self._lock)
         self._answers: dict[int, dict[str, Any]] = {}
         self._children: dict[int, Child] = {}
-        self._early: dict[int, Exit] = {}  # exits reported before the response to their spawn
+        self._early: dict[int, Exit] = {}  # exits reported before `spawn` got the pid
         self._calls = 0
         self._gone = False
         self._directories: list[Path] = []
@@ -78,7 +78,7 @@ class Keeper:
 
     @property
     def pid(self) -> int:
-        """The keeper's own pid."""
+        """The process id of the keeper itself."""
         return self._process.pid
 
     def spawn(
@@ -113,7 +113,7 @@ class Keeper:
         return child
 
     def signal(self, child: Child, number: signal.Signals) -> None:
-        """Send a signal unless the child has ended."""
+        """Send a signal to a child's process unless the process has ended."""
         if child.alive:
             self._send(do="signal", pid=child.pid, number=int(number))
 
@@ -125,16 +125,16 @@ class Keeper:
     def close(self) -> None:
         """Kill all running processes, remove the directories, and end the keeper."""
         if os.getpid() != self._owner or self._process.returncode is not None:
-            return  # a forked copy must not end its parent's processes
+            return  # a forked process must not end its parent's brokers
         with contextlib.suppress(KeeperError):  # the keeper has ended already
             self._send(do="quit")
         self._process.wait()
         self._listener.join(timeout=5)
-        for directory in self._directories:  # left over if the keeper was killed
+        for directory in self._directories:  # needed if the keeper was killed
             shutil.rmtree(directory, ignore_errors=True)
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
-                with contextlib.suppress(OSError):  # unsent data, if the keeper was killed
+                with contextlib.suppress(OSError):  # the keeper was killed, and data is unsent
                     pipe.close()
 
     def _send(self, **request: Any) -> None:
@@ -171,7 +171,7 @@ class Keeper:
             left = list(self._children.values())
             self._children.clear()
             self._answered.notify_all()
-        for child in left:  # killed by the keeper at its end, or else by the kernel
+        for child in left:  # the brokers end with the keeper
             _finish(child, Exit(-signal.SIGKILL, time.time(), monotonic()))
 
 

@@ -50,7 +50,7 @@ _UNUSABLE = frozenset(',"[]=;\\ ')
 
 @dataclass(slots=True, eq=False)
 class Security:
-    """Security of the listener for clients.
+    """The security options of a cluster, applied to its listener for clients.
 
     `users` exist for PLAIN and SCRAM. OAUTHBEARER accepts unsigned tokens unless `jwks` is the URL
     of the keys. With `acls`, all users except the brokers need permissions.
@@ -88,7 +88,7 @@ class Security:
 
     @property
     def tls(self) -> bool:
-        """Whether clients use TLS."""
+        """Whether clients connect with TLS."""
         return self.protocol in ("SSL", "SASL_SSL")
 
     @property
@@ -103,7 +103,7 @@ class Security:
 
     @property
     def client_names(self) -> tuple[str, ...]:
-        """Names of clients with settings: the users, or a single name if there are no users."""
+        """Names for which clients get settings: the users, or one name if there are no users."""
         if not self.secured:
             return ()
         return tuple(self.users) or ("client",)
@@ -126,7 +126,7 @@ class Security:
             self._authority = Authority(directory / "certificates")
 
     def certify(self, broker: LocalBroker) -> None:
-        """Issue a key and certificate for a broker's current address and the bootstrap address."""
+        """Issue a broker's key and certificate for its address and the bootstrap address."""
         if self.tls:
             hosts = ["localhost", "127.0.0.1", broker.address.host]
             self.authority.issue("broker", hosts=hosts, directory=broker.directory)
@@ -146,7 +146,7 @@ class Security:
     def reload(self, broker: LocalBroker) -> str:
         """Return the configuration change that makes a running broker reload its certificate.
 
-        It sets the same file name again: brokers read the file whenever the option is set.
+        The change sets the same file name again: brokers read the file whenever the option is set.
         """
         return f"{_PREFIX}ssl.keystore.location={_keystore(broker)}"
 
@@ -188,7 +188,7 @@ class Security:
 
     @property
     def among_brokers(self) -> Protocol:
-        """Protocol of the brokers' inner listeners."""
+        """Security protocol of the brokers' inner listeners."""
         return "SASL_PLAINTEXT" if self.acls else "PLAINTEXT"
 
     @property
@@ -197,7 +197,7 @@ class Security:
         return (INNER_USER, self._inner_password) if self.acls else None
 
     def inner_java(self) -> dict[str, str]:
-        """Return Java settings for the brokers' inner listeners."""
+        """Return settings for Java clients of the brokers' inner listeners."""
         if not self.acls:
             return {}
         who = f"username={INNER_USER} password={_quoted(self._inner_password)}"
@@ -225,7 +225,7 @@ class Security:
         ]
 
     def change_password(self, user: str, password: str) -> list[str]:
-        """Store a new password; return the mechanisms whose passwords brokers must change."""
+        """Store a user's new password; return the mechanisms for which brokers must be changed."""
         _usable(password)
         if user not in self.users:
             raise KeyError(f"there is no user {user}")
@@ -233,7 +233,7 @@ class Security:
         return [m for m in self.mechanisms if m.startswith("SCRAM")]
 
     def _server_module(self, mechanism: str) -> str | None:
-        """Return a broker's login module for a mechanism; the one for Kerberos is in `config`."""
+        """Return a broker's JAAS login module for a mechanism, except for Kerberos (`config`)."""
         module = _LOGIN_MODULES.get(mechanism)
         if module is None:
             return None
@@ -244,7 +244,7 @@ class Security:
             options = ' unsecuredLoginStringClaim_sub="broker"'
         return f"{module} required{options};"
 
-    # The clients' side
+    # The clients' side of security
 
     def client_identity(self, name: str) -> KeyAndCertificate:
         """Return the key and certificate of the client with this name."""
@@ -317,7 +317,7 @@ class Security:
         return found
 
     def _who(self, user: str | None, mechanism: str | None) -> tuple[str | None, str | None]:
-        """Return the user and the mechanism, by default the first ones."""
+        """Return the user and the mechanism, by default the first user and the first mechanism."""
         name = user or next(iter(self.client_names), None)
         return name, mechanism or next(iter(self.mechanisms), None)
 

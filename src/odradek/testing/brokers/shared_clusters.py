@@ -20,7 +20,7 @@ TOPIC_TIMEOUT = 30.0
 
 
 class SharedClusters:
-    """Shared clusters by their options."""
+    """Clusters that tests share, one for each set of options."""
 
     def __init__(self, *, brokers: int = 3, version: str | None = None) -> None:
         self._defaults: dict[str, Any] = {"brokers": brokers}
@@ -56,7 +56,7 @@ class SharedClusters:
     def shared(self, options: dict[str, Any]) -> LocalCluster:
         """Return the cluster with these options that all tests share."""
         key = repr(sorted({**self._defaults, **options}.items()))
-        if key in self._failed:  # the next tests would fail for the same reason
+        if key in self._failed:  # another start would fail, too
             raise self._failed[key]
         if key not in self._running:
             try:

@@ -320,7 +320,7 @@ class FakeCluster:
         return broker
 
     def _until(self, true: Callable[[], bool]) -> None:
-        """Wait until a condition holds; brokers and the controller need a moment after a change."""
+        """Wait until a condition holds: brokers and the controller need a moment after a change."""
         deadline = monotonic() + PATIENCE
         while not self._call(true):
             if not self._changed.wait(max(0.0, deadline - monotonic())):

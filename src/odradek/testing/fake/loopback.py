@@ -53,15 +53,14 @@ LONGEST_SLEEP = 0.5
 LARGEST_PRODUCE = 16 << 20
 """Maximum size of a Produce request in bytes (100 MiB in Kafka: `socket.request.max.bytes`)."""
 LARGEST_REQUEST = 1 << 19
-"""Maximum size of any other request in bytes: decoded, it needs a hundred times as much memory."""
+"""Maximum size of any other request in bytes: once decoded, it takes a hundred times the memory."""
 READ_AHEAD = 1 << 17
-"""Number of buffered bytes above which a connection with a complete request isn't read."""
+"""A connection that has a complete request and this many buffered bytes isn't read."""
 HELD_BYTES = 256 << 20
-"""Maximum number of bytes of unfinished requests and unread responses of all connections.
-
-Above this limit, the connection that holds most of them is closed."""
+"""Maximum number of buffered bytes of all connections: unfinished requests and unread responses.
+Above this limit, the connection with the most buffered bytes is closed."""
 COUNTED_AFTER = 16 << 20
-"""Number of bytes received or sent after which the buffered bytes are counted again."""
+"""Number of bytes received or sent after which all buffered bytes are counted again."""
 MOST_CONNECTIONS = 2000
 FILLERS = 8
 _LOG = logging.getLogger(__name__)
@@ -69,7 +68,7 @@ _NO_LINGER = struct.pack("ii", 1, 0)
 
 
 class _Tls:
-    """A server's TLS layer over bytes in memory."""
+    """A server's TLS layer, which encrypts and decrypts bytes in memory."""
 
     def __init__(self, context: ssl.SSLContext) -> None:
         self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -89,14 +88,14 @@ class _Tls:
         return plain
 
     def sealed(self, data: bytes) -> bytes:
-        """Encrypt `data`; return the bytes to be sent."""
+        """Encrypt `data`; return the bytes to be sent to the client."""
         if data:
             self._tls.write(data)
         return self._out.read()
 
 
 class _Connection:
-    """One accepted connection: the broker's `Peer`."""
+    """One accepted connection; simulated brokers use it as their `Peer`."""
 
     def __init__(self, server: LoopbackServer, sock: socket.socket) -> None:
         self.client = "loopback"
@@ -121,7 +120,7 @@ class _Connection:
         """Whether the socket is closed and the broker has handled all received requests."""
         return self._ended and (self.session is None or self.session.ended)
 
-    # The broker's side
+    # Methods for the broker
 
     def respond(self, request: ReceivedRequest, response: Message, version: int) -> None:
         """Send a response."""
@@ -133,7 +132,7 @@ class _Connection:
         self.abandon()
 
     def close(self, *, reset: bool) -> None:
-        """Close the connection, after sending as much as the socket accepts at once."""
+        """Close the connection, after writing as many bytes as the socket accepts at once."""
         if self._ended:
             return
         self._ended = True
@@ -145,7 +144,7 @@ class _Connection:
         self.release()
 
     def hold(self, on: bool) -> None:
-        """Stop reading and writing, or resume."""
+        """Stop reading and writing, or (with `on` false) resume both."""
         self._held = on
         self.watch()
 
@@ -166,10 +165,10 @@ class _Connection:
         """Reset the connection: only simulated connections can deliver requests after their end."""
         self.close(reset=True)
 
-    # The socket's side
+    # Methods for the socket's events
 
     def watch(self) -> None:
-        """Tell the selector for which events this connection waits."""
+        """Register at the selector the events for which this connection waits."""
         if self._ended:  # the broker may still handle received requests
             return
         wanted = 0
@@ -204,7 +203,7 @@ class _Connection:
             self.watch()
 
     def serve(self) -> None:
-        """Like `deliver`, but close the connection if its bytes aren't a valid request."""
+        """Call `deliver`, but close the connection if its bytes aren't a valid request."""
         try:
             self.deliver()
         except Exception as error:
@@ -214,7 +213,7 @@ class _Connection:
             self.abandon()
 
     def _frame_end(self) -> int | None:
-        """Return the end of the first request if it is complete; raise `KafkaError` if invalid."""
+        """Return where the first request ends, None if it is incomplete; raise if it is invalid."""
         received = self._received
         if len(received) < 4:
             return None
@@ -258,7 +257,7 @@ class _Connection:
         self.cut_off()
 
     def cut_off(self) -> None:
-        """Reset the connection, and tell the broker that it has ended."""
+        """Reset the connection, and notify the broker of its end."""
         self.close(reset=True)
         if self.session is not None:
             self.session.closed()
@@ -285,7 +284,7 @@ class _Connection:
 
     def _flush(self, most: int | None = None) -> None:
         if self._outgoing and not self._held:
-            with suppress(OSError):  # the next read reports a lost peer
+            with suppress(OSError):  # the next read will report the lost connection
                 sent = self._sock.send(self._outgoing if most is None else self._outgoing[:most])
                 del self._outgoing[:sent]
 
@@ -335,7 +334,7 @@ class LoopbackServer:
                 outcome.set_exception(error)
 
         self._orders.append(order)
-        with suppress(OSError):  # the thread has already run the order
+        with suppress(OSError):  # the thread has ended after running the order
             self._waker.send(b"!")
         if not wait([outcome], 10.0).done:
             raise TimeoutError("the loopback server doesn't answer")
@@ -351,11 +350,11 @@ class LoopbackServer:
     epoch_time = staticmethod(time.time)
 
     def rng(self, name: str) -> random.Random:
-        """Return the random generator for a name."""
+        """Return the random generator with this name."""
         return derived_rng(self._seed, name)
 
     def new_address(self) -> Address:
-        """Return a free port, reserved at once, which refuses connections until `listen`."""
+        """Return an address with a free port, reserved at once, and closed until `listen`."""
         return self.address(0)
 
     def address(self, port: int) -> Address:
@@ -395,10 +394,10 @@ class LoopbackServer:
                 filler.setblocking(False)
                 filler.connect_ex((LOOPBACK, address.port))
 
-    # The thread
+    # Methods for the server's thread
 
     def watch(self, sock: socket.socket, events: int, ready: Callable[[int], None]) -> None:
-        """Wait for events of a socket; 0 stops waiting."""
+        """Set the events for which a socket is watched; 0 stops watching the socket."""
         known = sock in self._watched
         if events and known:
             self._selector.modify(sock, events, ready)
@@ -415,14 +414,14 @@ class LoopbackServer:
         self._waiting.pop(connection, None)
 
     def wait(self, connection: _Connection, on: bool) -> None:
-        """Note whether a connection has a request, or an end, that its broker can't handle yet."""
+        """Note whether a connection has a request or an end that must wait for the broker."""
         if on:
             self._waiting[connection] = None
         else:
             self._waiting.pop(connection, None)
 
     def holds(self, more: int) -> None:
-        """Count buffered bytes; above the limit, close the connection with the most."""
+        """Count buffered bytes; above the limit, close the connection with the most of them."""
         self._counted += more
         if self._counted < COUNTED_AFTER:
             return
@@ -451,7 +450,7 @@ class LoopbackServer:
             ready = self._selector.select(max(0.0, min(sleep, LONGEST_SLEEP)))
             try:
                 self.time.run_until(self._now())
-            except Exception as error:  # of a timer; an error of a request closes its connection
+            except Exception as error:  # an error of a timer; errors of requests close connections
                 _LOG.warning("a scheduled action failed", exc_info=error)
             for key, events in ready:
                 key.data(events)
@@ -469,7 +468,7 @@ class LoopbackServer:
     def _accept(self, listening: socket.socket, endpoint: Endpoint) -> None:
         try:
             sock, _ = listening.accept()
-        except OSError:  # it was closed before it was accepted
+        except OSError:  # the client closed the connection already
             return
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

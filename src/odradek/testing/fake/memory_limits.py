@@ -32,7 +32,7 @@ from odradek.simulation.world.environment import ReceivedRequest
 
 MOST_PARTITIONS = 10_000
 MOST_MEMBERS = 2_000
-"""Maximum number of groups and members together."""
+"""Maximum number of groups and members, counted together."""
 MOST_OFFSETS = 50_000
 MOST_TRANSACTIONAL_IDS = 10_000
 MEMBER_BYTES = 1 << 16
@@ -49,7 +49,7 @@ TRIMMED_EVERY = 1 << 20
 
 
 class MemoryLimits:
-    """Memory limits of one cluster."""
+    """Memory limits of one fake cluster, and counts of what its clients have created."""
 
     def __init__(self, retention_bytes: int) -> None:
         if retention_bytes < 2 * TRIMMED_EVERY:
@@ -91,7 +91,7 @@ class MemoryLimits:
             self.trim(cluster)
 
     def trim(self, cluster: ClusterState) -> None:
-        """Delete the older half of the largest log, until all logs are within the limit."""
+        """Delete the older half of the largest log, until the sum of all is within the limit."""
         internal = [topic.name for topic in cluster.coordinators.values()]
         logs = [
             partition.log
@@ -105,13 +105,13 @@ class MemoryLimits:
             before = largest.kept_bytes
             middle = largest.batches[len(largest.batches) // 2]
             largest.drop_before(middle.last_offset + 1)
-            if largest.kept_bytes == before:  # no batch of it is committed
+            if largest.kept_bytes == before:  # no batch of the log is committed
                 break
             total -= before - largest.kept_bytes
         for topic in cluster.coordinators.values():
             topic.compact(COMPACTED_FROM)
 
-    # State of coordinators
+    # Groups, offsets and transactional ids
 
     def _refusal(self, cluster: ClusterState, body: Any) -> int | None:
         """Return the error code for a request that would exceed a limit; None for others."""
@@ -145,7 +145,7 @@ class MemoryLimits:
         return present + wanted <= MOST_PARTITIONS
 
     def _count(self, cluster: ClusterState) -> None:
-        """Sometimes count members and offsets; in between, count each request as new ones."""
+        """Count members and offsets at some requests; assume that each other one adds some."""
         self._asked += 1
         near = self._members >= MOST_MEMBERS or self._offsets >= MOST_OFFSETS
         if self._asked % COUNTED_EVERY and not near:

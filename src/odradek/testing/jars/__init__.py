@@ -33,8 +33,8 @@ from odradek.testing.java import own_cache
 LISTS = Path(__file__).parent
 DEFAULT_VERSION = "4.4.0"
 TOOLS_OF = {"4.4.0": "4.3.1"}
-"""Kafka versions whose console tools aren't on Maven Central, with the version whose tools are used
-instead."""
+"""Kafka versions whose console tools aren't on Maven Central, with the version whose tools are
+used."""
 _CONNECTIONS = 6
 _ANSWER_TIMEOUT_S = 30
 _MIRROR = (
@@ -43,9 +43,9 @@ _MIRROR = (
     "of certificates."
 )
 _USER = re.compile(r"//\S*@")
-"""User and password of a URL in an error's text."""
+"""User and password of a URL that an error's text may contain."""
 _checked: set[Path] = set()
-"""Directories whose hashes this process has checked."""
+"""Directories whose files this process has compared with the committed hashes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,18 +99,18 @@ def fetch(version: str, report: Callable[[str], None] = lambda _: None) -> Path:
 
 
 def fetch_listed(listed: Path, report: Callable[[str], None] = lambda _: None) -> Path:
-    """Return the directory with the jars of a committed list; both have the same name."""
+    """Return the directory with a list's jars; the directory is named like the list."""
     name = listed.stem
     target = own_cache() / name
     jars = read_list(listed)
     if _trusted(target, jars, report):
         return target
     with _locked(target.parent / f"{name}.lock"):
-        if _trusted(target, jars, report):  # another process has fetched them
+        if _trusted(target, jars, report):  # fetched by another process
             return target
-        for stale in target.parent.glob(f".fetch-{name}-*"):  # left by a process that was killed
+        for stale in target.parent.glob(f".fetch-{name}-*"):  # left by a killed process
             shutil.rmtree(stale, ignore_errors=True)
-        if target.is_dir():  # not as listed: move it aside, and remove it
+        if target.is_dir():  # some jars differ from the list: replace all
             aside = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".fetch-{name}-"))
             target.rename(aside / "untrusted")
             shutil.rmtree(aside, ignore_errors=True)
@@ -183,12 +183,12 @@ def _download(work: Path, jars: list[Jar]) -> None:
         component = context.project(jar.group, jar.artifact).at_version(jar.version)
         try:
             file = component.artifact(jar.classifier, jar.extension).resolve()
-        except (OSError, ValueError) as error:  # includes the errors of requests
+        except (OSError, ValueError) as error:  # requests' errors are OSErrors
             reason = _USER.sub("//", str(error))
             raise JarsError(
                 f"{jar.file_name} can't be fetched: {sentence(reason)} {_MIRROR}"
             ) from None
-        except RuntimeError:  # the text may contain URLs with passwords
+        except RuntimeError:  # the error may contain passwords
             raise JarsError(
                 f"{jar.file_name} can't be fetched: no repository in jgo's settings, by default "
                 f"Maven Central, provides it. {_MIRROR}"

@@ -1,1 +1,1 @@
-"""Event loops and sockets in the virtual time of a simulated world."""
+"""Event loops and sockets in the virtual time of a simulation."""

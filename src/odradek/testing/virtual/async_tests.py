@@ -23,7 +23,7 @@ EARLY = (
 
 
 class AsksForFixtures(Protocol):
-    """Attributes of a test item that are used here."""
+    """Attributes of pytest's test items that this module uses."""
 
     @property
     def fixturenames(self) -> list[str]:
@@ -34,7 +34,7 @@ def loop_factories(item: AsksForFixtures) -> dict[str, Callable[[], asyncio.Abst
     """Return the loop factories for pytest-asyncio's hook `pytest_asyncio_loop_factories`.
 
     A test that uses `kafka_simulation`, directly or through a fixture, gets an event loop in
-    virtual time; all other tests get asyncio's own. Each test must have a separate loop
+    virtual time; all other tests get asyncio's own loop. Each test must have a separate loop
     (`loop_scope="function"`, the default).
     """
     if FIXTURE in item.fixturenames:

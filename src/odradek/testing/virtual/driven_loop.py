@@ -1,8 +1,9 @@
-"""An event loop that the world drives, for programs that aren't coroutines: `DrivenLoop`.
+"""An event loop that the simulation drives, for programs that aren't coroutines: `DrivenLoop`.
 
-In: a world, callbacks. Out: each callback, run at its time as one of the world's events: a caller
-that advances the world (`World.advance`, a sync client's call) also advances this loop. A world may
-have several of these loops, one for each process. Must not: wait, or advance time.
+In: a simulation (`World`), callbacks. Out: each callback, run at its time as one of the
+simulation's events: a caller that advances virtual time (`World.advance`, a sync client's call)
+also advances this loop. A simulation may have several of these loops, one for each process. Must
+not: wait, or advance time.
 """
 
 from __future__ import annotations
@@ -21,21 +22,20 @@ from odradek.simulation.world.world import World
 from odradek.testing.virtual.virtual_loop import VirtualLoop
 
 AT_ONCE = 20
-"""Number of iterations of a loop that was woken up before the world's other events at that time
+"""Maximum number of iterations of a woken loop before the simulation's other events of that time
 run."""
 
 MILLISECOND = 0.001
-"""Clock resolution of a loop that counts in milliseconds: timers may fire early by up to one."""
+"""Clock resolution of a loop that counts in milliseconds: timers may fire early by up to 1 ms."""
 
 ROUND = 0.00001
-"""Minimum duration in seconds of a real loop's iteration, so that early timers can't repeat
-forever."""
+"""Minimum duration in seconds of a loop's iteration, so that early timers can't repeat forever."""
 
 
 class DrivenLoop(VirtualLoop):
     """Loop of one simulated process, whose timers fire early by `early()` seconds.
 
-    So do timers of loops that count in milliseconds (uvloop).
+    Timers of real loops that count in milliseconds (uvloop) fire early, too.
     """
 
     _run_once: Callable[[], None]
@@ -85,7 +85,7 @@ class DrivenLoop(VirtualLoop):
             raise self._raised.pop(0)
 
     def hear(self) -> None:
-        """Handle external input: the process wakes up and runs until it waits again."""
+        """Handle external input: run iterations until no callback, timer or socket is ready."""
         for _ in range(AT_ONCE):
             if self._turning or self.frozen or not self._has_work():
                 break
@@ -110,18 +110,18 @@ class DrivenLoop(VirtualLoop):
             self._planned = self._world.time.at(when, self.turn)
 
     def _note(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Raise a callback's error from the call that advances the world."""
+        """Keep a callback's error, which the call that advances virtual time then raises."""
         error = context.get("exception")
         self._raised.append(error or AssertionError(context["message"]))
 
     def _go_on(self, timeout: float | None) -> None:
-        del timeout  # the world waits instead
+        del timeout  # virtual time passes between iterations instead
         self._looked()
 
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.Handle:
-        """Schedule a callback, as in the base class; the loop runs at this virtual time."""
+        """Schedule a callback, as in the base class, and an iteration at this virtual time."""
         handle = super().call_soon(callback, *args, context=context)
         self.look()
         return handle
@@ -135,7 +135,7 @@ class DrivenLoop(VirtualLoop):
         *args: Any,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        """Schedule a callback, as in the base class, maybe rounded to milliseconds."""
+        """Schedule a callback, as in the base class, with `early` rounded to milliseconds."""
         if self._early is not None and delay > 0.0:
             delay = max(ROUND, round(delay / MILLISECOND) * MILLISECOND)
         return super().call_later(delay, callback, *args, context=context)
@@ -147,7 +147,7 @@ class DrivenLoop(VirtualLoop):
         *args: Any,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        """Schedule a callback, as in the base class; the loop runs at that virtual time."""
+        """Schedule a callback, as in the base class, and an iteration at that virtual time."""
         if self._early is not None and when - self._world.now > MILLISECOND:
             when -= self._early()
         handle = super().call_at(when, callback, *args, context=context)

@@ -1,8 +1,8 @@
-"""A simulated host whose client may also be called in jobs of the world's event loop.
+"""A simulated I/O host whose client may also be called in jobs of the simulation's event loop.
 
-In: calls in the world's own thread, and in threads that work for its `VirtualLoop` (`to_thread`,
-executors, anyio's). Out: the loop carries out the calls of its jobs, whose threads wait in real
-time; calls in other threads raise an error. Must not: let two threads use the world at a time.
+In: calls in the simulation's own thread, and in threads that work for its `VirtualLoop`
+(`to_thread`, executors, anyio's). Out: the loop carries out the calls of its jobs, whose threads
+wait in real time; calls in other threads raise an error. Must not: let two threads run at a time.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ONE_THREAD = (
 
 
 def loop_of_this_job(world: HostEnvironment) -> VirtualLoop:
-    """Return the loop of the job in this thread; raise `IllegalStateError` if there is none."""
+    """Return the loop whose job this thread runs; raise `IllegalStateError` if there is none."""
     loop = world.driver
     if not isinstance(loop, VirtualLoop) or not loop.has_job_here():
         raise IllegalStateError(ONE_THREAD)
@@ -38,13 +38,13 @@ def loop_of_this_job(world: HostEnvironment) -> VirtualLoop:
 
 
 def in_loop(world: HostEnvironment, action: Callable[[], T]) -> T:
-    """Run an action in the loop's thread on behalf of a job, and wait for it."""
+    """Run an action in the loop's thread, on behalf of a job, and wait for the result."""
     ended: Future[T] = Future()
 
     def do() -> None:
         try:
             ended.set_result(action())
-        except BaseException as error:  # raised in the job instead
+        except BaseException as error:  # for the job to raise
             ended.set_exception(error)
 
     loop_of_this_job(world).call_soon_threadsafe(do)
@@ -52,7 +52,7 @@ def in_loop(world: HostEnvironment, action: Callable[[], T]) -> T:
 
 
 class JobHost(SimulatedHost):
-    """Runs one engine in a simulation, for callers in several threads."""
+    """Runs one client's engine in a simulation, for calls from several threads."""
 
     def __init__(self, world: HostEnvironment, *rest: Any, **options: Any) -> None:
         super().__init__(world, *rest, **options)
@@ -75,7 +75,7 @@ class JobHost(SimulatedHost):
     def _wait_for(
         self, completion: Completion[Any], deadline: float | None, ended: Future[None]
     ) -> None:
-        """Begin a call in the loop's thread; it ends with the completion or at the deadline."""
+        """Begin a call in the loop's thread, which ends with the completion or at the deadline."""
         timer: Timer | None = None
 
         def over(_: object = None) -> None:
@@ -100,7 +100,7 @@ class JobHost(SimulatedHost):
             in_loop(self._world, super().drive)
 
     def wake(self) -> None:
-        """Schedule a step for new inputs at this virtual time, but not within the caller."""
+        """Schedule a step for new inputs at this virtual time, but not in the calling code."""
         if self._here:
             super().wake()
         else:

@@ -1,6 +1,6 @@
 """Pass calls from other threads, and the ends of their jobs, to a loop in virtual time.
 
-In: calls from other threads, jobs of executors, anyio's worker threads. Out: the calls, when the
+In: calls from other threads, jobs of executors, anyio's worker threads. Out: the calls, once the
 loop is idle; whether a job is running, so that virtual time must not advance; a wait in real time
 for the next call. Must not: run a job, or advance time.
 """
@@ -20,18 +20,18 @@ from typing import Any
 from odradek.simulation.world.virtual_time import StuckError
 
 PATIENCE = 60.0
-"""Real seconds for which a loop waits for running jobs before it counts as stuck."""
+"""Real seconds for which a loop waits for running jobs before the run counts as stuck."""
 GRACE = 1.0
-"""Real seconds for which the loop waits for unknown threads when no other event is left."""
+"""Real seconds for which the loop waits for other threads if no event is left to wait for."""
 FIRST_LOOK = 0.001
 LONGEST_LOOK = 0.02
 """First and maximum interval in real seconds for checking whether a job waits for the loop."""
 LOOKED_UP_TO = 6
-"""Number of a thread's innermost frames that are searched: `Future.result` calls a condition."""
+"""Number of a thread's innermost frames to search for `Future.result`, which calls functions."""
 
 
 class Job:
-    """A call in an executor."""
+    """A function that runs in an executor, and the thread in which it runs."""
 
     __slots__ = ("executor", "function", "thread")
 
@@ -46,7 +46,7 @@ class Job:
 
 
 class JobExecutor(Executor):
-    """Submits one job to an executor, and stores its future."""
+    """Submits one job to an executor, and keeps the job's future."""
 
     def __init__(self, job: Job, executor: Executor) -> None:
         self._job = job
@@ -54,20 +54,20 @@ class JobExecutor(Executor):
         self.future: Future[Any] | None = None
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Submit the job; to a process pool the plain function, because a job can't be pickled."""
+        """Submit the job; a process pool gets the plain function, as a job can't be pickled."""
         call = self._job if isinstance(self._executor, ThreadPoolExecutor) else function
         self.future = self._executor.submit(call, *args, **kwargs)
         return self.future
 
 
 class LoopThreads:
-    """Threads that run jobs of one loop."""
+    """The threads that run jobs of one loop, and the calls that they make to the loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.patience = PATIENCE
         self.arrived: deque[asyncio.Handle] = deque()
-        """Calls that wait until the loop is idle, so that their order doesn't depend on the speed
-        of threads."""
+        """Calls that wait until the loop is idle, so that the order of calls doesn't depend on how
+        fast threads are."""
         self._loop = loop
         self._jobs: dict[Job, None] = {}
         self._bell = threading.Lock()
@@ -85,7 +85,7 @@ class LoopThreads:
         self.ring()
 
     def at_work(self) -> list[str]:
-        """Return the names of running jobs, which stop virtual time.
+        """Return the names of running jobs: virtual time must not advance before they end.
 
         Jobs that wait for a result of the loop (`run_coroutine_threadsafe`) don't count, because
         the loop must run for them.
@@ -103,7 +103,7 @@ class LoopThreads:
                 if not _awaits(frames.get(job.thread)):
                     working.append(_name(job.function))
         del frames
-        for job in jobs:  # a job that waits for a free thread is about to run
+        for job in jobs:  # a queued job is about to run if a thread is free
             full = len(busy.get(job.executor, ())) >= getattr(
                 job.executor, "_max_workers", math.inf
             )
@@ -112,7 +112,7 @@ class LoopThreads:
         return working
 
     def knows(self, thread: int) -> bool:
-        """Return whether a thread runs one of the jobs."""
+        """Return whether this thread runs one of the loop's jobs."""
         return any(job.thread == thread for job in list(self._jobs)) or any(
             number == thread for _, number in _anyio_workers(self._loop)
         )
@@ -123,7 +123,7 @@ class LoopThreads:
         """Wake the loop up; safe in signal handlers."""
         try:
             self._bell.release()
-        except RuntimeError:  # the loop is already woken up
+        except RuntimeError:  # the loop is being woken up already
             return
 
     def wait(self, until: Callable[[], bool]) -> None:
@@ -143,9 +143,9 @@ class LoopThreads:
                 look = min(2 * look, LONGEST_LOOK)
 
     def wait_for_strangers(self, until: Callable[[], bool]) -> bool:
-        """Wait briefly for threads that aren't jobs; return whether the condition holds.
+        """Wait briefly for threads without jobs; return whether the condition holds.
 
-        Only used when no other event is left: such a thread may be about to call the loop.
+        Called only if no other event is left: such a thread may be about to call the loop.
         """
         waited = 0.0
         while not until() and waited < GRACE and threading.active_count() > 1:
@@ -155,7 +155,7 @@ class LoopThreads:
 
 
 def _anyio_workers(loop: asyncio.AbstractEventLoop) -> list[tuple[str, int]]:
-    """Return anyio's threads that work for this loop: anyio doesn't use executors."""
+    """Return names and ids of anyio's busy threads for this loop: anyio doesn't use executors."""
     if "anyio" not in sys.modules:
         return []
     return [

@@ -1,10 +1,10 @@
-"""Run asyncio in the time of a simulated world: `VirtualLoop`.
+"""Run asyncio in the virtual time of a simulation: `VirtualLoop`.
 
-In: a world, and the coroutines of a program. Out: a run of the program that can be repeated exactly
-and never sleeps: when no callback is ready, the world advances to its next event or the loop to its
-next timer, whichever comes first. Must not: open a socket or read a real clock. At each time the
-order is fixed: first the world's events, with the callbacks that they make ready; then timers in
-the order of their creation; then calls from other threads, when nothing else is left to do.
+In: a simulation (`World`), and the coroutines of a program. Out: a run of the program that can be
+repeated exactly and never sleeps: when no callback is ready, time advances to the simulation's next
+event or the loop's next timer, whichever comes first. Must not: open a socket or read a real clock.
+At each time the order is fixed: first the simulation's events, with callbacks that they make ready;
+then timers in the order of creation; then, if nothing else is left, threads' calls.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from odradek.testing.virtual.virtual_sockets import Files
 HOUR = 3600.0
 """Default limit of a run, in virtual seconds."""
 MAX_ROUNDS_AT_ONCE = 1_000_000
-"""Maximum number of the loop's iterations at one time before it counts as stuck."""
+"""Maximum number of the loop's iterations at one time before the program counts as stuck."""
 RESTLESS_ROUNDS = 100
-"""Number of iterations at one time after which calls from threads don't wait until the loop is
+"""Number of iterations at one time after which calls from threads no longer wait until the loop is
 idle."""
 TASKS_NAMED = 10
 PLACES_NAMED = 10
-"""Maximum number of tasks in an error's text (`TASKS_NAMED`), and of places for each task."""
+"""Maximum number of tasks in an error's text (`TASKS_NAMED`), and of code places per task."""
 # fmt: off
 NOT_HERE = (
     "add_signal_handler", "connect_accepted_socket", "connect_read_pipe", "connect_write_pipe",
@@ -48,7 +48,7 @@ NOT_HERE = (
     "subprocess_exec", "subprocess_shell",
 )
 # fmt: on
-"""Methods of other loops that raise `NotImplementedError` on this loop."""
+"""Methods of other event loops that raise `NotImplementedError` on this loop."""
 
 
 class _Timer(asyncio.TimerHandle):
@@ -66,12 +66,12 @@ class _Timer(asyncio.TimerHandle):
         return (self.when(), self.order) < (other.when(), other.order)
 
     def planned(self, on: bool) -> None:
-        """Set whether the loop's list contains this timer; cancelled ones in it are counted."""
+        """Note whether the timer is in the loop's heap; asyncio counts cancelled timers there."""
         self._scheduled = on
 
 
 class _Task(asyncio.Task[Any]):
-    """A task that has the same place in sets, and the same name, in each run.
+    """A task that has the same hash and the same name in each run of the program.
 
     `asyncio.wait` returns sets, and unfinished tasks are cancelled in the order of a set.
     """
@@ -97,7 +97,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     signal handlers raise `NotImplementedError`.
     """
 
-    # Attributes of the base class that subclasses need:
+    # Private attributes of the base class that this class and its subclasses use:
     _ready: deque[asyncio.Handle]
     _scheduled: list[_Timer]
     _timer_cancelled_count: int
@@ -112,7 +112,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     _check_default_executor: Callable[[], None]
 
     def __init__(self, world: World, *, limit: float = HOUR) -> None:
-        """Create a loop in a world.
+        """Create an event loop in a simulation.
 
         A run (`run_until_complete`, `run_forever`) may last `limit` virtual seconds; `math.inf`
         means no limit.
@@ -121,7 +121,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.limit = limit
         self._world = world
         self._threads = LoopThreads(self)
-        self._selector = SimpleNamespace(select=self._go_on)  # called by `_run_once`
+        self._selector = SimpleNamespace(select=self._go_on)  # for `_run_once`
         self.files = Files()
         """Simulated sockets that are open in this loop."""
         self._until = math.inf
@@ -149,14 +149,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
     # Methods that the base class calls
 
     def _process_events(self, event_list: object) -> None:
-        """Do nothing: the world's events have already called the loop."""
+        """Do nothing: the simulation's events have already called the loop."""
 
     def _write_to_self(self) -> None:
         self._threads.ring()
 
     def _go_on(self, timeout: float | None) -> None:
         """Wait like a selector, until a callback is ready or the next timer is due."""
-        del timeout  # it is rounded and limited
+        del timeout  # rounded and limited by the base class
         time = self._world.time
         self._count()
         while True:
@@ -189,8 +189,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def _looked(self) -> None:
         """Add the callbacks of ready sockets to this iteration, before timers that are due."""
         self._ready.extend(self.files.ready())
-        # Timers are due from `time() + _clock_resolution` on: with the smallest value, exactly at
-        # their time.
+        # Timers are due at `time() + _clock_resolution`: with the smallest resolution, at their
+        # exact time.
         self._clock_resolution = math.ulp(self._world.now)
 
     def _next_timer(self) -> float:
@@ -201,7 +201,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return scheduled[0].when() if scheduled else math.inf
 
     def _count(self) -> None:
-        """Detect programs that never wait, and run calls from threads in spite of them."""
+        """Detect tasks that never wait; if a task keeps the loop busy, take threads' calls."""
         now = self._world.now
         if now != self._instant:
             self._instant, self._rounds = now, 0
@@ -216,7 +216,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             )
 
     def _waiting(self) -> str:
-        """Return the names and places of waiting tasks."""
+        """Return the names of the waiting tasks, with the places in the code where they wait."""
         tasks = sorted(asyncio.all_tasks(self), key=_by_number)
         if not tasks:
             return "there are no tasks"
@@ -253,7 +253,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         timer.planned(True)
         return timer
 
-    # Sockets of the world
+    # Simulated sockets
 
     def _watch(
         self, name: str, fd: int, callback: Callable[..., object], args: tuple[Any, ...]
@@ -292,7 +292,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return bool(self._ready or self._threads.arrived)
 
     def _take_calls(self) -> bool:
-        """Make the calls from other threads ready; return whether there were any."""
+        """Make the calls from other threads ready to run; return whether there were any."""
         arrived, any_of_them = self._threads.arrived, False
         while arrived:
             self._ready.append(arrived.popleft())
@@ -327,8 +327,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         job = Job(func, executor)
         through = JobExecutor(job, executor)
         self._threads.begun(job)
-        # If this were the running loop, Python 3.14 and later would report a job that ends at once
-        # immediately, but it must count as a call from another thread.
+        # If this were the running loop, Python 3.14 and later would report at once a job that ends
+        # at once; but the end of a job must count as a call from another thread.
         self._submitting, running = True, _get_running_loop()
         _set_running_loop(None)
         try:
@@ -342,7 +342,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         future = through.future
 
         def over(heard: asyncio.Future[Any]) -> None:
-            if heard.cancelled() and future is not None:  # the job still runs
+            if heard.cancelled() and future is not None:  # the job runs on
                 future.add_done_callback(lambda _: self._threads.ended(job))
             else:
                 self._threads.ended(job)
@@ -366,7 +366,7 @@ def _by_number(task: asyncio.Task[Any]) -> list[tuple[str, int]]:
 
 
 def _place(task: asyncio.Task[Any]) -> str:
-    """Return the places in which a task waits: its coroutine and those that it awaits."""
+    """Return the places in the code where a task waits, in its coroutine and in those it awaits."""
     places: list[str] = []
     inner: Any = task.get_coro()
     while inner is not None and len(places) < PLACES_NAMED:

@@ -1,6 +1,6 @@
-"""Sockets of a simulated world for `Transport`, and the set of them that an event loop watches.
+"""Simulated sockets for `Transport`, and the set of them that an event loop watches.
 
-In: bytes that a client writes; bytes that a link delivers. Out: complete frames to the link;
+In: bytes that a client writes; bytes that a link delivers. Out: complete frames for the link;
 level-triggered readiness, as the kernel reports it to an event loop. Closed descriptors are reused
 at once, the lowest first, as by the kernel. Must not: know asyncio's hosts.
 """
@@ -22,7 +22,7 @@ LENGTH = 4
 
 
 class RemoteEnd(Protocol):
-    """Remote end of a simulated connection."""
+    """The remote end of a connection, with the methods that a socket calls."""
 
     def dial(self, ip: str, port: int) -> None:
         """Start to connect."""
@@ -35,7 +35,7 @@ class RemoteEnd(Protocol):
 
 
 class Moods:
-    """Random partial reads and writes of a simulated kernel."""
+    """Random sizes of a simulated kernel's partial reads and writes."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
@@ -52,7 +52,7 @@ class Moods:
         return held if self._rng.random() < 0.5 else self._rng.randrange(1, held + 1)
 
     def again(self) -> float:
-        """Return the seconds until the socket becomes writable again."""
+        """Return after how many seconds the socket becomes writable again."""
         return self._rng.random() ** 4 * 0.05
 
 
@@ -86,7 +86,7 @@ class Files:
         del self._open[number]
 
     def moment(self) -> int:
-        """Return the next serial number, which orders socket events."""
+        """Return the next serial number, by which socket events are ordered."""
         self._serial += 1
         return self._serial
 
@@ -123,7 +123,7 @@ class Files:
 
     @property
     def any_ready(self) -> bool:
-        """Return whether a watched socket is ready."""
+        """Whether any watched socket is ready."""
         return any(self._open[n].readable for n in self._readers) or any(
             self._open[n].writable for n in self._writers
         )
@@ -145,32 +145,32 @@ class VirtualSocket:
         self._error: OSError | None = None
         self._ended = False
         self._end: OSError | MemoryError | None = None
-        """The error with which it ended; None after an orderly close."""
+        """The error with which the connection ended; None after an orderly close."""
         self._came: deque[memoryview] = deque()
         self._goes = bytearray()
         self._full = self._choked = False
         self._closed = False
 
-    # Methods that the loop calls
+    # Methods that the event loop calls
 
     @property
     def readable(self) -> bool:
-        """Whether there is data to read, or the end of the stream."""
+        """Whether a read would return bytes, or the end of the stream."""
         return bool(self._came) or self._ended or self._error is not None
 
     @property
     def writable(self) -> bool:
         """Whether a write would succeed or fail at once.
 
-        A peer that has closed only its sending side still reads.
+        A peer that has closed only its sending direction still reads.
         """
         failed = self._end is not None or self._error is not None
         return failed or (self._up and not self._full)
 
-    # Methods that the network calls
+    # Methods that the simulated connection calls
 
     def connected(self) -> None:
-        """Note that the connection was accepted."""
+        """Note that the connection attempt was accepted."""
         self._up = True
         self._happened()
 
@@ -198,7 +198,7 @@ class VirtualSocket:
     def _happened(self) -> None:
         self.stamp = self._files.moment()
 
-    # Methods that a transport calls
+    # Methods that `Transport` calls
 
     def fileno(self) -> int:
         """Return the descriptor; -1 after `close`."""

@@ -1,10 +1,10 @@
-"""`WorldAsyncioHost`: the real asyncio host in a simulated world.
+"""`WorldAsyncioHost`: the I/O host of asyncio clients, in a simulation instead of real time.
 
-In: a world. Out: a client whose sockets are links, whose names the world resolves, and whose clock
-and random numbers are the world's. All else is the code of `AsyncioHost`: watching, reading,
-writing, timers, wake-ups, closing. Coroutines run it in their `VirtualLoop`; for other programs
-(schedules, sync facades) it has its own loop, which the world drives. Must not: decide anything
-that the real host decides.
+In: a simulation (`World`). Out: a client whose sockets are simulated links, and whose names, clock
+and random numbers come from the simulation. All else is the code of `AsyncioHost`: watching,
+reading, writing, timers, wake-ups, closing. Coroutines run it in their `VirtualLoop`; for other
+programs (schedules, sync facades) it has its own loop, which the simulation drives. Must not:
+decide anything that `AsyncioHost` decides.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
 
 WORKER_DELAY = 0.01
 EARLY = 0.001
-"""Maximum time in seconds by which timers of a loop that counts in milliseconds fire early."""
+"""Maximum time in seconds by which timers of a millisecond-resolution loop fire early."""
 
 
 class WorldAsyncioHost(AsyncioHost, StepCount):
-    """`AsyncioHost` in a simulation, which only exchanges bytes (`World.make_host`)."""
+    """`AsyncioHost` in a simulation; links carry bytes, never objects (`World.make_host`)."""
 
     moody = False
     """Whether the kernel transfers bytes in small pieces and timers fire early, as real ones
@@ -60,7 +60,7 @@ class WorldAsyncioHost(AsyncioHost, StepCount):
         background: bool = True,
         traced: bool = True,
     ) -> None:
-        del mode, background  # sockets carry bytes, and a loop runs in the background
+        del mode, background  # sockets carry bytes only, and the loop always runs
         AsyncioHost.__init__(self, clock=lambda: world.time.now)
         StepCount.__init__(self, name, world.hot_loops)
         self.mode: Mode = "bytes"
@@ -82,7 +82,7 @@ class WorldAsyncioHost(AsyncioHost, StepCount):
         self._woken = self._rung = False
         self._frozen = False
 
-    # Methods that a world and its runs call
+    # Methods that a simulation and its runs call
 
     def attach(self, engine: EngineInputs) -> None:
         """Run this engine from now on; its event log, if any, is added to the trace."""
@@ -102,16 +102,16 @@ class WorldAsyncioHost(AsyncioHost, StepCount):
         return self._client_rng
 
     callers_first = False
-    """Like `SimulatedHost`, whose traces it must produce."""
+    """False as in `SimulatedHost`, because the traces of both hosts must be equal."""
 
     @property
     def on_its_own(self) -> bool:  # type: ignore[override]
-        """Whether time advances while no call of this client waits."""
+        """Whether an event loop advances time, so that the client works between its calls."""
         return self.world.driver is not None
 
     @property
     def closed(self) -> bool:
-        """Whether the host is closed."""
+        """Whether this I/O host is closed."""
         return self._closed
 
     def freeze(self, on: bool = True) -> None:
@@ -122,7 +122,7 @@ class WorldAsyncioHost(AsyncioHost, StepCount):
     # Loops
 
     def _turned_loop(self) -> DrivenLoop:
-        """Return the host's own loop, which the world drives."""
+        """Return the client's own loop, which the simulation drives."""
         if self._loop is None:
             rng = self._mood_rng
             early = (lambda: EARLY * rng.random()) if self.moody else None
@@ -149,7 +149,7 @@ class WorldAsyncioHost(AsyncioHost, StepCount):
             super().defer(action)
 
     def wake(self) -> None:
-        """Wake the engine, as `AsyncioHost` does; starts a loop for programs without coroutines."""
+        """Wake the engine, as `AsyncioHost` does; if no coroutine has called, start an own loop."""
         if not self._stepping:
             self._woken = True
         if self._loop is None and self._engine is not None and self.world.driver is None:
@@ -183,9 +183,9 @@ class WorldAsyncioHost(AsyncioHost, StepCount):
     def close(self, deadline: float) -> Coroutine[Any, Any, None] | None:
         """Close the client, as `AsyncioHost` does.
 
-        The loop runs to its end if it isn't the caller's.
+        If the client has its own loop, the close is completed before this method returns.
         """
-        if self._frozen and not self._closed:  # a stopped process sends nothing more
+        if self._frozen and not self._closed:  # a stopped process sends no more bytes
             self._closed = True
         ending = super().close(deadline)
         loop = self._loop
@@ -211,9 +211,9 @@ class WorldAsyncioHost(AsyncioHost, StepCount):
     def _rings(self) -> None:
         self._rung = True
         super()._rings()
-        self._rung = False  # the timer may have fired before a step was due
+        self._rung = False  # the timer may fire before a step is due
 
-    # Links instead of sockets
+    # Simulated links instead of sockets
 
     def _new_plain_transport(
         self, connection: int, address: Address, tunnel: Tunnel | None
@@ -256,7 +256,7 @@ class WorldAsyncioHost(AsyncioHost, StepCount):
             watcher.ended(effect.connection)
 
     def _taken(self, effect: Effect) -> int:
-        """Return the number of bytes that a `Send`'s connection has accepted so far."""
+        """Return the number of bytes that the connection of a `Send` has accepted so far."""
         found = self._transports.get(effect.connection) if isinstance(effect, Send) else None
         return found.taken if isinstance(found, _WorldTransport) else 0
 
@@ -266,24 +266,24 @@ class WorldAsyncioHost(AsyncioHost, StepCount):
             self.watcher.ended(transport.connection)
 
     def link_connected(self, number: int) -> None:
-        """Handle an accepted connection."""
+        """Report to the socket that its connection attempt was accepted."""
         if self.watcher is not None:
             self.watcher.connected(number)
         self.lines[number].socket.connected()
         self.heard()
 
     def link_lost(self, number: int, error: BaseException | str | None) -> None:
-        """Handle a refused or ended connection."""
+        """Report to the socket that its attempt was refused or its connection has ended."""
         self.lines[number].socket.lost(error)
         self.heard()
 
     def link_bytes(self, number: int, pieces: list[memoryview]) -> None:
-        """Handle received bytes."""
+        """Pass received bytes to the socket."""
         self.lines[number].socket.arrived(pieces)
         self.heard()
 
     def link_message(self, number: int, response: IncomingResponse) -> None:
-        """Raise `AssertionError`, because sockets only return bytes."""
+        """Raise `AssertionError`, because sockets receive only bytes."""
         raise AssertionError("a response as an object instead of bytes")
 
     def heard(self) -> None:
@@ -300,7 +300,7 @@ class MoodyAsyncioHost(WorldAsyncioHost):
 
 
 class _WorldTransport(Transport):
-    """A transport whose socket is the end of a simulated link."""
+    """A transport whose socket is one end of a simulated link."""
 
     def __init__(
         self, host: WorldAsyncioHost, connection: int, address: Address, tunnel: Tunnel | None
@@ -309,7 +309,7 @@ class _WorldTransport(Transport):
         self._host = host
 
     def new_socket(self, family: int) -> socket.socket:
-        """Return a socket of the simulated world."""
+        """Return a simulated socket."""
         del family
         return self._host.new_line(self.connection)
 
@@ -329,12 +329,12 @@ class _Line:
         self._link = link
 
     def dial(self, ip: str, port: int) -> None:
-        """Connect to the world's listener at this address."""
+        """Connect to the listener that the simulation has at this address."""
         world = self._host.world
         self._link.dial(lambda peer: world.dialled(peer, ip, port))
 
     def frame(self, frame: bytes) -> None:
-        """Send a complete request."""
+        """Send a complete request to the broker."""
         self._link.send_frame(frame)
 
     def hang_up(self) -> None:
@@ -343,7 +343,7 @@ class _Line:
 
 
 class _WorldResolver(Resolver):
-    """Resolver of the world's names, which shares no lookups, as in `SimulatedHost`."""
+    """A resolver of the simulation's names; like `SimulatedHost`, it doesn't share lookups."""
 
     def __init__(self, host: WorldAsyncioHost, world: World) -> None:
         super().__init__()
@@ -361,7 +361,7 @@ class _WorldResolver(Resolver):
 
 
 class _WorldOutsiders(ExternalResults):
-    """Worker threads, simulated: their calls take virtual time."""
+    """Simulated worker threads: their calls take virtual time."""
 
     def __init__(self, host: WorldAsyncioHost, world: World) -> None:
         super().__init__(host.wake)
@@ -370,7 +370,7 @@ class _WorldOutsiders(ExternalResults):
     def run_in_thread(
         self, token: int, function: Callable[..., Any], arguments: tuple[Any, ...]
     ) -> None:
-        """Run the function after the worker delay, if its result is still wanted then."""
+        """Run the function after the worker delay, unless its result isn't wanted any more."""
 
         def act() -> None:
             if self.owes(token):
