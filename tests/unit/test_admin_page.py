@@ -1,4 +1,4 @@
-"""docs/features.md names every method of our admin clients and of kafka-python's.
+"""docs/features.md names every method of Odradek's admin clients and of kafka-python's.
 
 Java's methods are compared in interop/test_admin_answers.py, which needs Kafka's jars.
 """
@@ -18,11 +18,11 @@ import odradek
 ROOT = Path(__file__).parents[2]
 OF_ALL = {"client_instance_id", "cluster_id", "ended", "explain", "health", "listen", "metrics",
           "set_sasl_credentials"}  # fmt: skip
-"""Methods that every client has; other pages describe them."""
+"""Methods that all kinds of clients have; other pages describe them."""
 
 
 def table() -> list[list[str]]:
-    """Return the table's rows: methods of Java, of kafka-python and ours, and their tests."""
+    """Return the page's rows: methods of Java, kafka-python and Odradek, and their tests."""
     text = (ROOT / "docs/features.md").read_text()
     section = text.partition("\n## Admin\n")[2].partition("\n## ")[0]
     lines = [line for line in section.splitlines() if re.match(r"\| [^|-]|\| – ", line)]
@@ -52,13 +52,13 @@ def test_each_method_of_our_admin_clients_has_one_row(cls: type) -> None:
 
 
 def test_each_method_of_kafka_pythons_admin_client_has_one_row() -> None:
-    with warnings.catch_warnings():  # kafka-python calls a deprecated function
+    with warnings.catch_warnings():  # importing kafka-python warns of a deprecation
         warnings.simplefilter("ignore", DeprecationWarning)
         theirs: type = import_module("kafka.admin").KafkaAdminClient
     assert sorted(names(1)) == sorted(public_methods(theirs))
 
 
-def test_each_row_names_a_simulated_and_an_integration_test() -> None:
+def test_each_row_names_an_existing_simulated_test_and_an_integration_test() -> None:
     for row in ROWS:
         tests = re.findall(r"`([^`]+)`", row[3])
         kinds = {name.partition("/")[0] for name in tests}

@@ -29,7 +29,7 @@ def test_every_complaint_has_an_issue_an_answer_and_a_test() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_named_tests_of_complaints_run_and_assert_something(name: str) -> None:
     path, _, test = name.partition("::")
-    if path.endswith(".json"):  # a case of the specification, with a shared runner
+    if path.endswith(".json"):  # a specification case has no test function
         assert json.loads((TESTS / path).read_text())
         assert list((TESTS / path).parents[1].glob("test_*.py"))
         return

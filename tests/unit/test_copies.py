@@ -1,6 +1,6 @@
 """Public errors, records and results can be pickled, copied and printed.
 
-Instances are created from the annotations of each class, so that new classes are tested without
+The tests create instances from each class's annotations, so that new classes are tested without
 further work; `GIVEN` has the values that annotations don't determine.
 """
 
@@ -49,7 +49,7 @@ PLAIN: dict[Any, Any] = {
 
 
 def value_of(kind: Any) -> Any:
-    """Create a value of an annotated type."""
+    """Create a value that fits an annotation."""
     if kind in PLAIN:
         return PLAIN[kind]
     origin, inside = typing.get_origin(kind), typing.get_args(kind)
@@ -71,7 +71,7 @@ def value_of(kind: Any) -> Any:
 
 
 def made(cls: type) -> Any:
-    """Create an instance with all its arguments."""
+    """Create an instance of a class, with values for all arguments."""
     start = cls.__new__ if issubclass(cls, tuple) else cls.__init__
     about = cls if dataclasses.is_dataclass(cls) else start
     names = {one.__name__: one for one in PLAIN if isinstance(one, type)}

@@ -1,4 +1,4 @@
-"""Files in `examples` besides programs: pages, requirements, manifests, vendors' settings."""
+"""Files in `examples` that aren't programs: pages, requirements, manifests, vendors' settings."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_an_example_is_short_and_lists_its_requirements(folder: Path) -> None:
 
 
 def texts(value: Any, key: str) -> Iterator[str]:
-    """Yield all strings stored under a key, at any depth."""
+    """Yield all strings that nested data has under a key, at any depth."""
     if isinstance(value, dict):
         if isinstance(value.get(key), str):
             yield value[key]
@@ -81,7 +81,7 @@ def faults(document: Any, schema: dict[str, Any]) -> list[str]:
 
 
 def manifest_faults(manifest: Mapping[str, Any]) -> list[str]:
-    """Return violations of Kubernetes' schema of the object's kind, unknown fields included."""
+    """Return violations of Kubernetes' schema for the object's kind, including unknown fields."""
     schemas = json.loads((SCHEMAS / "kubernetes.json").read_text())
     ends = f".{manifest['kind']}"
     [ours] = [n for n in schemas["$defs"] if n.startswith("io.k8s.api.") and n.endswith(ends)]
@@ -89,7 +89,7 @@ def manifest_faults(manifest: Mapping[str, Any]) -> list[str]:
 
 
 def manifests() -> dict[str, Any]:
-    """Return the manifests by kind; there is one of each kind."""
+    """Return the Kubernetes manifests by kind; there is one of each kind."""
     found = list(yaml.safe_load_all((SPARK / "manifests.yaml").read_text()))
     by_kind = {it["kind"]: it for it in found}
     assert len(by_kind) == len(found) == 7
@@ -97,14 +97,14 @@ def manifests() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", sorted(manifests()))
-def test_a_manifest_fits_the_schema_of_its_kind(kind: str) -> None:
+def test_a_kubernetes_manifest_fits_the_schema_of_its_kind(kind: str) -> None:
     manifest = manifests()[kind]
     assert manifest_faults(manifest) == []
     assert manifest_faults({**manifest, "sepc": {}})
     assert manifest_faults({**manifest, "apiVersion": "v0"})
 
 
-def test_a_misspelt_field_of_a_probe_is_found() -> None:
+def test_a_misspelt_field_of_a_kubernetes_probe_is_found() -> None:
     manifest = manifests()["Deployment"]
     [container] = manifest["spec"]["template"]["spec"]["containers"]
     container["livenessProbe"]["httpGet"]["prot"] = container["livenessProbe"]["httpGet"].pop(
@@ -194,7 +194,7 @@ def test_the_compose_file_fits_the_schema() -> None:
 
 
 def listeners(text: str) -> dict[str, tuple[str, str]]:
-    """Return host and port by the listener's name."""
+    """Parse a list of Kafka listeners; return host and port by listener name."""
     return {name: (host, port) for name, host, port in re.findall(r"(\w+)://([\w-]*):(\d+)", text)}
 
 
@@ -231,7 +231,7 @@ def test_listeners_of_the_compose_file_agree_with_their_addresses() -> None:
     assert [(COMPOSE / it).resolve() for it in sources] == [COMPOSE, EXAMPLES.parent / "dist"]
 
 
-# Vendors
+# Settings for hosted Kafka services
 
 
 def settings_of(vendor: str, environment: Mapping[str, str]) -> dict[str, str]:
@@ -284,6 +284,6 @@ def test_clients_accept_the_settings_of_a_vendor(
     assert caplog.records == [], "nothing in the settings is idle"
 
 
-def test_a_connection_string_without_an_endpoint_is_refused() -> None:
+def test_an_azure_connection_string_without_an_endpoint_is_rejected() -> None:
     with pytest.raises(SystemExit, match="no Endpoint"):
         settings_of("event_hubs", {"EVENT_HUBS_CONNECTION_STRING": "AccountName=orders"})

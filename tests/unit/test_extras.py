@@ -1,4 +1,4 @@
-"""Packages that need an extra, and the pip command in the error if one is missing."""
+"""Packages that an extra installs, and the pip command in the error if one is missing."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ ONES = {
 
 
 def extra_of(name: str) -> set[str]:
-    """Return the packages of an extra, including those of extras that it refers to."""
+    """Return the packages of an extra, including packages of extras that it contains."""
     found: set[str] = set()
     for line in PROJECT["optional-dependencies"][name]:
         wanted = Requirement(line)
@@ -80,7 +80,7 @@ def test_each_optional_package_is_in_the_extra_that_its_error_names(package: str
     assert names <= {name.removesuffix("-api") for name in extra_of("all")}
 
 
-def test_extras_of_spark_pipelines_and_demo_contain_what_they_import() -> None:
+def test_the_extras_spark_and_pipelines_and_demo_contain_the_packages_that_they_import() -> None:
     assert {"pyspark", "pandas", "pyarrow"} <= extra_of("spark")
     assert {"pyspark", "pandas", "pyarrow", "typer", "rich"} <= extra_of("pipelines")
     assert extra_of("pipelines") <= extra_of("demo")
@@ -153,7 +153,7 @@ def test_the_version_command_needs_no_extra(words: list[str]) -> None:
 @pytest.mark.parametrize(
     "words", [["demo"], ["version"], ["demo", "--simulated", "--rows", "3"], ["--simulated"], []]
 )
-def test_other_arguments_are_passed_to_the_full_command(words: list[str]) -> None:
+def test_other_arguments_than_version_are_passed_to_the_full_command(words: list[str]) -> None:
     assert minimal_demo.asked(words) is None
 
 

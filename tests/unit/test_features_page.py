@@ -30,7 +30,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def called(tree: ast.AST) -> Iterator[str]:
-    """Yield the last parts of all names that are called or read: "raises" of `pytest.raises`."""
+    """Yield the last part of each name that is called or read, as "raises" of `pytest.raises`."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Name):
             yield node.id
@@ -39,7 +39,7 @@ def called(tree: ast.AST) -> Iterator[str]:
 
 
 class Module:
-    """Hold the syntax tree of a test module."""
+    """A test module's syntax tree, with its functions and tests by name."""
 
     def __init__(self, text: str) -> None:
         self.tree = ast.parse(text)
@@ -57,7 +57,7 @@ class Module:
 
     @cached_property
     def imports(self) -> set[str]:
-        """Return the names of all imported modules."""
+        """Names of all imported modules."""
         found = set()
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Import):
@@ -68,7 +68,7 @@ class Module:
 
     @cached_property
     def skips_all(self) -> bool:
-        """Return whether a module-level mark skips all tests of the module."""
+        """Whether a module-level mark skips all tests of the module."""
         outside = [n for n in self.tree.body if not isinstance(n, Function | ast.ClassDef)]
         return any(LETS_OFF & set(called(node)) for node in outside)
 
@@ -135,15 +135,15 @@ def problems(found: Module, test: str) -> list[str]:
 def test_each_supported_feature_names_a_test() -> None:
     assert len(ROWS) > 30
     for row in ROWS:
-        assert len(row) in (9, 4), row  # of clients, and of Spark's connectors
+        assert len(row) in (9, 4), row  # rows about clients have 9 cells, about Spark 4
         assert re.findall(r"`([^`]+)`", row[-1]), row[0]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-def test_named_tests_run_and_assert_something(name: str) -> None:
+def test_the_tests_that_the_page_names_run_and_assert_something(name: str) -> None:
     path, _, test = name.partition("::")
-    if path.endswith(".json"):  # a case of the specification, with a shared runner
+    if path.endswith(".json"):  # a specification case has no test function
         assert json.loads((TESTS / path).read_text())
         assert list((TESTS / path).parents[1].glob("test_*.py"))
         return
@@ -184,7 +184,7 @@ def test_a_named_test_that_proves_nothing_is_reported(
     assert (problem is None and found == []) or (problem is not None and problem in found[0])
 
 
-def test_odradek_has_each_feature_that_another_client_has() -> None:
+def test_odradek_supports_each_feature_that_another_client_supports() -> None:
     for row in ROWS:
         if any(cell.startswith("Y") for cell in row[2:-1]):
             assert row[1].startswith("Y"), row[0]

@@ -1,4 +1,4 @@
-"""Every figure on the first pages has a source, and the README is short."""
+"""Every number on the first pages has a source, and the README is short."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tests.unit.tools.loading import load_tool
 ROOT = Path(__file__).parents[2]
 PAGES = ("README.md", "docs/site/index.md", "docs/install.md")
 NO_FIGURES = re.compile(
-    r"<!-- scorecard: make.*?<!-- scorecard: end -->"  # compared as a whole
+    r"<!-- scorecard: make.*?<!-- scorecard: end -->"  # the scorecard, compared as a whole
     r"|^```.*?^```$|`[^`]*`|\]\([^)]*\)|^\|.*\|$"
     r"|KIP-\d+|PEP \d+|Apache-2\.0|PKCS12|x86_64|aarch64|lz4",
     re.DOTALL | re.MULTILINE,
 )
 WORDS = {"README.md": 700, "DESIGN.md": 4500}
-"""Limits of words, as `wc -w` counts them."""
+"""Maximum numbers of words of pages, counted as by `wc -w`."""
 REPORT = json.loads((ROOT / "docs/scorecard.json").read_text())
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
@@ -30,7 +30,7 @@ def text(page: str) -> str:
 
 
 def cell(page: str, mark: str, row: str, column: str) -> str:
-    """Return the first number of a cell in the table that follows a comment."""
+    """Return the first number in a cell of the table that follows a given comment."""
     _, found, rest = text(page).partition(f"<!-- {mark} -->\n\n")
     assert found, mark
     lines = [line.strip("|").split("|") for line in rest.partition("\n\n")[0].splitlines()]
@@ -39,7 +39,7 @@ def cell(page: str, mark: str, row: str, column: str) -> str:
 
 
 def consumed(client: str) -> str:
-    """Return millions of records per second, for records of 100 bytes."""
+    """Return how many million records of 100 bytes are consumed per second."""
     mark = "bench consume, all cores"
     return cell("docs/performance.md", mark, client, "million records/s").split()[0]
 
@@ -49,7 +49,7 @@ def scored(row: str, client: str) -> str:
 
 
 def phrases() -> list[str]:
-    """Return all statements with a figure, formatted from today's results."""
+    """Return all statements that contain a number, formatted from the current results."""
     title = re.search(r'class="title"[^>]*>([^<]*)<', text("docs/demo.svg"))
     assert title
     rows, outage, lost, doubled, *back = re.findall(r"[\d,.]*\d", title[1])
@@ -70,8 +70,8 @@ def phrases() -> list[str]:
         f"or {consumed('Odradek → Arrow')} million as Arrow columns",
         f"confluent-kafka reads {consumed('confluent-kafka')} million as objects",
         f"{jvm} times as fast as the JVM connector, {tuned} times as fast as a tuned one",
-        "Java 17 or newer",  # required by Spark
-        '"never" means not within 60 s',  # checked against benchmarks/scorecard/rows.py below
+        "Java 17 or newer",  # Spark requires it
+        '"never" means not within 60 s',  # a test below compares it with scorecard/rows.py
     ]
 
 
@@ -96,7 +96,7 @@ SHORT = {
         ),
     ),
 }
-"""Rows of the performance summary, and the tables that contain their cells."""
+"""Rows of the summary on performance, and the tables that their cells come from."""
 
 
 def test_the_summary_on_performance_agrees_with_its_tables() -> None:
@@ -110,7 +110,7 @@ def test_the_summary_on_performance_agrees_with_its_tables() -> None:
 
 
 def unexplained(page: str) -> list[str]:
-    """Return the figures of a page that are part of no phrase."""
+    """Return the numbers on a page that aren't in one of the checked statements."""
     prose = " ".join(NO_FIGURES.sub(" ", text(page)).split())
     for phrase in phrases():
         prose = prose.replace(phrase, "")
@@ -118,11 +118,11 @@ def unexplained(page: str) -> list[str]:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_every_figure_has_a_source(page: str) -> None:
+def test_every_number_on_the_first_pages_has_a_source(page: str) -> None:
     assert unexplained(page) == []
 
 
-def test_every_phrase_is_on_the_first_page() -> None:
+def test_every_checked_statement_is_on_a_first_page() -> None:
     prose = " ".join(text("README.md").split())
     assert [phrase for phrase in phrases() if phrase not in prose] == []
 
@@ -140,7 +140,7 @@ def test_the_scorecard_in_the_readme_equals_its_report() -> None:
         "odradek",
         "odradek-asyncio",
         "confluent",
-    }  # "the others never do"
+    }  # the page says "the others never do"
 
 
 def test_never_means_not_within_60_seconds_as_the_page_states() -> None:
@@ -167,14 +167,14 @@ def test_pages_for_all_readers_are_short(page: str) -> None:
 
 
 def beginning(section: str) -> int:
-    """Return the number of words before the first code block of a section, without the heading."""
+    """Return the number of words between a section's heading and its first code block."""
     return len(section.partition("\n")[2].partition("```")[0].split())
 
 
 def test_the_home_page_shows_each_kind_of_program_and_links_to_each_page() -> None:
     home = text("docs/site/index.md")
     readme = text("README.md").partition("# Odradek\n")[2].partition("## Produce and consume")[0]
-    assert "](docs/demo.svg)" in readme  # included at the top, with the installation
+    assert "](docs/demo.svg)" in readme  # the top of the page includes the README's beginning
     assert "```{include} README.md" in home.partition("## ")[0]
     captions = re.findall(r"^:caption: (.*)$", home.partition("## For whom")[0], re.MULTILINE)
     assert captions == ["Produce", "Consume", "asyncio", "Arrow", "Spark"]
@@ -191,7 +191,7 @@ def test_the_home_page_shows_each_kind_of_program_and_links_to_each_page() -> No
 
 
 EXPLAINED = "Topics that are deleted and created again"
-"""The section of the guide that isn't about a task."""
+"""The only section of the guide that explains instead of describing a task."""
 
 
 def test_each_task_of_the_guide_begins_with_code() -> None:
@@ -216,7 +216,7 @@ def test_the_search_ranks_guides_above_the_changelog() -> None:
     assert re.match(worse[0], "CHANGELOG")
     conf = text("docs/site/conf.py")
     assert re.search(r"^html_search_scorer = .*scorer\.js", conf, re.MULTILINE)
-    assert "SHOW_SEARCH_SUMMARY" in scorer  # excerpts
+    assert "SHOW_SEARCH_SUMMARY" in scorer  # the search shows excerpts
 
 
 def test_the_comparison_names_the_kafka_release_that_is_tested() -> None:
@@ -227,7 +227,7 @@ def test_the_comparison_names_the_kafka_release_that_is_tested() -> None:
 
 
 def test_the_client_software_name_is_defined_once() -> None:
-    """`client.software.name` (KIP-511)."""
+    """It is sent to brokers as `client.software.name` (KIP-511)."""
     sources = (ROOT / "src/odradek").rglob("*.py")
     named = re.compile(r"(?i)software_name\w*(?:, \w+)? *[:=] *\"odradek\"|client_software_name=\"")
     found = [str(one.relative_to(ROOT)) for one in sources if named.search(one.read_text())]

@@ -1,4 +1,4 @@
-"""`help()` of public classes reads like a reference, and its examples run.
+"""`help()` of public classes contains what users need, and its examples run.
 
 The examples of asyncio clients run in tests/integration/test_asyncio_clients.py. The others run in
 the simulation: clients of `localhost:9092` connect to the simulated cluster, which has the topics
@@ -124,7 +124,7 @@ def test_public_methods_have_no_private_arguments() -> None:
 def _signature(member: Any) -> inspect.Signature | None:
     try:
         return inspect.signature(member)
-    except (TypeError, ValueError):  # some of Python's own classes have no signature
+    except (TypeError, ValueError):  # for example, some of Python's own classes
         return None
 
 
@@ -148,7 +148,7 @@ EXAMPLES = list(examples())
 
 @contextmanager
 def arrivals() -> Iterator[str]:
-    """Start a fake cluster at real sockets with two records in the topic `arrivals`."""
+    """Start a fake cluster with real sockets and two records in topic `arrivals`."""
     with FakeCluster(brokers=1) as cluster:
         for topic in ("arrivals", "arrivals-failed"):
             cluster.create_topic(topic, partitions=1)
@@ -160,14 +160,14 @@ def arrivals() -> Iterator[str]:
 TRANSACTIONAL = ("Producer.transaction", "Consumer.seek_to_committed")
 
 
-def test_examples_exist_and_none_is_skipped() -> None:
+def test_docstrings_have_examples_and_none_is_skipped() -> None:
     assert len(EXAMPLES) > 8
     assert [t.name for t in EXAMPLES if any(e.options for e in t.examples)] == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda e: e.name)
-def test_examples_print_what_they_show(example: doctest.DocTest) -> None:
+def test_examples_in_docstrings_print_what_they_show(example: doctest.DocTest) -> None:
     handler = signal.getsignal(signal.SIGTERM)
     with KafkaSimulation() as kafka, registry_server() as server, ExitStack() as more:
         for part in example.examples:

@@ -1,4 +1,4 @@
-"""House rules: sizes, dead modules, boundaries of rooms, files that must not be committed.
+"""House rules: sizes, unused modules, imports between packages, files not to be committed.
 
 The sources are those of the imported package, so that `make broken-rules` can test mutated ones.
 """
@@ -32,7 +32,7 @@ GENERATED = (
     SOURCE / "odradek" / "protocol" / "messages",
     SOURCE / "odradek" / "common" / "errors" / "kafka.py",
 )
-# In these files a loop over bytes is one function: a call per record would double its cost.
+# In these files, a loop over bytes is one long function: calls would double the cost.
 KERNELS = (
     SOURCE / "odradek" / "record" / "kernel.py",
     SOURCE / "odradek" / "record" / "kernel_encode.py",
@@ -46,7 +46,7 @@ BIN = Path(sys.executable).parent
 
 @cache
 def project_files() -> list[Path]:
-    """Return all files that could be committed, without asking git, which may be absent."""
+    """Return all files that could be committed; git isn't used, because it may be missing."""
     found = []
     for folder, folders, names in chain(os.walk(ROOT), os.walk(SOURCE)):
         folders[:] = [
@@ -60,9 +60,9 @@ def project_files() -> list[Path]:
             Path(folder, name)
             for name in names
             if not name.endswith((".pyc", ".png", ".so"))
-            and name != ".git"  # a file in a linked worktree
+            and name != ".git"  # in a linked worktree, .git is a file
         ]
-    original = ROOT / "src"  # with a mutated copy, the copy is examined instead of the original
+    original = ROOT / "src"  # if the package is a mutated copy, examine the copy
     return sorted({p for p in found if p.is_relative_to(SOURCE) or not p.is_relative_to(original)})
 
 
@@ -120,7 +120,7 @@ def module_name(path: Path) -> str:
 
 
 def references(path: Path) -> set[str]:
-    """Yield all dotted names that a file imports, or has in a string for lazy imports."""
+    """Yield all dotted names that a file imports, or contains as strings (for lazy imports)."""
     found = set()
     package = []
     if path.is_relative_to(SOURCE):
@@ -153,7 +153,7 @@ def test_every_module_is_imported() -> None:
         if path.name != "__init__.py" and module_name(path).startswith("odradek.")
     }
     left = modules - used - ENTRY_POINTS
-    # Users import these packages in their tests and programs, so imports in our tests count.
+    # Users import these packages, so imports in the project's tests count as uses.
     offered = ("odradek.testing.", "odradek.simulation.", "odradek.compat.")
     for_tests = {name for name in left if name.startswith(offered)}
     lasts = {name.rpartition(".")[2] for name in for_tests}
@@ -170,7 +170,7 @@ PLACES = ["/wo" + "rk/", "/ro" + "ot/", "/opt/" + "wheels", "/ho" + "me/", "../"
           "shared/" + "design", "shared/" + "bench", "shared/" + "sketches"]  # fmt: skip
 
 
-def test_no_file_names_a_machine_or_a_package_registry() -> None:
+def test_no_file_contains_the_name_of_a_developers_machine_or_package_registry() -> None:
     named = re.compile("|".join(map(re.escape, HOSTS + PLACES)))
     found = {
         short(path): match[0]
@@ -188,7 +188,7 @@ def test_the_lock_file_pins_every_dependency() -> None:
     for extra in project["optional-dependencies"].values():
         wanted += extra
     names = {re.split(r"[<>=!~ \[]", one)[0].lower().replace("_", "-") for one in wanted}
-    assert names - pins == {"odradek"}  # extras that consist of other extras
+    assert names - pins == {"odradek"}  # extras like odradek[all] consist of other extras
 
 
 def test_every_lock_file_has_hashes_and_no_url() -> None:
@@ -203,7 +203,7 @@ def test_every_lock_file_has_hashes_and_no_url() -> None:
 
 
 def entries_of(lock: str) -> list[str]:
-    """Return the pins of a lock file, each on one line."""
+    """Return the entries of a lock file, each on one line."""
     return re.sub(r" +", " ", re.sub(r"#.*\n|\\\n", "", lock)).strip().splitlines()
 
 
@@ -228,14 +228,14 @@ def ruff(code: str, where: str) -> str:
 
 
 @pytest.mark.parametrize("room", ROOMS_WITHOUT_A_WORLD)
-def test_pure_rooms_cannot_import_clocks_random_numbers_or_io(room: str) -> None:
+def test_packages_without_io_cannot_import_clocks_random_numbers_or_sockets(room: str) -> None:
     code = "".join(f"import {name}\n" for name in BANNED)
     code += "".join(f"from {name} import something\n" for name in BANNED)
     output = ruff(code, f"src/odradek/{room}/example.py")
     assert output.count("TID251") == 2 * len(BANNED), output
 
 
-def test_the_runtime_room_can_import_sockets() -> None:
+def test_the_runtime_package_can_import_sockets() -> None:
     assert "TID251" not in ruff("import socket\n", "src/odradek/runtime/example.py")
 
 
@@ -259,7 +259,7 @@ TOO_FAR = (
 
 
 @pytest.mark.slow
-def test_forbidden_imports_between_rooms_fail_the_build(tmp_path: Path) -> None:
+def test_forbidden_imports_between_packages_are_reported(tmp_path: Path) -> None:
     shutil.copytree(SOURCE, tmp_path / "src", ignore=shutil.ignore_patterns("*.egg-info"))
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     for n, (room, line) in enumerate(TOO_FAR):
@@ -271,7 +271,7 @@ def test_forbidden_imports_between_rooms_fail_the_build(tmp_path: Path) -> None:
         capture_output=True, text=True, check=False, timeout=HANG_S,
     )  # fmt: skip
     assert done.returncode == 1, done.stdout + done.stderr
-    # The importing module itself must be named, not only another one that imports it indirectly.
+    # The error must name the module with the import, not only modules that import it.
     said = set(
         re.findall(r"^-?\s*odradek\.(\w+)\.reaches_too_far_(\d) ->", done.stdout, re.MULTILINE)
     )
@@ -309,7 +309,7 @@ if sys.version_info < (3, 14):
 else:
     FEW_NEED -= {"dataclasses", "dis", "inspect"}  # `logging` imports these to colour tracebacks
 MOST_COMPILED, MOST_MODULES = (250, 231) if sys.version_info < (3, 14) else (265, 246)
-"""Compiled texts of named tuples: one for each field, and one more.
+"""Maximum numbers of compiled texts (named tuples need one per field and one) and of modules.
 
 From 3.14 on the colours of tracebacks add 15 texts and as many modules.
 """
@@ -355,7 +355,7 @@ def test_no_class_has_a_finalizer() -> None:
 
 
 def test_class_names_are_unique() -> None:
-    """Kernels have twins in Python by design; classes of `compat` have other clients' names."""
+    """Exempt are kernels, which also exist in Python, and `compat`, with other clients' names."""
     twins = {"BatchBuilder", "ColumnEncoder", "Notes", "OpenBatches", "Room"}
     homes: dict[str, list[str]] = {}
     for path in python_files():
@@ -381,19 +381,19 @@ HOOKS = {
     "prepareForTriggerAvailableNow", "getDefaultReadLimit",
     "_repr_html_", "load_ipython_extension",  # IPython
 }  # fmt: skip
-"""Names that libraries call."""
+"""Names that libraries call, so that no use of them is in the sources."""
 FOR_TESTS = (
     SOURCE / "odradek" / "api",
     SOURCE / "odradek" / "simulation",
     SOURCE / "odradek" / "testing",
-    SOURCE / "odradek" / "record",  # tests compare each kernel with its twin in Python
+    SOURCE / "odradek" / "record",  # tests compare each kernel with the same code in Python
     SOURCE / "odradek" / "clients" / "consumer" / "records.py",
 )
-"""Rooms whose names are for users and tests."""
+"""Packages whose names are for users and tests."""
 
 
 def defined(body: list[ast.stmt], *, fields: bool) -> Iterator[str]:
-    """Yield names of functions and classes, and of constants if `fields` is true."""
+    """Yield the names of functions and classes that a module defines; constants if `fields`."""
     for node in body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node.name
@@ -406,7 +406,7 @@ def defined(body: list[ast.stmt], *, fields: bool) -> Iterator[str]:
 
 
 def used(path: Path) -> Iterator[str]:
-    """Yield names that a module reads, imports, or has as a string."""
+    """Yield the names that a module reads, imports, or contains as strings."""
     for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
             yield node.id if isinstance(node, ast.Name) else node.attr
@@ -425,7 +425,7 @@ def words(path: Path) -> set[str]:
 
 
 def used_in_tests(wanted: set[str]) -> set[str]:
-    """Return those of the names that a test uses; files without these words aren't parsed."""
+    """Return which of the names tests use; test files without these words aren't parsed."""
     found: set[str] = set()
     for path in sorted((ROOT / "tests").rglob("*.py")):
         if words(path) & (wanted - found):
@@ -434,7 +434,7 @@ def used_in_tests(wanted: set[str]) -> set[str]:
 
 
 def test_every_name_is_used() -> None:
-    """Each name of the sources is used there, public, called by a library, or shown on a page."""
+    """A name in the sources is used there, public, called by a library, or named on a page."""
     sources = [path for path in python_files() if path.is_relative_to(SOURCE)]
     generated = [path for folder in GENERATED for path in [*folder.glob("*.py"), folder]]
     pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").rglob("*.py")]
@@ -446,7 +446,7 @@ def test_every_name_is_used() -> None:
     idle = [
         (path, name)
         for path in sources
-        if not path.is_relative_to(COMPAT)  # parity tests check its names
+        if not path.is_relative_to(COMPAT)  # tests compare its names with the other clients' names
         for name in defined(parsed(path).body, fields=True)
         if name not in living and not name.startswith("__")
     ]

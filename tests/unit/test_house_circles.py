@@ -29,7 +29,9 @@ def test_modules_have_no_import_cycles() -> None:
 
 
 @pytest.mark.parametrize("indent", ["", "if TYPE_CHECKING:\n    ", "def later():\n    "])
-def test_a_cycle_is_found(indent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_import_cycle_is_found(
+    indent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     modules = {"a": "from round import b", "b": f"{indent}import round.c", "c": "import round.a"}
     (tmp_path / "round").mkdir()
     for name, text in {"__init__": "", "above": "import round.a", **modules}.items():

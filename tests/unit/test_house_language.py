@@ -1,4 +1,4 @@
-"""The number of markers of private English may only fall in each room."""
+"""In each folder, the number of odd English words that the tool finds may only decrease."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ def found() -> dict[str, list[Hit]]:
 
 
 @pytest.mark.slow
-def test_no_room_has_more_markers_than_its_limit(found: dict[str, list[Hit]]) -> None:
+def test_no_folder_has_more_markers_of_odd_english_than_its_limit(
+    found: dict[str, list[Hit]],
+) -> None:
     above = too_many(found, limits())
     assert above == {}, plain_language.advice(above)
 
@@ -36,7 +38,7 @@ def test_limits_are_lowered_after_a_rewrite(found: dict[str, list[Hit]]) -> None
     assert too_loose(found, limits()) == [], f"run `{plain_language.COMMAND} --lower`"
 
 
-def test_the_file_of_limits_has_the_form_that_the_tool_writes() -> None:
+def test_the_file_of_limits_is_formatted_as_the_tool_writes_it() -> None:
     text = plain_language.LIMITS.read_text()
     assert text == json.dumps(dict(sorted(limits().items())), indent=2) + "\n"
 
@@ -65,7 +67,7 @@ EXAMPLES = {
 
 
 @pytest.mark.parametrize("marker", MARKERS, ids=lambda marker: marker.form)
-def test_each_marker_is_found_in_prose_only(marker: Marker) -> None:
+def test_markers_of_odd_english_are_only_found_in_prose(marker: Marker) -> None:
     example = EXAMPLES[marker.form]
     comment = "x = 1\n\n# " + example.replace("\n", "\n# ")
     for path, text in {
@@ -142,7 +144,7 @@ def test_markers_in_added_lines_are_reported(
     assert "b.md: 1 more than its limit" in advice
     assert "b.md:1: It gives three." in advice
     assert "returns" in advice
-    assert "a.py" not in advice  # a room that is within its limit
+    assert "a.py" not in advice  # a file in a folder that is within its limit
     git("add", ".")
     git("commit", "-m", "second")
     assert plain_language.main() == 0

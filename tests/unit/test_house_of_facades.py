@@ -1,4 +1,4 @@
-"""House rules of the facades (`api`) and of the calls that they execute (`clients/calls`).
+"""House rules for the public client classes (`api`) and the calls they run (`clients/calls`).
 
 The sync and asyncio facades may differ only in how they wait. So a facade decides nothing, and the
 code that decides uses neither clocks nor threads.
@@ -57,17 +57,17 @@ def foreign_stores(function: Function) -> Iterator[str]:
             yield ast.unparse(node)
 
 
-def test_functions_of_facades_have_few_statements() -> None:
+def test_methods_of_public_clients_have_few_statements() -> None:
     long = {name: statements(node) for name, node in functions("api")}
     assert {name: count for name, count in long.items() if count > MOST_STATEMENTS} == {}
 
 
-def test_facades_set_attributes_of_their_own_object_only() -> None:
+def test_methods_of_public_clients_set_only_attributes_of_self() -> None:
     found = {name: list(foreign_stores(node)) for name, node in functions("api")}
     assert {name: stores for name, stores in found.items() if stores} == {}
 
 
-def test_calls_use_neither_clocks_nor_threads() -> None:
+def test_modules_of_client_calls_use_neither_clocks_nor_threads() -> None:
     found = {
         f"{name}: {ast.unparse(node)}"
         for name, tree in modules("clients/calls").items()

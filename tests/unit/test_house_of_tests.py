@@ -1,4 +1,4 @@
-"""House rules for the tests themselves: the form of their JSON, the list of flaky ones."""
+"""House rules for the tests: format of their JSON files, list of flaky tests, timeouts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_json_cases_and_schedules_have_the_compact_form() -> None:
     assert others == [], "python tools/compact_json.py rewrites them"
 
 
-def test_compact_form_keeps_short_members_on_one_line() -> None:
+def test_compact_json_keeps_short_members_on_one_line() -> None:
     case = {
         "rules": ["one", "two"],
         "modes": {f"broker-{i}:9092": "up" for i in range(6)},
@@ -57,7 +57,9 @@ def test_compact_form_keeps_short_members_on_one_line() -> None:
     assert json.loads(text) == case
 
 
-def test_a_file_in_another_form_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_json_file_in_another_form_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = tmp_path / "tests" / "spec" / "kip_0"
     folder.mkdir(parents=True)
     (folder / "good.json").write_text(compact_json.compact({"steps": []}))
@@ -70,7 +72,7 @@ def test_no_test_is_listed_as_flaky_twice() -> None:
     assert flaky_tests.listed_wrong(ROOT) == []
 
 
-def test_wrong_entries_of_the_flaky_list_are_named(tmp_path: Path) -> None:
+def test_wrong_entries_in_the_list_of_flaky_tests_are_reported(tmp_path: Path) -> None:
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "test_a.py").touch()
     good = {"date": "2026-11-30", "owner": "o", "log": "seed 5", "cause": ""}
@@ -108,7 +110,7 @@ def limits_of_processes(tree: ast.Module) -> list[int]:
 
 
 def test_waits_for_processes_use_the_common_timeout() -> None:
-    """Shorter timeouts fail at random on a busy machine: a Spark job once took over 110 s."""
+    """On a busy machine, shorter timeouts expire at random: a Spark job once took over 110 s."""
     assert limits_of_processes(ast.parse("subprocess.run([], timeout=60)")) == [1]
     found = {
         str(path.relative_to(ROOT)): lines

@@ -45,7 +45,7 @@ def listed(*tables: dict[str, tuple[str, ...]]) -> set[str]:
 
 
 def looked_up(tree: ast.Module) -> Iterator[str]:
-    """Yield the option names that a module looks up; a backoff looks up two options by one name."""
+    """Yield the option names that a module looks up; `backoff` looks up two options at once."""
     constants = {
         node.targets[0].id: node.value.value
         for node in tree.body
@@ -72,7 +72,7 @@ def looked_up(tree: ast.Module) -> Iterator[str]:
 def _put_together(
     text: ast.JoinedStr, constants: Mapping[str, object], texts: AbstractSet[object]
 ) -> Iterator[str]:
-    """Yield the names that an f-string may produce, with the module's own texts as its values."""
+    """Yield the names that an f-string may produce if the module's strings are its values."""
     pattern = ""
     for part in text.values:
         if isinstance(part, ast.FormattedValue):

@@ -1,4 +1,4 @@
-"""House rule: a mutable object is only changed by the module that declares its attributes.
+"""House rule: only the module that declares an object's attributes assigns to them.
 
 Others call a method of it. A store `x.y = …` is foreign if no class of the same module declares
 `y`, and `x` is neither `self` nor `cls` nor constructed in the same function.
@@ -16,7 +16,7 @@ from tests.source_trees import parsed
 
 GENERATED = ROOT / "protocol" / "messages"
 KERNELS = ("record/kernel.py", "record/kernel_encode.py", "record/kernel_columns.py")
-"""C structs, which have no methods."""
+"""Modules with C structs, which can't have methods."""
 ERRORS = frozenset({"__cause__", "__context__", "__traceback__"})
 """Attributes of exceptions that Python itself sets."""
 EXCEPTIONS = {
@@ -34,7 +34,7 @@ LEFT = {
     "spark": 1,
     "testing": 4,
 }
-"""The number of foreign stores left by room, which may only fall. Other rooms have none."""
+"""Number of foreign stores that remain by package; it may only decrease. Others have none."""
 
 
 def declared(tree: ast.Module) -> set[str]:
@@ -63,14 +63,14 @@ def constructs(value: ast.expr | None) -> bool:
     called = value.func
     if isinstance(called, ast.Subscript):
         called = called.value
-    if isinstance(called, ast.Call):  # type(error)(text)
+    if isinstance(called, ast.Call):  # a call like type(error)(text)
         return isinstance(called.func, ast.Name) and called.func.id == "type"
     name = called.id if isinstance(called, ast.Name) else getattr(called, "attr", "")
     return name == "__new__" or name.lstrip("_")[:1].isupper()
 
 
 def made(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
-    """Return the names that a function binds to objects it constructs, and to nothing else."""
+    """Return the names that a function binds only to objects that it constructs."""
     bound: dict[str, list[ast.expr | None]] = defaultdict(list)
     arguments = function.args
     for argument in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]:
@@ -141,7 +141,7 @@ def test_each_listed_exception_is_still_needed() -> None:
         assert list(foreign_stores(parsed(ROOT / name)))
 
 
-def test_foreign_stores_are_recognised() -> None:
+def test_assignments_to_attributes_of_other_modules_objects_are_recognised() -> None:
     text = """
 class Mine:
     __slots__ = ("slot",)

@@ -21,8 +21,8 @@ OWN_TABLES = {
     "odradek/spark/__init__.py": "import_module",
     "odradek/serialization/protobuf/files.py": "import_module",  # Google's own files
     "odradek/compat/confluent_kafka/__init__.py": "import_module",
-    "odradek/compat/import_hook.py": "import_module",  # a module below one of two names
-    "odradek/common/extras.py": "import_module",  # its callers' argument, examined too
+    "odradek/compat/import_hook.py": "import_module",  # a module below one of two packages
+    "odradek/common/extras.py": "import_module",  # the argument of callers, also checked
 }
 
 

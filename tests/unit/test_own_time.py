@@ -1,4 +1,4 @@
-"""The clock of the tests that tells a late call from a busy machine."""
+"""The tests' clock, which distinguishes a call that ends late from a busy machine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def spin(seconds: float) -> None:
         pass
 
 
-def test_a_call_that_returns_late_or_early_is_reported() -> None:
+def test_the_clock_reports_a_call_that_returns_late_or_early() -> None:
     with ends_at(0.05):
         time.sleep(0.05)
     with pytest.raises(AssertionError, match=r"0\.\d+ s instead of 0\.01 s"), ends_at(0.01):

@@ -72,7 +72,7 @@ def test_every_metric_is_in_the_table() -> None:
 
 
 def anchors(page: Path) -> set[str]:
-    """Return the anchors that GitHub creates for a page's headings."""
+    """Return the link anchors that GitHub creates for a page's headings."""
     found = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", one.lower()).replace(" ", "-") for one in found}
 
@@ -88,12 +88,12 @@ def dead_links(page: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_links_have_targets(page: Path) -> None:
+def test_links_on_pages_have_targets(page: Path) -> None:
     assert list(dead_links(page)) == []
 
 
 def dead_paths(text: str) -> Iterator[str]:
-    """Yield texts in backquotes that look like paths but name no file in the root or its rooms."""
+    """Yield texts in backquotes that look like paths, but name no file of the repository."""
     text = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
     for name in re.findall(r"`([\w.*-]+(?:/[\w.*-]+)*/?)`", text):
         if "/" not in name and not name.endswith((".py", ".md", ".json", ".toml")):

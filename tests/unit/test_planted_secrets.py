@@ -1,4 +1,4 @@
-"""The search for planted secrets finds each of these leaks."""
+"""The search for planted secrets (`tests/planted_secrets.py`) finds each kind of leak."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TEXT = "open sesame, please"
 
 @contextmanager
 def expected_leaks() -> Iterator[list[str]]:
-    """Collect the secrets that the block shows on purpose, so that they don't fail the test."""
+    """Collect the leaks that the block causes on purpose, so that they don't fail the test."""
     assert watch.active
     yield watch.found
     watch.found.clear()
@@ -37,7 +37,7 @@ def test_secrets_in_errors_and_events_are_found(text: str) -> None:
         assert not any(text in line for line in found), "the report shows it as well"
 
 
-def test_redacted_texts_are_not_found() -> None:
+def test_redacted_texts_do_not_count_as_leaks() -> None:
     secret = Secret(TEXT)
     EventLog("c").emit(0.0, "broken", error=f"because of {secret}")
     ConnectionFailedError(f"not {secret!r}")

@@ -34,7 +34,7 @@ INSIDE = {
 }
 """Errors that no public call raises, each with its purpose."""
 ROOMS_OF_THEIR_OWN = ("cli", "compat", "simulation", "testing")
-"""Errors of commands are printed; the other rooms export theirs."""
+"""Packages with errors of their own: commands print theirs, the others export theirs."""
 
 
 @pytest.mark.parametrize("place", HOMES)
@@ -49,7 +49,7 @@ def test_every_listed_name_can_be_imported(place: str) -> None:
         found = getattr(module, name)
         assert found.__name__ == name
         assert getattr(module, name) is found
-        if isinstance(found, type):  # pickles name the module that defines a class
+        if isinstance(found, type):  # pickles contain the module of a class
             assert found.__module__.startswith(HOMES[place][name])
     space: dict[str, Any] = {}
     exec(f"from {place} import *", space)  # noqa: S102 - our own text
@@ -119,12 +119,14 @@ TYPOS = [
 
 
 @pytest.mark.parametrize(("place", "name", "meant"), TYPOS)
-def test_the_error_for_a_typo_suggests_the_name(place: str, name: str, meant: str) -> None:
+def test_the_error_for_a_misspelt_public_name_suggests_the_right_name(
+    place: str, name: str, meant: str
+) -> None:
     said = f"^module '{place}' has no attribute '{name}'; did you mean {meant}\\?$"
     with pytest.raises(AttributeError, match=said):
         getattr(import_module(place), name)
     assert not hasattr(import_module(place), name)
-    many = "\n".join(f"name_{number} = {number}" for number in range(300))  # wide arguments
+    many = "\n".join(f"name_{number} = {number}" for number in range(300))  # a long list of names
     for code in (f"from {place} import {name}", f"{many}\nfrom {place} import {name} as other"):
         with pytest.raises(ImportError, match=said):
             exec(code, {})  # noqa: S102 - our own text
@@ -182,7 +184,7 @@ def errors_in_the_sources() -> set[str]:
     return {name for name in found if not name.startswith("_")}
 
 
-def test_every_error_is_listed() -> None:
+def test_every_error_class_is_exported_by_odradek_errors() -> None:
     errors = errors_in_the_sources()
     assert len(errors) > 180
     assert {"KafkaError", "LogTruncationError", "DataLossError", "SinkRowError"} <= errors
@@ -196,7 +198,7 @@ def test_generated_modules_are_up_to_date(tool: str) -> None:
 
 
 @pytest.mark.parametrize("place", HOMES)
-def test_a_stub_lists_the_public_names_and_no_others(place: str) -> None:
+def test_a_type_stub_lists_exactly_the_public_names(place: str) -> None:
     tree = ast.parse(load_tool("generate_front").stub_path(place).read_text())
     names = {a.name for n in tree.body if isinstance(n, ast.ImportFrom) for a in n.names}
     parts = {*PARTS, "*"} if place == TOP else set()

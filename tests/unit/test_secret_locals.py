@@ -1,4 +1,4 @@
-"""An error of misuse shows no secret in the local variables of our frames, nor do its causes.
+"""Errors of wrong arguments and their causes have no secret in local variables of our frames.
 
 The table covers the arguments in which programs pass secrets: clients' settings in the words of
 each client, user information in addresses and URLs, registries' settings, `set_sasl_credentials`.
@@ -79,7 +79,7 @@ async def _in_loop(make: Callable[[], object]) -> object:
 
 
 def under_names(given: dict[str, Any]) -> dict[str, Any]:
-    """Return settings as keyword arguments."""
+    """Convert settings to keyword arguments, with underscores in the names."""
     return {name.replace(".", "_"): value for name, value in given.items()}
 
 
@@ -106,7 +106,7 @@ COMPAT: dict[str, Make] = {
 
 
 def shown(make: Callable[[], object]) -> str | None:
-    """Return the traceback of the misuse with all local variables; None if no error was raised."""
+    """Return the call's traceback with all local variables; None if it raised no error."""
     plant(PASSWORD)
     try:
         made = make()
@@ -224,7 +224,7 @@ def test_settings_passed_in_place_of_a_registry_client_are_hidden(
 
 @pytest.mark.parametrize("given", [("alice", PASSWORD), (7, PASSWORD), ("alice", [PASSWORD])])
 def test_errors_about_new_credentials_hide_secrets(given: tuple[Any, Any]) -> None:
-    """The client has no SASL, or the credentials aren't strings."""
+    """Errors arise because the client has no SASL, or the credentials aren't strings."""
     plain = {"bootstrap.servers": NOWHERE}
     with odradek.Admin(plain) as admin:
         found = shown(lambda: admin.set_sasl_credentials(*given))
@@ -257,7 +257,7 @@ def test_clients_keep_no_secret_in_plain_text(name: str) -> None:
 
 
 def test_errors_about_an_unreachable_token_server_hide_secrets() -> None:
-    """The URL isn't in a frame of the error's causes either."""
+    """The URL may contain a password, and isn't in frames of the error's causes either."""
     given = {
         **LOGIN,
         **WRONG["an invalid token endpoint"],
@@ -279,7 +279,7 @@ def test_errors_about_a_path_passed_as_settings_hide_secrets() -> None:
 
 
 @pytest.mark.parametrize("token", [f"{PASSWORD}\nx", PASSWORD.encode()], ids=["unfit", "bytes"])
-def test_no_frame_keeps_an_unusable_token(token: object) -> None:
+def test_an_unusable_token_is_in_no_local_variable_of_the_traceback(token: object) -> None:
     given = {
         "schema.registry.url": "http://127.0.0.1:1",
         "bearer.auth.token": lambda: token,

@@ -58,7 +58,7 @@ def nothing_shown(text: str) -> None:
 
 
 def refused_by(conversation: Conversation, *answers: Answer) -> Exception:
-    """Run a conversation with a broker that answers like this; return the error that ends it."""
+    """Authenticate with a broker that sends these responses; return the resulting error."""
     with pytest.raises(AuthenticationError) as caught:
         _talk(conversation, list(answers))
     return caught.value
@@ -114,7 +114,7 @@ def repeat(sent: bytes) -> bytes:
 
 def refuse_loudly(sent: bytes) -> Exception:
     error = CredentialsRefusedError(f"the broker says no to {bytes(sent).decode()}")
-    watch.found.clear()  # ignore the broker's text; the client's is checked
+    watch.found.clear()  # ignore the broker's text; check the client's errors
     return error
 
 
@@ -148,7 +148,7 @@ def token_of(given: object) -> Oauthbearer:
         (lambda: token_of((TOKEN, 2e9, "alice", {"auth": "no"})), []),
     ],
 )
-def test_refused_authentications_hide_secrets(
+def test_errors_of_rejected_logins_hide_secrets(
     mechanism: Callable[[], Mechanism], answers: list[Answer]
 ) -> None:
     error = refused_by(mechanism().conversation(WHERE, random.Random(1)), *answers)
@@ -211,7 +211,9 @@ def test_errors_of_wrong_configurations_hide_secrets(changes: dict[str, Any]) ->
             "sasl.password": None,
             "sasl.jaas.config": f'{JAAS} username="alice" password="{PASSWORD}";',
         },
-        {"security.protocol": "PLAINTEXT"},  # a warning says that the others have no effect
+        {
+            "security.protocol": "PLAINTEXT"
+        },  # a warning says that the SASL and TLS settings have no effect
         {
             "sasl.mechanism": "OAUTHBEARER",
             "sasl.oauthbearer.token.endpoint.url": "https://localhost:1/token",

@@ -23,7 +23,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 STEPS = 2
 """The number of minor releases for which a deprecated name remains."""
 MOVED_ROW = "odradek.common.public_names.MOVED"
-"""The row for all names in this table."""
+"""A row of the page that covers all names in the table `MOVED`."""
 Version = tuple[int, ...]
 
 
@@ -34,7 +34,9 @@ def numbers(version: str) -> Version:
 def lost(before: Any, now: Any, place: str = "") -> list[str]:
     """Return public names that are missing or can no longer be called as before."""
     if isinstance(before, dict) and isinstance(now, dict):
-        gone = [f"{place}/{name}" for name in before if name not in now]  # a field's record is None
+        gone = [
+            f"{place}/{name}" for name in before if name not in now
+        ]  # the entry of a field is None
         there = [(one, now[name], f"{place}/{name}") for name, one in before.items() if name in now]
         return gone + [line for each in there for line in lost(*each)]
     if isinstance(before, list) and isinstance(now, list):
@@ -45,7 +47,7 @@ def lost(before: Any, now: Any, place: str = "") -> list[str]:
 
 
 def refuses(before: str, now: str) -> bool:
-    """Return whether a call that fits the old arguments may fail or differ with the new ones."""
+    """Return whether a call with the old signature may fail or differ with the new signature."""
     old, new = (text.split(", ") if text else [] for text in (before, now))
     by_place = list(takewhile(lambda one: not one.startswith("*"), old))
     kept = [one.rstrip("=") for one in new[: len(by_place)]] == [
@@ -57,13 +59,13 @@ def refuses(before: str, now: str) -> bool:
 
 
 def removed_sooner(text: str) -> list[str]:
-    """Return what the page lists as removed without a deprecation."""
+    """Return the names that the page lists as removed without a deprecation."""
     part = text.split("### Removed sooner")[1].split("\n### ")[0]
     return re.findall(r"^\| `([^`]+)` \| [\d.]+ \| .+ \|$", part, re.MULTILINE)
 
 
 def table(text: str) -> dict[str, tuple[Version, Version]]:
-    """Return the versions of deprecation and removal, by name."""
+    """Return the versions of deprecation and removal by name, as listed on the page."""
     part = text.split("### Deprecated now")[1].split("\n## ")[0]
     rows = re.findall(r"^\| `([^`]+)` \| ([\d.]+) \| ([\d.]+) \| .+ \|$", part, re.MULTILINE)
     assert len(rows) == len(re.findall(r"^\| `", part, re.MULTILINE)), "a row can't be read"
@@ -74,7 +76,7 @@ def table(text: str) -> dict[str, tuple[Version, Version]]:
 
 
 def names(row: str, place: str) -> bool:
-    """Return whether a deprecated name is, or contains, the one at `place`.
+    """Return whether a deprecated name is, or contains, the name at `place`.
 
     `seek` doesn't match `seek_to_end`. An argument is in parentheses: it matches if the call at
     `place` has lost it.
@@ -161,7 +163,9 @@ def test_an_incompatible_signature_is_reported(before: str, now: str, refused: b
         ("acks", "/options/acks: producer", True),
     ],
 )
-def test_a_deprecated_name_matches_that_name_only(row: str, place: str, found: bool) -> None:
+def test_a_row_about_a_deprecated_name_covers_only_that_name(
+    row: str, place: str, found: bool
+) -> None:
     assert names(row, place) is found
 
 
@@ -175,14 +179,14 @@ def test_a_deprecation_lasts_the_required_releases() -> None:
         table(row.replace("0.5", "soon"))
 
 
-def test_one_row_covers_all_moved_names() -> None:
+def test_one_row_on_the_page_covers_all_moved_names() -> None:
     rows = table(PAGE.read_text())
     assert {name: rows[f"names/{name}"][1] for name in MOVED} == dict.fromkeys(
         MOVED, numbers(REMOVED_IN)
     )
 
 
-def test_the_page_names_the_supported_versions() -> None:
+def test_the_stability_page_names_the_supported_versions() -> None:
     page = PAGE.read_text()
     cells = {
         row[0]: row[1] for row in re.findall(r"^\| ([\w' ]+) \| ([^|]+) \|", page, re.MULTILINE)

@@ -1,4 +1,4 @@
-"""Type checkers accept right programs that use the package, and report each mistake.
+"""Type checkers accept correct programs that use the package, and report each mistake.
 
 mypy and pyright check the same programs, strictly. In the wrong program each line that ends in `#
 wrong: …` must be an error of both, with these words in it, and no other line may be one.
@@ -244,7 +244,7 @@ Workers(reader, print, producer=flights, dead_letter_topic="t")  # wrong: Produc
 FILES = ("right.py", "wrong.py", "guide.py")
 WRONG_LINE = re.compile(r"# wrong: (.*)$")
 Found = dict[int, str]
-"""Messages of a type checker, by line."""
+"""Messages of a type checker by line number."""
 
 
 @pytest.fixture(scope="module")
@@ -290,7 +290,7 @@ def by_pyright(folder: Path) -> dict[str, Found]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("check", [by_mypy, by_pyright])
-def test_right_programs_pass_and_each_mistake_is_found(
+def test_type_checkers_accept_correct_programs_and_report_each_mistake(
     programs: Path, check: Callable[[Path], dict[str, Found]]
 ) -> None:
     found = check(programs)

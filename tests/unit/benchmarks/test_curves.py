@@ -1,4 +1,4 @@
-"""Cost curves: slopes, verdicts, and the fake cluster that counts the clients' requests."""
+"""Curves of a client's cost by size: slopes, growth, and a fake cluster that counts requests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from odradek import Consumer, TopicPartition
 CURVES = [row for row in ROWS.values() if row.per]
 
 
-def test_slope_is_the_least_squares_slope() -> None:
+def test_the_slope_of_a_cost_curve_is_its_least_squares_slope() -> None:
     assert curves.slope([(1, 5.0), (2, 7.0), (3, 9.0)]) == pytest.approx(2.0)
     assert curves.slope([(0, 0.0), (1, 3.0), (2, 0.0)]) == 0.0
     assert curves.slope([(4, 1.0)]) == 0.0
@@ -33,7 +33,7 @@ def test_slope_is_the_least_squares_slope() -> None:
         ((1, 1, 1, 500), 3.0, "linear"),
     ],
 )
-def test_verdict_is_flat_linear_or_another(
+def test_the_growth_of_a_cost_curve_is_classified_as_flat_linear_or_otherwise(
     values: tuple[float, ...], small: float, said: str
 ) -> None:
     points = list(zip((1, 10, 100, 1000), values, strict=True))
@@ -41,7 +41,7 @@ def test_verdict_is_flat_linear_or_another(
     assert curves.verdict(points[:2]) == "too few points"
 
 
-def test_table_shows_each_figure_of_each_client_at_each_point() -> None:
+def test_the_table_shows_each_cost_of_each_client_at_each_size() -> None:
     row = ROWS["scale-brokers"]
     sitting = {"id": "one"}
     results = {
@@ -66,7 +66,7 @@ def test_table_shows_each_figure_of_each_client_at_each_point() -> None:
     assert not any("descriptors" in line for line in lines)
 
 
-def test_curves_have_at_least_five_points_which_all_clients_share() -> None:
+def test_cost_curves_have_at_least_five_sizes_at_which_several_clients_are_measured() -> None:
     assert {row.key for row in CURVES} >= {"partitions", "scale-clients", "scale-sizes"}
     for row in CURVES:
         assert not row.quick
@@ -88,7 +88,7 @@ def test_requests_between_two_times_are_counted() -> None:
     assert counts.between(0.0, 0.5) == 0
 
 
-def test_stand_in_cluster_has_the_topics_and_records_of_its_shape() -> None:
+def test_the_fake_cluster_has_the_requested_topics_and_records() -> None:
     with running(StandIn(2, 3, 4, 5, 50_000)) as cluster:
         assert len(cluster.topics) == 5
         assert [p.log.high_watermark for p in cluster.topics[READ].partitions] == [4, 4, 4]
@@ -106,7 +106,7 @@ def test_stand_in_cluster_has_the_topics_and_records_of_its_shape() -> None:
 
 
 @pytest.mark.slow
-def test_stand_in_process_counts_requests_and_stops() -> None:
+def test_the_process_of_the_fake_cluster_counts_requests_and_stops() -> None:
     stand_ins = StandIns()
     begin = time.time()
     try:

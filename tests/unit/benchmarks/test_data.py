@@ -1,4 +1,4 @@
-"""The pool of records that all drivers read."""
+"""The pool of sample records that all benchmark drivers send."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The history of ratios: taken run by run, compared with earlier results of the same machine."""
+"""The history of performance ratios, compared with earlier results of the same machine."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def past(median: float, ratio: Ratio = SPEED, *, cpu: str = "a CPU", spread: flo
     }
 
 
-def test_ratios_refer_to_existing_benchmarks() -> None:
+def test_performance_ratios_refer_to_existing_benchmarks() -> None:
     lanes = {(row.key, lane.key): lane for row in history.rows() for lane in row.lanes}
     for ratio in RATIOS:
         assert lanes[ratio.row, ratio.lane].client.startswith("odradek")
@@ -34,7 +34,7 @@ def test_ratios_refer_to_existing_benchmarks() -> None:
     assert len({ratio.key for ratio in RATIOS}) == len(RATIOS)
 
 
-def test_a_ratio_is_computed_for_each_run() -> None:
+def test_a_performance_ratio_is_computed_for_each_run() -> None:
     runs = {
         "all cores/consume/odradek-records": [{"speed": 4.0}, {"error": "x"}, {"speed": 9.0}],
         "all cores/consume/confluent": [{"speed": 2.0}, {"speed": 1.0}, {"speed": 3.0}],
@@ -49,14 +49,14 @@ def test_a_ratio_is_computed_for_each_run() -> None:
     ("ratio", "before", "now", "spread", "told"),
     [
         (SPEED, 4.0, 3.5, 0.05, "worse"),
-        (SPEED, 4.0, 3.5, 0.2, ""),  # its best run is within 10 % of the usual ratio
+        (SPEED, 4.0, 3.5, 0.2, ""),  # the best run is within 10 % of the usual ratio
         (SPEED, 4.0, 4.5, 0.05, "better"),
         (TIME, 1.0, 1.2, 0.05, "worse"),
         (TIME, 1.0, 0.8, 0.05, "better"),
         (TIME, 1.0, 1.2, 0.15, ""),
     ],
 )
-def test_the_verdict_is_worse_only_if_the_best_run_is_worse(
+def test_a_ratio_counts_as_worse_only_if_its_best_run_is_worse(
     ratio: Ratio, before: float, now: float, spread: float, told: str
 ) -> None:
     newest = past(now, ratio, spread=spread)
@@ -77,7 +77,7 @@ def test_a_regression_is_reported_again_until_it_is_fixed() -> None:
     assert history.verdict(SPEED, past(2.0), [past(4.0), *back]) == "worse"
 
 
-def test_table_and_exit_status_report_a_regression(
+def test_the_table_and_the_exit_status_report_a_regression(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "history.jsonl"

@@ -1,4 +1,4 @@
-"""The import benchmark measures all modules that a client needs: creating one loads no more."""
+"""The import benchmark measures all modules a client needs: creating a client loads no more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mode `seek` of the Python drivers, with a stub consumer and a clock that the stub advances."""
+"""Mode `seek` of the benchmarks' Python drivers, with a fake consumer that sets the clock."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OPTIONS = argparse.Namespace(records=2, pauses=",".join(map(str, PAUSES)))
 
 
 class Stub:
-    """Return two records from the first poll; after a seek, return one of them again."""
+    """A fake consumer: its first poll returns two records, a poll after a seek returns one."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -60,7 +60,7 @@ def stub() -> Stub:
 
 @pytest.fixture
 def moving(monkeypatch: pytest.MonkeyPatch, stub: Stub) -> Iterator[Any]:
-    """Load the module as the drivers do: from their folder, outside of any package."""
+    """Import the module `moving` as the drivers do: from their folder, outside of any package."""
     monkeypatch.syspath_prepend(str(Path(peers.__file__).parent / "python"))
     module = importlib.import_module("moving")
     monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: stub.now))
@@ -74,7 +74,7 @@ def steps(moving: Any, stub: Stub, **other: Any) -> Any:
     return moving.moves(OPTIONS, moving.Calls(**(own | other)))
 
 
-def test_each_call_is_timed_once_for_each_pause(moving: Any, stub: Stub) -> None:
+def test_seek_end_offsets_and_resume_are_timed_once_for_each_pause(moving: Any, stub: Stub) -> None:
     found = moving.called(steps(moving, stub))
     assert stub.asked == ["seek"] * 3 + ["end"] * 3 + ["seek", "resume"] * 3
     assert found == pytest.approx({"seek_ms": 4, "end_offsets_ms": 10, "resume_ms": 30})

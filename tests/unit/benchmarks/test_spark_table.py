@@ -50,10 +50,10 @@ STORE: dict[str, Any] = {
 }
 
 
-def test_table_shows_medians_ratios_and_goals() -> None:
+def test_the_table_shows_medians_ratios_and_goals() -> None:
     text = spark_table.markdown(STORE)
     assert "| Odradek | 4.2.0 | 5.00 | 1.00–6.00 | 2000.00 | 500.00 | 2.50 | 1.25 |" in text
-    assert "| tuned | 4.2.0 | 4.00 |" in text  # without the failed run
+    assert "| tuned | 4.2.0 | 4.00 |" in text  # the failed run isn't counted
     goals = [line for line in text.splitlines() if line.startswith("| all columns, ")]
     jvm = "| all columns, beside the JVM connector | 4.2.0 | ≥ 2 × (aim 2.5) |"
     tuned = "| all columns, beside it tuned | 4.2.0 | ≥ 1.4 × (aim 1.7) |"
@@ -65,7 +65,7 @@ def test_table_shows_medians_ratios_and_goals() -> None:
     ]
 
 
-def test_table_shows_the_reason_of_a_failure() -> None:
+def test_the_table_shows_the_reason_of_a_failed_run() -> None:
     text = spark_table.markdown(STORE)
     assert "| broken | 4.2.0 | failed | no kernel |" in text
     assert "Not measured: no Java" in text
@@ -123,7 +123,7 @@ def test_goals_for_scaling_and_planning_are_checked() -> None:
     assert "| 10,000 | 2.00 | 0.50 | 0.20 | 2,000,000 |" in text
 
 
-def test_page_is_filled_between_its_marks() -> None:
+def test_the_tables_are_written_between_the_pages_marks() -> None:
     page = "before\n<!-- bench-spark summary -->\nold\n<!-- end -->\nbehind\n"
     text = spark_table.filled(page, STORE)
     assert text.startswith("before\n<!-- bench-spark summary -->\n\n|  | JVM 4.2.0 |")
@@ -133,7 +133,7 @@ def test_page_is_filled_between_its_marks() -> None:
     assert spark_table.filled(text, STORE) == text
 
 
-def test_rows_that_were_measured_again_are_named() -> None:
+def test_rows_that_were_measured_again_are_listed_below_the_table() -> None:
     again = {"rows": ["sink", "copy"], "id": "2026-01-02", "why": "workers are awake"}
     text = spark_table.markdown({**STORE, "again": [again]})
     assert "sink, copy: once more on 2026-01-02 UTC (workers are awake)." in text

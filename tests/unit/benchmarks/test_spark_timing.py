@@ -1,4 +1,4 @@
-"""CPU time of a Spark job is the sum over its processes, though Spark stops and starts workers."""
+"""The CPU time of a Spark job is that of all its processes, even of workers that ended."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_cpu_time_includes_running_processes_and_new_ones() -> None:
 
 def test_cpu_time_includes_a_worker_that_ended_between_the_samples() -> None:
     before = {JVM: java(10.0), DAEMON: python(1.0, 2.0), WORKER: python(5.0)}
-    # The worker used another 0.3 s and ended; a second one started, used 0.2 s and ended.
+    # The worker used 0.3 s more and ended; a second worker started, used 0.2 s and ended.
     after = {JVM: java(11.0), DAEMON: python(1.0, 7.5)}
     assert used(before, after) == (1.0, 0.5)
 
@@ -45,7 +45,7 @@ def test_a_reused_process_id_counts_as_another_process() -> None:
     assert used(before, {JVM: java(10.0), (3, 31): python(0.5)}) == (0.0, 0.5)
 
 
-def test_sample_includes_this_process() -> None:
+def test_a_sample_of_processes_includes_this_process() -> None:
     begun = Cpu.now()
     for _ in range(10):
         sum(range(1_000_000))

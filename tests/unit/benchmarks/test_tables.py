@@ -50,7 +50,7 @@ def results(found: dict[str, Any]) -> table.Results:
     return table.Results(found, table.ALL_CORES)
 
 
-def test_a_ratio_is_a_ratio_of_medians() -> None:
+def test_the_ratio_in_a_table_is_the_ratio_of_two_medians() -> None:
     ours = [measured(0.1), measured(0.2), measured(5.0)]
     theirs = [measured(2.0), measured(1.0), measured(4.0)]
     found = results(store(odradek_arrow=("one", ours), java=("one", theirs)))
@@ -62,7 +62,7 @@ def test_a_ratio_is_a_ratio_of_medians() -> None:
     )
 
 
-def test_a_goal_without_a_successful_run_has_no_figure() -> None:
+def test_a_goal_without_a_successful_run_is_shown_without_a_number() -> None:
     found = store(odradek_arrow=("one", [{"error": "it broke"}]), java=("one", [measured(1.0)]))
     lines = [x for x in table.goals_table(results(found)).splitlines() if "| Java |" in x]
     assert lines == ["| consume 100 B: Odradek → Arrow | Java | ≥ 9× | | no figure |"]
@@ -76,7 +76,7 @@ def test_results_of_another_benchmark_session_are_marked() -> None:
     assert f"Java {table.OTHER_SITTING}" in table.goals_table(results(other))
 
 
-def test_skipped_clients_are_named_with_the_reason() -> None:
+def test_clients_that_were_not_measured_are_listed_with_the_reason() -> None:
     found = store(odradek_arrow=("one", [measured(1.0)]))
     assert "skipped: sarama: no go on PATH" in table.markdown(found)
 
@@ -87,7 +87,7 @@ def test_memory_drift_is_measured_from_the_third_pass_on() -> None:
 
 
 @pytest.mark.parametrize("row", ROWS.values(), ids=lambda row: row.key)
-def test_goals_refer_to_existing_lanes_of_their_table(row: Any) -> None:
+def test_goals_refer_to_existing_clients_of_their_table(row: Any) -> None:
     lanes = {lane.key for lane in row.lanes}
     assert len(lanes) == len(row.lanes)
     for goal in row.goals:

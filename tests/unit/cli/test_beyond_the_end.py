@@ -1,4 +1,4 @@
-"""Test `--offset` with a number outside of the log, which was once treated as an empty topic."""
+"""Test `--offset` beyond the log end, which was once treated as if the topic were empty."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Run = Callable[..., tuple[object, str, str]]
 
 @pytest.fixture
 def run(capfd: pytest.CaptureFixture[str]) -> Iterator[Run]:
-    """Create a topic whose partitions have five records and two records."""
+    """Return a function that runs a command; topic t has five records and two, by partition."""
     with FakeCluster() as cluster:
         config = {"bootstrap.servers": cluster.bootstrap_servers}
         with Admin(config) as admin, Producer(config) as producer:
@@ -32,7 +32,7 @@ def run(capfd: pytest.CaptureFixture[str]) -> Iterator[Run]:
 
 
 @pytest.mark.parametrize("end", [["--exit"], ["--until", "3"]])
-def test_consume_reports_the_offsets_of_a_log_that_ends_before_the_given_one(
+def test_consume_reports_the_logs_offsets_if_the_given_offset_is_beyond_the_log(
     run: Run, end: list[str]
 ) -> None:
     words = ("consume", "--topic", "t", *end, "--offset")
@@ -43,14 +43,14 @@ def test_consume_reports_the_offsets_of_a_log_that_ends_before_the_given_one(
     assert (status, shown) == (1, "")
     assert "offset 3 of t-1 isn't in its log, which has offsets 0 to 2" in told
     if end == ["--exit"]:
-        assert run(*words, "2", "--partition", "1")[:2] == (0, "")  # the log end offset
+        assert run(*words, "2", "--partition", "1")[:2] == (0, "")  # partition 1 ends at offset 2
     assert run(*words, "5", "--partition", "0")[:2] == (0, "")
 
 
-def test_a_copy_from_an_offset_beyond_the_log_is_refused(run: Run) -> None:
+def test_a_copy_from_an_offset_beyond_the_log_is_rejected(run: Run) -> None:
     words = ("copy", "t", "d", "--create", "--from-command-property", "client.id=x")
     status, _, told = run(*words, "--offset", "3")
     assert status == 1
     assert "offset 3 of t-1 isn't in its log, which has offsets 0 to 2" in told
-    status, _, told = run(*words, "--offset", "2")  # the refused copy stored no progress
+    status, _, told = run(*words, "--offset", "2")  # the rejected copy had stored no progress
     assert (status, "Copied 3 records" in told) == (0, True)

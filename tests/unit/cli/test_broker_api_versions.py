@@ -20,7 +20,7 @@ def ranges(*told: tuple[int, int, int]) -> dict[int, ApiVersionRange]:
     return {one.key: one for one in found}
 
 
-def test_each_api_has_its_versions_or_a_problem() -> None:
+def test_each_api_is_listed_with_its_versions_or_the_reason_why_it_cannot_be_used() -> None:
     found = ranges((0, 0, 13), (1, 4, 99), (3, 90, 99), (19, 0, 1), (33, 1, 2), (900, 1, 1))
     assert list(found) == sorted(BROKER_APIS | {900})
     assert found[0] == ApiVersionRange(0, "Produce", 0, 13, 13)

@@ -1,4 +1,4 @@
-"""Test a copy that is interrupted before its first record."""
+"""Test `odradek copy` if it is interrupted before the first record."""
 
 from __future__ import annotations
 

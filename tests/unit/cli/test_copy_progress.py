@@ -16,7 +16,7 @@ PLAN = CopyPlan("s", "t", 1, "g", "mark", one_cluster=False)
 
 
 class Quiet:
-    """Consumer and writer of a copy whose source gets no new record before time `until`."""
+    """A fake consumer and writer of a copy; the source topic gets no new record."""
 
     def __init__(self, until: float) -> None:
         self.until = until
@@ -55,7 +55,7 @@ def copying(quiet: Any) -> Copying:
     return Copying(quiet, quiet, PLAN, CopyBooks({0: 5}), quiet.clock)
 
 
-def test_a_run_without_new_records_commits_its_progress_once() -> None:
+def test_a_copy_run_without_new_records_commits_its_progress_once() -> None:
     quiet = Quiet(10.0)
     made = copying(quiet)
     made.run({0: 5})

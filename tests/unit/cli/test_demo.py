@@ -1,4 +1,4 @@
-"""Test the parts of the demo that need no broker: data, comparison, timeline, pictures."""
+"""Test the demo without brokers: its data, comparison of results, timeline and pictures."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_the_data_set_is_complete_and_keyed_by_tail_number(flights: Flights) -> 
 
 
 @pytest.mark.slow
-def test_the_reference_counts_every_flight(flights: Flights) -> None:
+def test_the_reference_result_counts_every_flight(flights: Flights) -> None:
     reference = flights.reference()
     assert sum(a.flights for a in reference) == 336_776
     assert len({(a.carrier, a.month) for a in reference}) == len(reference) == 185
@@ -62,7 +62,7 @@ def test_the_reference_counts_every_flight(flights: Flights) -> None:
     assert [(a.carrier, a.flights, a.mean_delay) for a in few] == [("AA", 1, 2.0), ("UA", 2, 3.0)]
 
 
-def test_first_records_of_a_client_are_reported_at_intervals() -> None:
+def test_first_records_of_a_client_are_reported_at_most_once_per_interval() -> None:
     teller = Teller()
     told = [
         teller.tell(noticed(at, client, kind, partition=3))
@@ -134,7 +134,7 @@ def test_recovery_is_measured_from_the_first_broker_that_accepts_connections() -
     assert recovery(events, None, None, PRODUCER) == Recovery(None, None, None)
 
 
-def test_the_outage_is_taken_from_the_clusters_timeline() -> None:
+def test_start_and_end_of_the_outage_come_from_the_clusters_timeline() -> None:
     names = {
         1.0: "broker_listening", 10.0: "broker_exited", 10.1: "broker_exited",
         15.0: "broker_listening", 15.4: "broker_up", 16.0: "broker_listening", 17.0: "broker_up",
@@ -145,7 +145,7 @@ def test_the_outage_is_taken_from_the_clusters_timeline() -> None:
     assert outage_of(timeline[:1]) == (None, None)
 
 
-def test_events_are_read_once_and_incomplete_lines_later(tmp_path: Path) -> None:
+def test_client_events_are_read_once_and_incomplete_lines_are_read_later(tmp_path: Path) -> None:
     reader = EventReader(tmp_path)
     file = tmp_path / "events-host-1.jsonl"
     whole = b'{"time": 2.0, "pid": 1, "client": "c", "kind": "rebootstrap", "why": "all gone"}\n'
@@ -175,7 +175,7 @@ def test_event_files_of_ended_processes_are_read_and_deleted(
     reader = EventReader(tmp_path, clearing=True)
     assert len(reader.poll()) == 2
     assert [file.exists() for file in (gone, here)] == [False, True]
-    gone.write_bytes(line)  # the process id is used again, by another process that ends at once
+    gone.write_bytes(line)  # a new process has the same id, and ends
     assert len(reader.poll()) == 1
     monkeypatch.delattr(Path, "open")
     assert reader.poll() == []  # a file without new lines isn't opened
@@ -185,7 +185,7 @@ def test_event_files_of_ended_processes_are_read_and_deleted(
 
 
 @pytest.mark.slow
-def test_the_sample_is_every_fiftieth_row(flights: Flights) -> None:
+def test_the_sample_of_flights_contains_every_fiftieth_row(flights: Flights) -> None:
     sample = FlightSample()
     assert sample.rows == -(-flights.rows // EVERY)
     for row in range(0, sample.rows, 97):
@@ -198,7 +198,7 @@ def test_the_sample_is_every_fiftieth_row(flights: Flights) -> None:
 
 
 @pytest.mark.slow
-def test_the_table_without_pandas_equals_that_of_pandas(flights: Flights) -> None:
+def test_the_table_computed_without_pandas_equals_the_reference_of_pandas(flights: Flights) -> None:
     table = Table()
     for _, value in flights.records(0, 10_000):
         table.add(json.loads(value))
@@ -206,7 +206,7 @@ def test_the_table_without_pandas_equals_that_of_pandas(flights: Flights) -> Non
 
 
 @pytest.mark.slow
-def test_more_rows_than_the_sample_has_come_from_the_data_set(
+def test_more_rows_than_the_sample_contains_are_read_from_the_data_set(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     more = FlightSample(7_000)
@@ -285,7 +285,7 @@ def test_labels_of_lines_do_not_overlap(values: tuple[float, ...]) -> None:
     [(60, 12, [0, 5, 10, 15, 20, 25, 30, 35, 40, 45, 50, 55, 60]), (0.9, 3, [0, 0.5]),
      (1050, 6, [0, 200, 400, 600, 800, 1000]), (0, 6, [0]), (6.3, 6, [0, 2, 4, 6])],
 )  # fmt: skip
-def test_ticks_are_round_numbers(high: float, most: int, expected: list[float]) -> None:
+def test_axis_ticks_are_round_numbers(high: float, most: int, expected: list[float]) -> None:
     assert svg.ticks(high, most) == pytest.approx(expected)
 
 

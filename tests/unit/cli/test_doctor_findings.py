@@ -56,7 +56,7 @@ def test_a_clock_that_differs_by_a_minute_is_reported(ahead: float, words: str |
     assert all(f"The clock of this machine is {words} the cluster's." == f.what for f in listed)
 
 
-def test_a_slow_response_proves_no_wrong_clock() -> None:
+def test_a_clock_is_not_reported_as_wrong_after_a_slow_response() -> None:
     around = DoctorEnvironment(now=NOW + 70.0, at=50.0)
     assert found(Examination(WELL, None, clock=ClusterClock(NOW, 50.0, 80.0)), around) == []
 
@@ -71,7 +71,7 @@ def test_a_certificate_that_expires_soon_is_reported(days: float) -> None:
     assert not any(one.grave for one in listed)
 
 
-def test_quotas_are_reported_as_a_note() -> None:
+def test_quotas_are_reported_as_notes() -> None:
     entity = ClientQuotaEntity("alice", ClientQuotaEntity.DEFAULT)
     (note,) = found(Examination(WELL, None, quotas={entity: {"producer_byte_rate": 1024.0}}))
     assert not note.grave
@@ -121,7 +121,7 @@ def test_findings_are_ordered_from_the_network_to_the_group() -> None:
     assert len(set(STATUSES.values())) == len(Trouble)
 
 
-def test_texts_of_brokers_are_printable() -> None:
+def test_control_characters_in_brokers_texts_are_escaped() -> None:
     reach = replace(WELL, topics=(TopicReach("t", 0, (), KafkaError("\x1b[2J")),))
     (one,) = found(Examination(reach, None))
     assert "\x1b" not in one.what
@@ -134,7 +134,7 @@ def test_authorized_operations_are_decoded_from_a_bit_field() -> None:
 
 
 @pytest.mark.parametrize("variable", ["container", "KUBERNETES_SERVICE_HOST"])
-def test_containers_are_detected(
+def test_a_run_inside_a_container_is_detected(
     variable: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
     monkeypatch.setattr("odradek.cli.doctor.environment.MARKS", (str(tmp_path / "none"),))
@@ -153,13 +153,13 @@ def test_without_tls_no_certificate_is_requested() -> None:
     assert certificates(Config(ADMIN, {"bootstrap.servers": "h:1"}), ["h:1"]) is None
 
 
-def test_an_address_that_was_not_tried_is_not_reported_as_good() -> None:
-    """With fifty bootstrap addresses, the last ones may not be tried in time."""
+def test_an_address_that_was_not_tried_is_not_reported_as_reachable() -> None:
+    """Of fifty bootstrap addresses, the last ones may not be tried within the timeout."""
     steps = checks(Seen(PICTURE, KafkaError("no answer"), None, "PLAINTEXT"), [])
     assert {step.state for step in steps} == {"-"}
 
 
-def test_a_check_that_was_not_requested_names_its_flag() -> None:
+def test_a_check_that_was_not_requested_is_listed_with_its_flag() -> None:
     """The 50 partitions of Kafka's internal topic are mentioned separately."""
     topics = tuple(
         TopicStanding(name, count, (), None)
@@ -184,7 +184,9 @@ def test_topics_named_by_the_user_are_counted_separately() -> None:
 
 
 @pytest.mark.parametrize(("meaning", "state"), [(CLOSES.meaning, "-"), (HALF_DEAD.meaning, "ok")])
-def test_kafkas_protocol_is_only_ok_if_the_broker_has_answered(meaning: str, state: str) -> None:
+def test_the_kafka_protocol_check_is_ok_only_if_the_broker_has_answered(
+    meaning: str, state: str
+) -> None:
     (start,) = PICTURE.addresses
     failed = replace(start, stage="broker", meaning=meaning)
     seen = Seen(replace(PICTURE, addresses=(failed,)), None, None, "PLAINTEXT")
@@ -193,7 +195,7 @@ def test_kafkas_protocol_is_only_ok_if_the_broker_has_answered(meaning: str, sta
     assert (steps["answers"].state, steps["answers"].detail) == ("wrong", meaning)
 
 
-def test_permissions_that_brokers_do_not_report_are_unknown() -> None:
+def test_permissions_that_brokers_do_not_report_are_shown_as_unknown() -> None:
     reached = replace(WELL, standings=(TopicStanding("t", 3, (), None),))
     seen = Seen(PICTURE, None, Examination(reached, None), "PLAINTEXT", topics_named=True)
     rights = next(step for step in checks(seen, []) if step.step == "permissions")
@@ -201,7 +203,7 @@ def test_permissions_that_brokers_do_not_report_are_unknown() -> None:
 
 
 def test_a_missing_coordinator_is_not_reported_while_the_client_is_throttled() -> None:
-    """A client that is throttled for a minute gets no response within the timeout."""
+    """While a broker throttles the client for a minute, no lookup ends within the timeout."""
     slowed = replace(WELL, addresses=(replace(WELL.addresses[0], throttle=60.0),))
     group = GroupStanding(
         "g", KafkaTimeoutError("timed out waiting for the coordinator of group g")

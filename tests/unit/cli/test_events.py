@@ -35,7 +35,7 @@ def test_wrong_arguments_are_rejected_before_spark_starts(
     assert says in result.stderr
 
 
-def test_settings_are_read_from_a_properties_file(
+def test_cluster_settings_are_read_from_a_properties_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "client.properties"
@@ -53,7 +53,7 @@ def test_settings_are_read_from_a_properties_file(
     assert given[2] == {"kafka.bootstrap.servers": "b:2", "kafka.sasl.password": "hunter2"}
 
 
-def test_a_profile_contains_the_cluster_of_the_topic(
+def test_a_profile_can_name_the_cluster_of_the_topic(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = tmp_path / "odradek" / "config.toml"

@@ -1,4 +1,4 @@
-"""Test the last line of `odradek explain`: how many brokers answer."""
+"""Test the last line of `odradek explain`, which says how many brokers answer."""
 
 from __future__ import annotations
 

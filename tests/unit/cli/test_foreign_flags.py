@@ -1,4 +1,4 @@
-"""Test that flags of kafka-topics or kcat are answered with those of odradek."""
+"""Test the errors for flags of kafka-topics and kcat: they name the flags of odradek."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ from odradek.cli.frame.partition_arguments import option_changes
         ("groups list [::1]:9092", "for brokers use --bootstrap-server [::1]:9092"),
     ],
 )
-def test_flags_of_other_tools_are_answered_with_odradeks(typed: str, said: str) -> None:
+def test_an_error_for_a_flag_of_another_tool_names_the_flag_of_odradek(
+    typed: str, said: str
+) -> None:
     words = typed.split()
     result = CliRunner().invoke(build(words[0]), words)
     assert result.exit_code == 2
@@ -39,7 +41,7 @@ def test_flags_of_other_tools_are_answered_with_odradeks(typed: str, said: str) 
     assert "Possible options" not in result.output
 
 
-def test_other_misspelt_words_keep_their_own_suggestion() -> None:
+def test_other_misspelt_words_get_their_usual_suggestion() -> None:
     app = build("topics")
     near = CliRunner().invoke(app, ["topics", "create", "t", "--partition", "3"])
     assert "Possible options: --partitions" in near.output
@@ -49,12 +51,12 @@ def test_other_misspelt_words_keep_their_own_suggestion() -> None:
     assert "Value error" not in wrong.output
 
 
-def test_repeatable_arguments_have_single_brackets_in_help() -> None:
+def test_help_shows_repeatable_arguments_in_single_brackets() -> None:
     for words in (["groups", "lag"], ["transactions", "abort"]):
         assert "[[" not in CliRunner().invoke(build(words[0]), [*words, "--help"]).output
 
 
-def test_a_missing_value_is_not_treated_as_an_empty_one() -> None:
+def test_a_missing_value_is_not_treated_as_an_empty_value() -> None:
     with pytest.raises(
         UsageError, match="--set: expected KEY=VALUE, not 'retention.ms'; for an empty"
     ):

@@ -1,4 +1,4 @@
-"""Test that `--help` shows all texts unchanged."""
+"""Test that `--help` prints all texts unchanged, and that each subcommand has an example."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ EVERY_VERB = verbs()
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def test_subcommands_are_found() -> None:
+def test_this_test_finds_the_subcommands() -> None:
     assert len(EVERY_VERB) >= 20
 
 
@@ -78,7 +78,7 @@ def test_the_help_of_each_subcommand_has_a_valid_example(verb: str) -> None:
     example = " ".join((command.help or "").rpartition("Example: odradek ")[2].split())
     words = shlex.split(example)
     assert words[:2] == verb.split(), "its help needs a paragraph `Example: odradek …`"
-    command.make_context(verb, words[2:])  # all flags exist, and no required argument is missing
+    command.make_context(verb, words[2:])  # raises if the example has a wrong flag
 
 
 def test_each_subcommand_is_mentioned_on_a_page() -> None:

@@ -47,7 +47,7 @@ def test_an_unknown_flag_is_reported_as_a_json_document(words: tuple[str, ...]) 
     assert refusal(*words, "--nope").startswith("No such option: --nope")
 
 
-def test_json_before_the_command_is_an_error_in_json() -> None:
+def test_json_before_the_command_is_reported_as_a_json_document() -> None:
     result = CliRunner().invoke(cli.build("topics"), ["--json", "topics", "list"])
     assert result.exit_code == 2
     assert "No such option: --json" in json.loads(result.stdout)["error"]["message"]

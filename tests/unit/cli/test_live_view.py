@@ -33,7 +33,7 @@ def test_a_terminal_gets_the_view_with_the_newest_lines(
     assert capsys.readouterr() == ("", "four\n")
 
 
-def test_a_jupyter_cell_gets_plain_lines(
+def test_a_jupyter_cell_gets_plain_lines_instead_of_the_live_view(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")

@@ -24,14 +24,14 @@ def told(*words: str) -> list[dict[str, Any]]:
     return found
 
 
-def test_an_option_is_printed_with_all_its_facts() -> None:
+def test_an_option_is_printed_with_type_default_and_description() -> None:
     said = " ".join(run("max_batch_size").stdout.split())
     for part in ("batch.size", OPTIONS["batch.size"].doc, "1 to 2147483647", "default: 131072",
                  "Java 16384, librdkafka 1000000.", "other names: max.batch.size"):  # fmt: skip
         assert part in said
 
 
-def test_json_contains_every_field_of_an_option() -> None:
+def test_json_output_contains_every_field_of_an_option() -> None:
     [one] = told("kafka.fetch.wait.max.ms")
     assert one == {
         "name": "fetch.max.wait.ms",
@@ -70,7 +70,7 @@ def test_options_can_be_listed_for_one_kind_of_client(client: str) -> None:
         (["startingOfsets"], "did you mean startingOffsets?"),
     ],
 )
-def test_an_unknown_name_is_rejected_with_a_suggestion(words: list[str], said: str) -> None:
+def test_an_unknown_option_name_is_rejected_with_a_suggestion(words: list[str], said: str) -> None:
     done = run(*words)
     assert done.exit_code == 2
     assert said in done.stderr

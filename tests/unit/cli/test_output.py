@@ -36,7 +36,7 @@ NOWHERE = ("--bootstrap-server", "127.0.0.1:1", "--timeout", "0.1")
 
 @pytest.mark.slow
 def test_an_option_without_effect_is_reported_on_stderr() -> None:
-    """Commands print this warning, but nothing else that clients log."""
+    """Of the clients' log, commands print only the warnings about options."""
     words = ["topics", "list", "--json", "--command-property", "linger.ms=5", *NOWHERE]
     done = subprocess.run([sys.executable, "-c", RUN, *words], capture_output=True, check=False)
     assert done.returncode == 1
@@ -63,7 +63,7 @@ def test_an_option_without_effect_is_reported_on_stderr() -> None:
     ),
 )
 def test_a_closed_pipe_does_not_change_the_exit_status(words: list[str], status: int) -> None:
-    """As in `odradek ... | head`."""
+    """Simulate `odradek ... | head`, which closes the pipe early."""
 
     def run(stdout: int) -> subprocess.CompletedProcess[bytes]:
         command = [sys.executable, "-c", RUN, *words]
@@ -103,7 +103,7 @@ def test_a_non_blocking_output_gets_every_byte_once(
 
 @pytest.mark.slow
 def test_a_command_without_stdout_succeeds() -> None:
-    """As in `odradek version >&-`."""
+    """Simulate `odradek version >&-`, with which the shell closes stdout."""
     without = f"import sys; sys.stdout = None\n{RUN}"
     done = subprocess.run(
         [sys.executable, "-c", without, "version"], stderr=subprocess.PIPE, check=False

@@ -29,7 +29,7 @@ def server() -> Iterator[RegistryServer]:
 
 
 class Command:
-    """Run the command against a registry."""
+    """A function that runs `odradek schemas` with the URL of a fake registry."""
 
     def __init__(self, url: str) -> None:
         self.env: dict[str, str | None] = {REGISTRY: url}
@@ -83,7 +83,7 @@ def test_the_versions_of_a_subject_are_listed(odr: Command, server: RegistryServ
     assert odr.json("versions", "s") == (0, {"subject": "s", "versions": [one], "failed": {}})
 
 
-def test_compatibility_checks_a_schema_and_shows_or_sets_the_level(
+def test_the_command_compatibility_checks_a_schema_and_shows_or_sets_the_level(
     odr: Command, server: RegistryServer, file: str
 ) -> None:
     server.wrong = [(200, {"is_compatible": True})]
@@ -101,7 +101,7 @@ def test_compatibility_checks_a_schema_and_shows_or_sets_the_level(
     assert dry[1] == {"dry_run": True, "subject": "s", "level": "FULL", "failed": {}}
 
 
-def test_deleting_needs_confirmation_and_can_be_permanent(
+def test_deleting_a_schema_needs_confirmation_and_can_be_permanent(
     odr: Command, server: RegistryServer
 ) -> None:
     server.wrong = [(200, [1, 2])]
@@ -116,7 +116,9 @@ def test_deleting_needs_confirmation_and_can_be_permanent(
     assert server.asked[-1] == "DELETE /subjects/s/versions/2"
 
 
-def test_registry_errors_have_their_class_and_code(odr: Command, server: RegistryServer) -> None:
+def test_registry_errors_are_printed_with_their_class_and_code(
+    odr: Command, server: RegistryServer
+) -> None:
     status, document = odr.json("show", "nothing")
     assert (status, document["error"]["error"]) == (1, "SchemaNotFoundError")
     assert document["error"]["code"] == 40401
@@ -151,7 +153,7 @@ def test_wrong_arguments_are_rejected(odr: Command, file: str, words: list[str],
     assert "pl4nted" not in document["error"]["message"]
 
 
-def test_the_error_without_a_registry_names_the_flag() -> None:
+def test_the_error_for_a_missing_registry_url_names_the_flag() -> None:
     odr = Command("")
     assert "use --registry URL" in odr.json("list")[1]["error"]["message"]
 
@@ -219,7 +221,7 @@ def test_an_unreachable_or_untrusted_registry_is_reported(tmp_path: Path) -> Non
     assert "ssl.ca.location" in found["findings"][0]["cure"]
 
 
-def test_the_native_url_of_apicurio_is_answered_with_the_compatible_one(
+def test_the_error_for_apicurios_native_url_names_its_confluent_compatible_url(
     server: RegistryServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer = server.answer

@@ -31,7 +31,7 @@ def found(*words: str, status: int = 0) -> Any:
     return json.loads(said(*words, "--json", status=status).strip().splitlines()[-1])
 
 
-def test_one_distribution_is_printed_as_json() -> None:
+def test_the_recovery_times_of_one_setting_are_printed_as_json() -> None:
     one = found("recovery", "--brokers", "2", "--fault", "refused", "--runs", "3")
     assert one["settings"]["runs"] == one["runs"] == 3
     assert (one["brokers"], one["fault"], one["strategy"]) == (2, "refused", "odradek")
@@ -42,17 +42,17 @@ def test_one_distribution_is_printed_as_json() -> None:
 
 
 @pytest.mark.slow
-def test_several_distributions_are_printed_as_a_table() -> None:
+def test_the_recovery_times_of_several_settings_are_printed_as_a_table() -> None:
     words = ("--brokers", "1,2", "--fault", "refused,dns-moved", "--strategy", "odradek,java")
     text = said("recovery", *words, "--runs", "2")
     assert len(text.splitlines()) == 1 + 8
 
 
-def test_a_missed_goal_fails_the_command() -> None:
-    """A limit that no strategy can meet makes the client count as never recovered."""
+def test_a_recovery_goal_that_is_missed_fails_the_command() -> None:
+    """Within a limit of 1 s no client can recover, so the client counts as never recovered."""
     words = ("recovery", "--brokers", "1", "--fault", "silent", "--runs", "1", "--limit", "1")
     assert found(*words, status=1)["never"] == 1
-    assert found(*words, "--strategy", "java")["missed"]  # other strategies are only compared
+    assert found(*words, "--strategy", "java")["missed"]  # goals apply only to odradek's strategy
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_wrong_arguments_are_rejected(words: tuple[str, ...]) -> None:
 
 
 @pytest.mark.slow
-def test_a_fleet_is_printed_as_json_and_drawn(tmp_path: Path) -> None:
+def test_the_result_of_a_fleet_simulation_is_printed_as_json_and_drawn(tmp_path: Path) -> None:
     file = tmp_path / "fleet.svg"
     words = ("--clients", "20", "--outage", "5", "--policy", "odradek,java")
     both = found("fleet", *words, "--picture", str(file))["results"]
@@ -87,8 +87,8 @@ def test_a_fleet_is_printed_as_json_and_drawn(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_progress_of_a_fleet_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first slice must be small, so that progress is printed early."""
+def test_the_progress_of_a_fleet_simulation_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first group of simulated clients must be small, so that progress is printed early."""
     monkeypatch.setattr(sys.modules["odradek.cli.simulate.fleet"], "SHOWN_EVERY", 0.0)
     words = ("fleet", "--clients", "200", "--outage", "1", "--brokers", "1")
     shown = runner.invoke(app, words).stderr.splitlines()
@@ -97,7 +97,7 @@ def test_progress_of_a_fleet_is_printed(monkeypatch: pytest.MonkeyPatch) -> None
     assert len(shown) == 101
 
 
-def test_a_fleet_is_printed_as_text() -> None:
+def test_the_result_of_a_fleet_simulation_is_printed_as_text() -> None:
     text = said("fleet", "--clients", "10", "--outage", "2", "--brokers", "1")
     assert "connection attempts per client" in text
     assert "10 clients back" in text
@@ -107,7 +107,7 @@ FEW = ("--clients", "6", "--outage", "2", "--brokers", "2", "--slice", "2")
 
 
 @pytest.mark.slow
-def test_an_interrupted_fleet_continues_with_the_same_result(
+def test_an_interrupted_fleet_simulation_continues_with_the_same_result(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = ("fleet", *FEW, "--set", "reconnect.backoff.max.ms=1000,5000")
@@ -120,7 +120,7 @@ def test_an_interrupted_fleet_continues_with_the_same_result(
         if len(done) == limit:
             try:
                 raise KeyboardInterrupt
-            except KeyboardInterrupt:  # as in Spark's Arrow reader
+            except KeyboardInterrupt:  # as Spark's Arrow reader replaces a KeyboardInterrupt
                 raise RuntimeError("no answer from the server") from None
         done.append(part.number)
         return run(plan, part)
@@ -131,7 +131,9 @@ def test_an_interrupted_fleet_continues_with_the_same_result(
     assert stopped.exit_code == 130
     assert "to continue from" in stopped.stderr
     assert done == [0, 1, 2, 3]
-    said("fleet", *FEW, "--tables", str(folder), status=2)  # the tables belong to another plan
+    said(
+        "fleet", *FEW, "--tables", str(folder), status=2
+    )  # the tables belong to another simulation
     with monkeypatch.context() as patched:
         patched.setattr(FleetPlan, "run", noted)
         limit = 6
@@ -158,7 +160,7 @@ def test_an_interrupted_fleet_continues_with_the_same_result(
     assert sum(row["clients"] for row in back) == 12
 
 
-def test_events_of_a_fleet_have_the_format_of_real_clients(tmp_path: Path) -> None:
+def test_events_of_simulated_clients_have_the_format_of_real_clients(tmp_path: Path) -> None:
     text = said(
         "fleet", *FEW, "--events", str(tmp_path), "--sample", "3", "--policy", "java,odradek"
     )

@@ -1,4 +1,4 @@
-"""Test the commands `odradek simulate explore` and `replay`."""
+"""Test `odradek simulate explore` and `replay`, which run random fault schedules."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def call(*words: str) -> Result:
     return CliRunner().invoke(app, words)
 
 
-def test_schedules_of_a_range_of_seeds_are_run_and_counted() -> None:
+def test_explore_runs_and_counts_the_fault_schedules_of_a_range_of_seeds() -> None:
     found = call("explore", "--seeds", "3..12", "--family", "plain", "--json")
     assert found.exit_code == 0
     result = json.loads(found.stdout)
@@ -45,7 +45,7 @@ def test_faults_that_took_effect_are_counted() -> None:
     assert "faults took effect: " in call("explore", "--seeds", "1..6", "--family", "groups").stdout
 
 
-def test_schedules_can_be_long_and_limited_by_time() -> None:
+def test_explore_can_run_long_schedules_and_stop_after_a_time() -> None:
     assert (
         json.loads(call("explore", "--seeds", "7", "--family", "plain", "--long", "--json").stdout)[
             "schedules"
@@ -82,7 +82,7 @@ def test_the_directory_for_failures_is_checked_before_the_first_schedule(tmp_pat
 
 
 @pytest.mark.slow
-def test_the_asyncio_host_runs_the_same_schedules() -> None:
+def test_schedules_have_the_same_result_on_the_asyncio_host() -> None:
     seeds = ("explore", "--seeds", "3..8", "--family", "plain", "--json")
     found = {host: json.loads(call(*seeds, "--host", host).stdout) for host in HOSTS}
     for host, result in found.items():
@@ -99,13 +99,13 @@ def test_the_asyncio_host_runs_the_same_schedules() -> None:
 
 
 @pytest.mark.slow
-def test_a_failure_on_the_asyncio_host_is_shrunk_and_replayed_on_it(
+def test_a_schedule_that_fails_only_on_the_asyncio_host_is_shrunk_and_replayed_there(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """In this test, the event loop never reports readable sockets."""
+    """The failure is an event loop that never reports readable sockets."""
 
     def deaf(*_: object) -> None:
-        """Ignore the socket."""
+        """Never report that a socket is readable."""
 
     monkeypatch.setattr(VirtualLoop, "add_reader", deaf)
     commands = sys.modules["odradek.cli.simulate.explore"]
@@ -122,7 +122,7 @@ def test_a_failure_on_the_asyncio_host_is_shrunk_and_replayed_on_it(
 
 
 @pytest.mark.slow
-def test_a_failure_is_shrunk_and_can_be_replayed(
+def test_a_failing_schedule_is_shrunk_and_can_be_replayed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(ClusterConnectionStates, "backoff_left", lambda *_: 0.0)
@@ -141,7 +141,7 @@ def test_a_failure_is_shrunk_and_can_be_replayed(
     assert call("replay", str(path)).exit_code == 0
 
 
-def test_a_replay_shows_the_trace_on_request() -> None:
+def test_replay_prints_the_trace_on_request() -> None:
     plain = call("replay", "--seed", "3")
     assert plain.exit_code == 0
     assert "every invariant held" in plain.stdout
@@ -153,14 +153,14 @@ def test_a_replay_shows_the_trace_on_request() -> None:
     assert len(result["trace"]) > 5
 
 
-def test_replay_lists_the_faults() -> None:
+def test_replay_lists_the_faults_of_the_schedule() -> None:
     text = call("replay", "--verbs").stdout
     assert "partition: cut one client off from one broker\n    i: a broker's id" in text
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", ["groups", "read-process-write", "operators"])
-def test_failures_of_other_families_are_shrunk_and_replayed(
+def test_failing_schedules_of_other_families_are_shrunk_and_can_be_replayed(
     family: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     assert call("explore", "--seeds", "3", "--family", family).exit_code == 0
@@ -169,7 +169,7 @@ def test_failures_of_other_families_are_shrunk_and_replayed(
     def further(self: StoredGroupOffsets, partition: Any, committed: Any) -> None:
         commit(self, partition, type(committed)(committed.offset + 50))
 
-    commands = sys.modules["odradek.cli.simulate.explore"]  # (a function has this name, too)
+    commands = sys.modules["odradek.cli.simulate.explore"]  # a function hides this module
     monkeypatch.setattr(commands, "SHRINK_SECONDS", 0.2)
     monkeypatch.setattr(StoredGroupOffsets, "commit", further)
     if family == "read-process-write":  # offsets of transactions are stored by another method
@@ -188,4 +188,4 @@ def test_failures_of_other_families_are_shrunk_and_replayed(
 
 
 def nothing_pends(self: StoredGroupOffsets, *_: Any) -> None:
-    """Drop the pending offsets of transactions."""
+    """Store no offsets of transactions, as a bug would."""

@@ -1,4 +1,4 @@
-"""Test files that never end, and a home directory without write access."""
+"""Test files without an end, such as /dev/zero, and a home directory without write access."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ SERVER = "--bootstrap-server localhost:1"
         "pipeline plan /dev/zero",
     ],
 )
-def test_a_device_that_never_ends_is_rejected(words: str) -> None:
+def test_a_file_without_an_end_such_as_dev_zero_is_rejected(words: str) -> None:
     result = CliRunner().invoke(cli.build(words.split()[0]), words.split())
     assert result.exit_code == 2, result.output
     assert "/dev/zero" in result.stderr
     assert "has more than" in result.stderr
 
 
-def test_a_password_from_a_device_that_never_ends_is_rejected() -> None:
+def test_a_password_file_without_an_end_such_as_dev_zero_is_rejected() -> None:
     with pytest.raises(UsageError, match="first line of /dev/zero has more than 4096 characters"):
         read_password("bob", Path("/dev/zero"), None, None)
 
@@ -48,7 +48,7 @@ def test_the_error_for_an_unusable_home_directory_names_the_variable(
     tmp_path: Path, words: str
 ) -> None:
     home = tmp_path / "home"
-    home.write_text("")  # a file instead of a directory, because root may write to any directory
+    home.write_text("")  # a file: root may write to any directory
     environment = {k: v for k, v in os.environ.items() if not k.startswith("XDG_")}
     ran = subprocess.run(
         # Run by a shell, because completion is installed for the shell that started the command.

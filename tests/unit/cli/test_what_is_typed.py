@@ -19,7 +19,7 @@ from odradek.clients.admin.users import ClientQuotaEntity
 NOBODY = (None, False, "")
 
 
-def test_words_of_kafka_are_accepted_in_any_case_and_spelling() -> None:
+def test_kafkas_words_are_accepted_in_any_case_and_with_any_separator() -> None:
     words = ("PreparingRebalance", "DESCRIBE_CONFIGS")
     assert one_word("--x", "preparing-rebalance", words) == "PreparingRebalance"
     assert one_word("--x", "DescribeConfigs", words) == "DESCRIBE_CONFIGS"
@@ -47,7 +47,7 @@ def test_times_are_parsed_and_formatted() -> None:
     assert (parse_time("max-timestamp"), parse_time("1970-01-01")) == ("MAX_TIMESTAMP", 0)
 
 
-def test_topics_and_partitions_are_parsed() -> None:
+def test_topics_with_partitions_are_parsed() -> None:
     assert parse_scope(["a", "b:0,2", "b:2,1", "c:1", "c"]) == {
         "a": None,
         "b": [0, 2, 1],
@@ -94,7 +94,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_a_password_is_read_from_a_file_variable_argument_pipe_or_terminal(
+def test_a_password_can_come_from_a_file_or_variable_or_argument_or_pipe_or_terminal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "word"

@@ -1,4 +1,4 @@
-"""Test that callers' threads can read connections while the host's thread changes them."""
+"""Test that callers' threads can read connections while the I/O thread changes them."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from odradek.testing.simulated import KafkaSimulation
 
 
 def resumed(flow: CallerFlow[None], given: float | None = None) -> bool:
-    """Run one step of a flow; return False if the flow has ended."""
+    """Run a coroutine-like generator up to its next yield; return False if it has ended."""
     try:
         wanted = flow.send(given)  # type: ignore[arg-type]  # None first, as for any generator
     except StopIteration:

@@ -197,7 +197,7 @@ def test_a_request_to_a_silent_coordinator_ends_at_a_short_request_timeout() -> 
     assert ended.at - begin == pytest.approx(0.7, abs=0.01)
 
 
-def test_a_request_that_the_coordinator_holds_is_retried_if_the_coordinator_has_moved() -> None:
+def test_a_request_that_the_coordinator_delays_is_retried_if_the_coordinator_has_moved() -> None:
     w = with_known_coordinator()
     w.mode(B2, mode="black_hole", cut=False)
     done, begin = w.ask(200.0, timeout=105.0, patience=100.0), w.now
@@ -209,14 +209,14 @@ def test_a_request_that_the_coordinator_holds_is_retried_if_the_coordinator_has_
     assert w.asked_of("Heartbeat") == [B2, B2, B3]
 
 
-def test_a_held_request_is_not_retried_while_the_coordinator_is_unchanged() -> None:
+def test_a_delayed_request_is_not_retried_while_the_coordinator_is_unchanged() -> None:
     w = with_known_coordinator()
     w.delays[B2] = 40.0
     w.beat(100.0, timeout=65.0, patience=60.0).result()
     assert w.asked_of("Heartbeat") == [B2, B2]
 
 
-def test_other_requests_do_not_wait_for_a_held_request() -> None:
+def test_other_requests_do_not_wait_for_a_request_that_the_coordinator_delays() -> None:
     w = with_known_coordinator()
     w.delays[B2] = 40.0
     held = w.ask(100.0, timeout=65.0, patience=60.0)
@@ -227,7 +227,7 @@ def test_other_requests_do_not_wait_for_a_held_request() -> None:
     assert [e.fields["purpose"] for e in w.kinds("dial")] == ["data", "coordinator", "beside"]
 
 
-def test_other_requests_do_not_wait_for_a_held_request_that_is_queued_behind_another() -> None:
+def test_other_requests_do_not_wait_for_a_delayed_request_that_is_queued_behind_another() -> None:
     w = with_known_coordinator()
     w.delays[B2] = 0.5
     ahead = w.ask()
@@ -242,7 +242,7 @@ def test_other_requests_do_not_wait_for_a_held_request_that_is_queued_behind_ano
     assert w.kinds("dial")[-1].fields["purpose"] == "beside"
 
 
-def test_other_requests_do_not_wait_for_a_held_request_during_reauthentication() -> None:
+def test_other_requests_do_not_wait_for_a_delayed_request_during_reauthentication() -> None:
     w = with_known_coordinator()
     connection = w.engine.network.connection(Address("b2", 9092), COORDINATOR)
     assert connection is not None
@@ -341,7 +341,7 @@ def test_a_call_that_times_out_does_not_close_the_connection() -> None:
     assert len(w.dials) == 2
 
 
-def test_a_waiting_call_repeats_the_lookup_when_the_call_that_started_it_times_out() -> None:
+def test_if_the_call_that_started_a_lookup_times_out_a_waiting_call_repeats_the_lookup() -> None:
     w = Groups()
     w.run(0.1)
     w.delays[B1] = 0.5

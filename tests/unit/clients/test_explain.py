@@ -1,4 +1,4 @@
-"""Test `explain()`: causes in words, and snapshots that are taken while the client works."""
+"""Test `explain()`: causes of failures in words, and snapshots while the client works."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_each_connection_error_is_explained_by_its_usual_cause(
     assert words in (meaning(error, "disconnected", silent=False) or "")
 
 
-def test_a_broker_that_closes_the_connection_after_api_versions_is_explained() -> None:
+def test_a_connection_that_a_broker_closes_after_api_versions_is_explained() -> None:
     error = errors.DisconnectedError("the broker closed the connection")
     text = meaning(error, "disconnected", silent=False, unproved=True) or ""
     assert "closes the connection at the first request" in text
@@ -131,7 +131,7 @@ def test_a_missing_response_is_explained_by_the_connections_state(state: str, wo
     assert words in (meaning(None, state, silent=True) or "")
 
 
-def test_the_state_of_an_address_fits_in_one_line() -> None:
+def test_the_state_of_a_brokers_address_is_described_in_one_line() -> None:
     assert line(ADDRESS) == "h:1 (broker 1): disconnected, not needed now"
     pending = changed(state="connecting", pending_for=3.0, setup_left=7.0, silent=True)
     assert line(pending) == "h:1 (broker 1): connecting, no response for 3.0 s, times out in 7.0 s"
@@ -151,7 +151,7 @@ def test_the_state_of_an_address_fits_in_one_line() -> None:
     )
 
 
-def test_the_line_names_the_event_that_a_connection_attempt_waits_for() -> None:
+def test_an_address_description_says_what_the_next_connection_attempt_waits_for() -> None:
     waits = changed(next_dial_after="metadata")
     assert line(waits) == "h:1 (broker 1): disconnected, next connection attempt after metadata"
 
@@ -222,5 +222,5 @@ def test_buffer_memory_is_shown_after_large_responses(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     ("seconds", "said"), [(0.0, "in progress"), (0.04, "in progress"), (0.06, "in 0.1 s")]
 )
-def test_a_remaining_time_of_zero_is_shown_as_in_progress(seconds: float, said: str) -> None:
+def test_a_wait_that_ends_now_is_shown_as_in_progress(seconds: float, said: str) -> None:
     assert explanation._in(seconds) == said

@@ -1,4 +1,4 @@
-"""Test suggestions for misspelt topic names, among few topics and among very many."""
+"""Test the suggestions for misspelt topic names, with few and with very many topics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Test that a request that can't be encoded fails its sender only."""
+"""Test that a request that can't be encoded raises only for the caller that sent it."""
 
 import pytest
 from tests.spec.world import ClusterPicture, World, ask, parse, up

@@ -1,4 +1,4 @@
-"""Test tracebacks of public calls: few frames of odradek, all frames of the program's callbacks."""
+"""Test tracebacks of public calls: few frames of odradek, all frames of users' callbacks."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ def test_every_metric_has_an_instrument() -> None:
     assert {name for name, _ in made if name.endswith(("_total", ".messages"))} == counters
 
 
-def test_a_garbage_collected_client_is_forgotten() -> None:
+def test_a_garbage_collected_client_is_no_longer_exported() -> None:
     reader, provider = new_provider()
     client = Client()
     OpenTelemetryMetrics(client, meter_provider=provider)
@@ -130,7 +130,7 @@ def test_the_error_for_a_missing_opentelemetry_package_names_the_extra(
         OpenTelemetryMetrics(client)
 
 
-def test_a_wrong_argument_is_rejected() -> None:
+def test_an_argument_that_is_not_a_client_is_rejected() -> None:
     with pytest.raises(ArgumentError, match="pass at least one client"):
         OpenTelemetryMetrics()
     with pytest.raises(ArgumentError, match="clients must be Kafka clients"):

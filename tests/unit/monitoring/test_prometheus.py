@@ -30,7 +30,7 @@ def snapshot(client_id: str = "c", sent: int = 7, topic: str = "t") -> Metrics:
 
 
 class Client:
-    """Return fixed metrics and count the calls."""
+    """A fake client that returns fixed metrics and counts the calls."""
 
     def __init__(self, client_id: str = "c", sent: int = 7, topic: str = "t") -> None:
         self.found = snapshot(client_id, sent, topic)
@@ -51,7 +51,7 @@ def read(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
     return found
 
 
-def test_the_text_can_be_parsed() -> None:
+def test_the_text_of_metrics_can_be_parsed_by_prometheus_client() -> None:
     found = read(prometheus_text(snapshot()))
     assert found == {
         ("kafka_producer_record_send_total", (("client_id", "c"),)): 7,
@@ -108,7 +108,7 @@ def test_the_collector_returns_the_same_series_as_the_text() -> None:
     assert read(generate_latest(registry).decode()) == read(prometheus_text(one, other))
 
 
-def test_a_garbage_collected_client_is_forgotten() -> None:
+def test_a_garbage_collected_client_is_no_longer_in_the_text() -> None:
     one, other = Client("a"), Client("b")
     collector = PrometheusCollector(one, other)
     del one
@@ -140,7 +140,7 @@ def test_a_real_client_can_be_scraped_even_after_close(admin: Admin) -> None:
 
 
 @pytest.mark.parametrize("bad", [None, "c", Metrics, snapshot])
-def test_a_wrong_argument_is_rejected(bad: object) -> None:
+def test_an_argument_that_is_not_a_client_is_rejected(bad: object) -> None:
     with pytest.raises(ArgumentError, match="clients must be Kafka clients"):
         prometheus_text(bad)  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match="clients must be Kafka clients"):
@@ -156,7 +156,7 @@ def test_labels_are_unique_for_any_client_ids() -> None:
 
 
 def test_a_client_keeps_its_label_after_another_client_is_gone() -> None:
-    """If another client's counters got the label, they would look like a reset or a jump."""
+    """If another client got the label, its counters would look like a reset or a jump."""
     first, second = Client("o", 1), Client("o", 100)
     registry = CollectorRegistry()
     registry.register(PrometheusCollector(first, second))

@@ -1,4 +1,4 @@
-"""Test trace headers, those of other clients included, and spans of interrupted calls."""
+"""Test trace headers, including headers of other clients, and spans of interrupted calls."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_failing_propagator_does_not_lose_a_record(
     assert "never again" in caplog.text
 
 
-def test_existing_headers_are_kept() -> None:
+def test_existing_headers_of_a_record_are_kept() -> None:
     known = SpanContext(1, 2, is_remote=False, trace_flags=TraceFlags(1))
     context = trace.set_span_in_context(NonRecordingSpan(known), Context())
     ours = ("traceparent", b"00-%032x-%016x-01" % (1, 2))
@@ -144,7 +144,7 @@ def test_an_interrupted_send_ends_its_span() -> None:
     assert attributes(exported.one("send"))["error.type"] == "KeyboardInterrupt"
 
 
-def test_only_the_first_outcome_of_a_send_counts() -> None:
+def test_a_spans_status_is_the_first_outcome_of_the_send() -> None:
     exported, told = Exported(), list[Any]()
     spans_of(exported).sending(lambda *_: None, lambda _, call: told.append(call))("t", b"x")
     metadata = SimpleNamespace(partition=1, offset=-1)

@@ -1,4 +1,4 @@
-"""Test the state that is kept for each address (KIP-144, KIP-601) (R-CS-2)."""
+"""Test the connection state of each broker address: backoff, timeout, IPs (KIP-144, KIP-601)."""
 
 import math
 import random
@@ -24,7 +24,7 @@ def test_failures_double_the_backoff_until_a_success(seed: int) -> None:
     s, now = states(seed), 0.0
     for base in (0.05, 0.1, 0.2, 0.4, 0.8, 1 / 1.2, 1 / 1.2):
         s.dialling(s.state(A), now)
-        s.setup_done(A)  # a completed setup isn't enough
+        s.setup_done(A)  # a completed setup alone doesn't reset the backoff
         until = s.failed(A, now, None, connecting=False)
         assert 0.8 * base - 1e-9 <= until - now <= 1.2 * base + 1e-9
         assert s.backoff_left(A, now) == until - now
@@ -34,7 +34,7 @@ def test_failures_double_the_backoff_until_a_success(seed: int) -> None:
     assert s.failed(A, now, None, connecting=True) - now <= 0.06
 
 
-def test_a_success_makes_an_address_available_again() -> None:
+def test_a_successful_connection_makes_an_address_available_again() -> None:
     s = states()
     s.failed(A, 0.0, None, connecting=True)
     s.state(A).dial_failed = True
@@ -43,19 +43,19 @@ def test_a_success_makes_an_address_available_again() -> None:
     assert s.standing(A) == (False, False)  # R-RB-2: it is available again
 
 
-def test_a_failed_attempt_is_noted_until_a_success() -> None:
+def test_a_failed_attempt_is_remembered_until_a_success() -> None:
     s = states()
     s.state(A).dialled_in_vain()
     assert s.standing(A) == (False, True)
 
 
-def test_the_jitter_of_a_backoff_is_drawn_once() -> None:
+def test_each_backoff_gets_a_single_random_jitter() -> None:
     s = states()
     s.failed(A, 0.0, None, connecting=True)
     assert len({s.backoff_left(A, 0.0) for _ in range(50)}) == 1
 
 
-def test_an_orderly_close_waits_the_base_and_never_shortens_a_backoff() -> None:
+def test_after_an_orderly_close_the_backoff_is_the_base_backoff_or_a_running_longer_one() -> None:
     s = states()
     for _ in range(3):
         assert 0.04 <= s.closed(A, 1.0) - 1.0 <= 0.06
@@ -67,12 +67,12 @@ def test_an_orderly_close_waits_the_base_and_never_shortens_a_backoff() -> None:
     assert s.backoff_left(A, 2.0) == left
 
 
-def test_setup_timeouts_grow_with_failures_and_are_reset_when_ready() -> None:
+def test_connection_setup_timeouts_grow_with_failures_until_a_setup_succeeds() -> None:
     s = states()
     found = []
     for _ in range(4):
         found.append(s.dialling(s.state(A), 0.0))
-        assert s.dialling(s.state(A), 0.0) == found[-1]  # drawn per failure, not per read
+        assert s.dialling(s.state(A), 0.0) == found[-1]  # the same random timeout until a failure
         s.failed(A, 0.0, None, connecting=True)
     for timeout, low, high in zip(found, (8, 16, 24, 24), (12, 24, 30, 30), strict=True):
         assert low <= timeout <= high
@@ -82,7 +82,7 @@ def test_setup_timeouts_grow_with_failures_and_are_reset_when_ready() -> None:
 
 
 class TestPickIp:
-    def test_failed_attempts_try_the_ips_in_turn(self) -> None:
+    def test_after_each_failed_attempt_the_hosts_next_ip_is_tried(self) -> None:
         s, ips = states(), ["1", "2", "3"]
         assert [s.pick_ip(A, ips) for _ in range(7)] == ["1", "2", "3", "1", "2", "3", "1"]
         t, both = states(), ["1", "2"]
@@ -95,7 +95,9 @@ class TestPickIp:
         assert [s.pick_ip(A, ["v4", "::1", "v4b"]) for _ in range(3)] == ["v4", "v4b", "::1"]
         assert [s.pick_ip(B, ["::1", "v4", "::2"]) for _ in range(3)] == ["::1", "::2", "v4"]
 
-    def test_the_last_ip_comes_last_after_a_loss_also_if_the_order_changes(self) -> None:
+    def test_after_a_connection_loss_its_ip_is_tried_last_even_if_the_dns_order_changes(
+        self,
+    ) -> None:
         s = states()
         assert s.pick_ip(A, ["1", "2"]) == "1"
         s.failed(A, 0.0, None, connecting=False)
@@ -103,14 +105,14 @@ class TestPickIp:
         s.failed(A, 0.0, None, connecting=False)
         assert s.pick_ip(A, ["2", "1"]) == "1"
 
-    def test_rotating_dns_answers_use_no_memory(self) -> None:
+    def test_dns_answers_that_always_change_do_not_accumulate_in_memory(self) -> None:
         s = states()
         for n in range(1000):
             s.pick_ip(A, [f"10.0.{n // 256}.{n % 256}"])
         assert len(s.state(A).tried) < 5
 
 
-def test_an_address_is_forgotten_after_a_time_without_metadata_naming_it() -> None:
+def test_an_address_state_is_deleted_when_metadata_has_lacked_the_address_for_long_enough() -> None:
     s, gone = states(), list[Address]()
     s.on_forgotten.append(gone.append)
     for address in (A, B):
@@ -123,8 +125,8 @@ def test_an_address_is_forgotten_after_a_time_without_metadata_naming_it() -> No
     assert s.former.sent == 1
 
 
-def test_an_address_with_a_running_backoff_is_not_forgotten() -> None:
-    """An attempt, a running backoff, and metadata that names the address reset the time."""
+def test_the_state_of_an_address_with_a_running_backoff_is_not_deleted() -> None:
+    """A connection attempt, or metadata that contains the address, also restarts the time."""
     s = states(maximum=1000.0)
     for _ in range(12):
         until = s.failed(A, 0.0, None, connecting=True)
@@ -132,7 +134,7 @@ def test_an_address_with_a_running_backoff_is_not_forgotten() -> None:
     s.forget([], until - 1.0, after=0.5)
     assert s.state(A).failures == 12
     s.forget([], until, after=60.0)
-    s.forget([A], until + 59.0, after=60.0)  # metadata names the address again
+    s.forget([A], until + 59.0, after=60.0)  # metadata contains the address again
     s.forget([], until + 61.0, after=60.0)
     assert s.state(A).failures == 12
     s.dialling(s.state(A), until + 100.0)
@@ -165,7 +167,7 @@ def test_an_ip_address_needs_no_lookup(host: str, numeric: bool) -> None:
     assert states().state(Address(host, 9092)).numeric is numeric
 
 
-def test_the_state_records_the_ip_the_time_of_the_last_bytes_and_a_suspicion() -> None:
+def test_the_state_contains_the_last_ip_and_receive_time_and_the_suspected_cause() -> None:
     one = states().state(A)
     one.opens_to("10.0.0.1")
     one.heard(7.0)
@@ -173,14 +175,14 @@ def test_the_state_records_the_ip_the_time_of_the_last_bytes_and_a_suspicion() -
     assert (one.last_ip, one.heard_at, one.suspicion) == ("10.0.0.1", 7.0, "tls")
 
 
-def test_the_state_records_times_of_attempts_and_successes() -> None:
+def test_the_state_contains_the_times_of_the_last_attempt_and_success() -> None:
     s = states()
     s.dialling(s.state(A), 3.0)
     s.proved(A, 4.0)
     assert (s.state(A).last_dial, s.state(A).proved_at) == (3.0, 4.0)
 
 
-def test_the_latency_of_a_connection_outlives_it() -> None:
+def test_the_latencies_of_ended_connections_are_kept() -> None:
     measured = Sampled()
     measured.record(0.25, 1.0)
     s = states()
@@ -188,7 +190,7 @@ def test_the_latency_of_a_connection_outlives_it() -> None:
     assert (s.state(A).latency.count, s.state(A).latency.total) == (1, 0.25)
 
 
-def test_the_counters_of_forgotten_addresses_are_kept() -> None:
+def test_the_counters_of_deleted_addresses_are_added_to_a_total() -> None:
     s = states()
     for times, address in enumerate((A, B), start=2):
         for _ in range(times):
@@ -201,7 +203,7 @@ def test_the_counters_of_forgotten_addresses_are_kept() -> None:
     assert s.former.address == Address("", 0)
 
 
-def test_an_address_is_not_forgotten_while_connection_attempts_are_pending() -> None:
+def test_the_state_of_an_address_with_pending_connection_attempts_is_not_deleted() -> None:
     s = states()
     for _ in range(3):
         s.dialling(s.state(A), 0.0)
@@ -217,7 +219,7 @@ def test_an_address_is_not_forgotten_while_connection_attempts_are_pending() -> 
     assert s.find(A) is None
 
 
-def test_a_backoff_that_just_ended_keeps_no_state() -> None:
+def test_an_address_state_can_be_deleted_as_soon_as_its_backoff_ends() -> None:
     s = states()
     until = s.failed(A, 0.0, None, connecting=True)
     s.forget([], until, after=0.0)
@@ -239,7 +241,7 @@ def test_after_all_ips_were_tried_the_last_used_one_is_not_tried_first() -> None
     assert [t.pick_ip(A, ["1", "2", "3"]) for _ in ips] == ["1", "2"]
 
 
-def test_untried_ips_remain_until_each_has_failed() -> None:
+def test_other_ips_remain_to_be_tried_until_each_has_been_tried() -> None:
     s, ips = states(), ["1", "2"]
     assert s.others_wait(A, ips)
     s.pick_ip(A, ips)
@@ -267,7 +269,7 @@ def test_a_proxy_is_kept_until_all_ips_of_the_broker_failed_through_it() -> None
 
 
 @pytest.mark.parametrize("end", ["failed", "closed"])
-def test_the_end_of_a_connection_without_a_known_ip_marks_no_ip_as_tried(end: str) -> None:
+def test_if_a_connection_ended_before_its_ip_was_known_no_ip_counts_as_tried(end: str) -> None:
     s = states()
     if end == "closed":
         s.closed(A, 0.0)
@@ -278,7 +280,7 @@ def test_the_end_of_a_connection_without_a_known_ip_marks_no_ip_as_tried(end: st
     assert s.state(A).setup_failures == 0
 
 
-def test_each_api_versions_version_is_tried_once_before_a_failure_is_counted() -> None:
+def test_each_version_of_api_versions_requests_is_tried_once_before_a_failure_counts() -> None:
     s = states()
     steps = []
     for _ in range(5):
@@ -288,10 +290,13 @@ def test_each_api_versions_version_is_tried_once_before_a_failure_is_counted() -
     assert s.state(A).stepped_down
     s.state(A).stepped_down = False
     assert (s.step_down(A, 5), s.state(A).api_versions) == (True, 4)
-    assert (s.step_down(A, 0), s.state(A).api_versions) == (True, 4)  # by another connection
+    assert (s.step_down(A, 0), s.state(A).api_versions) == (
+        True,
+        4,
+    )  # version 0 is no longer current: no change
 
 
-def test_an_api_versions_version_that_was_answered_is_not_lowered() -> None:
+def test_an_api_versions_request_version_that_a_broker_answered_is_not_lowered() -> None:
     s = states()
     s.api_versions_known(A, 3, 3)
     assert (s.state(A).api_versions, s.state(A).api_versions_answered) == (3, 3)
@@ -301,7 +306,7 @@ def test_an_api_versions_version_that_was_answered_is_not_lowered() -> None:
     assert s.state(A).api_versions_answered == 3
 
 
-def test_a_version_that_another_broker_answered_does_not_allow_a_lower_version() -> None:
+def test_api_versions_requests_never_use_a_lower_version_than_other_brokers_answered() -> None:
     s = states()
     s.api_versions_known(B, 4, 4)
     assert s.step_down(A, 5)
@@ -309,11 +314,11 @@ def test_a_version_that_another_broker_answered_does_not_allow_a_lower_version()
     s.api_versions_known(B, 3, 3)
     t = states()
     t.api_versions_known(B, 4, 4)
-    assert not t.step_down(A, 4)  # an older version is next already
+    assert not t.step_down(A, 4)  # version 4 isn't lowered: B answered it
     assert not t.step_down(A, 3)
 
 
-def test_a_newer_api_versions_version_is_tried_once() -> None:
+def test_a_newer_version_of_api_versions_requests_is_tried_once() -> None:
     s = states()
     s.step_down(A, 5)
     s.step_down(A, 4)
@@ -322,21 +327,21 @@ def test_a_newer_api_versions_version_is_tried_once() -> None:
         assert (s.state(A).stepped_up, s.state(A).api_versions) == (True, 4)
     t = states()
     t.api_versions_known(A, 4, 9)
-    assert t.state(A).api_versions == 5  # the client knows no newer one
+    assert t.state(A).api_versions == 5  # the client knows no newer version
     u = states()
     for newest in (3, 4):
         u.api_versions_known(A, 3, newest)
         assert u.state(A).api_versions == newest
 
 
-def test_an_end_that_is_excused_sets_the_error_but_no_backoff() -> None:
+def test_the_end_of_a_connection_that_is_not_a_failure_sets_the_error_but_no_backoff() -> None:
     s, error = states(), OSError("reset")
     s.excused(A, 3.0, error)
     one = s.state(A)
     assert (one.last_error, one.last_error_at, one.failures) == (error, 3.0, 0)
 
 
-def test_a_success_clears_the_state_of_failures() -> None:
+def test_a_successful_connection_clears_backoff_and_last_error() -> None:
     s = states()
     s.failed(A, 0.0, OSError("reset"), connecting=True)
     s.state(A).suspect_of("tls")
@@ -346,7 +351,7 @@ def test_a_success_clears_the_state_of_failures() -> None:
     assert s.proved_anywhere is True
 
 
-def test_a_successful_connection_to_another_cluster_is_undone() -> None:
+def test_a_successful_connection_to_a_wrong_cluster_does_not_count() -> None:
     s = states()
     for _ in range(3):
         s.failed(A, 0.0, None, connecting=True)

@@ -16,7 +16,7 @@ def limiter(longest: float = math.inf, most: int = MAX_PER_SECOND) -> Connection
 
 
 def attempts(g: ConnectionLimiter, now: float, times: int, **how: bool) -> list[float]:
-    """Connect as soon as it is allowed, end each attempt at once and return the waits."""
+    """Make attempts as soon as allowed, end each at once, and return the waits before them."""
     waits = []
     for _ in range(times):
         waits.append(g.wait(now, for_metadata=True, **how))
@@ -29,7 +29,7 @@ def attempts(g: ConnectionLimiter, now: float, times: int, **how: bool) -> list[
 AGAIN = {"failed": True, "again": True}
 
 
-def test_the_spacing_doubles_up_to_a_second_until_a_success() -> None:
+def test_the_time_between_attempts_doubles_up_to_a_second_until_a_success() -> None:
     g = limiter()
     waits = attempts(g, 0.0, 9, **AGAIN)
     for wait, base in zip(waits, [0.1, 0.2, 0.4, 0.8, 1.0, 1.0, 1.0, 1.0, 1.0], strict=True):
@@ -45,10 +45,10 @@ def test_a_few_addresses_that_have_not_failed_are_tried_sooner() -> None:
     now = sum(waits)
     now += sum(attempts(g, now, 1))
     assert now > 1.0  # at most six attempts per second
-    assert g.wait(now, for_metadata=True) >= 0.08  # further attempts have the usual spacing
+    assert g.wait(now, for_metadata=True) >= 0.08  # later attempts have the usual spacing
 
 
-def test_the_random_wait_is_drawn_once() -> None:
+def test_each_wait_before_an_attempt_gets_a_single_random_jitter() -> None:
     g = limiter()
     g.dialled(0.0, for_metadata=True)
     assert len({g.wait(0.0, for_metadata=True) for _ in range(20)}) == 1
@@ -64,7 +64,7 @@ def test_at_most_six_attempts_per_second_even_with_successes() -> None:
     assert max(sum(1 for u in times if t <= u < t + 1) for t in times) == 6
 
 
-def test_a_success_does_not_free_an_address_that_failed() -> None:
+def test_a_success_does_not_lift_the_limit_for_an_address_that_failed() -> None:
     g = limiter()
     for _ in range(6):
         g.dialled(0.0, for_metadata=False)
@@ -74,7 +74,7 @@ def test_a_success_does_not_free_an_address_that_failed() -> None:
     assert g.wait(0.5, for_metadata=False, failed=True) > 0.4
 
 
-def test_a_withdrawn_success_restores_the_spacing() -> None:
+def test_withdrawing_a_success_restores_the_time_between_attempts() -> None:
     g = limiter()
     now = sum(attempts(g, 0.0, 6, **AGAIN))
     g.proved()
@@ -90,14 +90,16 @@ def test_an_attempt_counts_from_the_end_of_its_dns_lookup() -> None:
         g.dialled(0.1 * n, for_metadata=True, failed=True)
     for _ in range(MAX_PER_SECOND):
         g.ended()
-    g.left(0.0, 0.6)  # the lookup of the first took 0.6 s
-    assert g.wait(1.05, for_metadata=True) > 0.04  # six since 0.1
+    g.left(0.0, 0.6)  # the first attempt's DNS lookup took 0.6 s
+    assert g.wait(1.05, for_metadata=True) > 0.04  # six attempts since 0.1 s
     assert g.wait(1.11, for_metadata=True) < 0.8
 
 
 @pytest.mark.parametrize("longest", [0.0, 0.01, 0.05, 0.1])
-def test_no_configured_backoff_exceeds_the_limit_of_attempts(longest: float) -> None:
-    """librdkafka's 100 ms, Java's explicit 50 ms, and zero."""
+def test_the_limit_of_attempts_per_second_holds_for_every_configured_backoff(
+    longest: float,
+) -> None:
+    """The backoffs include librdkafka's 100 ms, 50 ms as in Java's docs, and zero."""
     for most in (1, 6, 50):
         waits, now, times = attempts(limiter(longest, most), 0.0, 3 * most, **AGAIN), 0.0, []
         for wait in waits:
@@ -107,8 +109,8 @@ def test_no_configured_backoff_exceeds_the_limit_of_attempts(longest: float) -> 
         assert max(waits[1:]) <= max(longest, 1.0 / most) + 0.01 or most == 1
 
 
-def test_a_success_allows_closely_spaced_attempts_again() -> None:
-    """In the next outage six addresses are tried 50 ms apart again."""
+def test_after_a_success_the_next_outage_begins_with_closely_spaced_attempts() -> None:
+    """In each outage, the first six attempts are 50 ms apart."""
     g = limiter()
     for outage in range(3):
         now = 20.0 * outage
@@ -117,7 +119,7 @@ def test_a_success_allows_closely_spaced_attempts_again() -> None:
         g.proved()
 
 
-def test_a_new_client_is_not_limited() -> None:
+def test_connection_attempts_of_a_new_client_are_not_limited() -> None:
     g = ConnectionLimiter(random.Random(1))
     assert (g.engaged, g.metadata_only, g.for_metadata_only(False)) == (False, False, False)
     g.dialled(0.0, for_metadata=False)
@@ -125,7 +127,7 @@ def test_a_new_client_is_not_limited() -> None:
 
 
 @pytest.mark.parametrize("proofs", [0, 1])
-def test_the_spacing_begins_at_100_ms(proofs: int) -> None:
+def test_the_time_between_attempts_begins_at_100_ms(proofs: int) -> None:
     g = ConnectionLimiter(random.Random(1))
     for _ in range(proofs):
         g.dialled(0.0, for_metadata=True, **AGAIN)
@@ -141,7 +143,7 @@ def test_withdrawing_a_success_that_never_happened_has_no_effect() -> None:
     assert 0.08 <= g.wait(0.0, for_metadata=True, **AGAIN) <= 0.12
 
 
-def test_the_first_few_attempts_count_as_one_when_the_spacing_doubles() -> None:
+def test_the_first_attempts_count_as_one_when_the_time_between_attempts_doubles() -> None:
     g = ConnectionLimiter(random.Random(1))
     for now in range(FRESH):
         g.dialled(10.0 * now, for_metadata=True)
@@ -178,7 +180,7 @@ def test_ended_attempts_are_not_pending() -> None:
     assert g.pending == 2
 
 
-def test_an_attempt_that_is_no_longer_counted_may_start() -> None:
+def test_an_attempt_may_start_if_none_of_the_recent_attempts_is_counted_any_more() -> None:
     g = limiter()
     for _ in range(MAX_PER_SECOND):
         g.left(0.0, 0.6)
@@ -194,7 +196,7 @@ def test_a_failure_limits_connection_attempts_until_a_success() -> None:
     assert g.engaged is False
 
 
-def test_leaders_wait_while_no_metadata_is_available() -> None:
+def test_connections_to_leaders_wait_while_no_metadata_is_available() -> None:
     g = limiter()
     assert not g.for_metadata_only(True)
     assert g.wait(9.0, for_metadata=False) == math.inf

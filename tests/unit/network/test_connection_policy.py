@@ -1,4 +1,4 @@
-"""Test the policy of connection attempts: which address, when, and the reason for a wait."""
+"""Test which address the client connects to next, at what time, and the reason for a wait."""
 
 import math
 import random
@@ -19,7 +19,7 @@ ERROR = ConnectionError("refused")
 
 
 class Setting:
-    """A policy with its two parts, which tests set up."""
+    """A connection policy with the addresses' states and the limiter that it uses."""
 
     def __init__(self) -> None:
         rng = random.Random(1)
@@ -29,26 +29,26 @@ class Setting:
         self.policy = ConnectionPolicy(self.states, self.governor)
 
     def attempt(self, address: Address, now: float) -> None:
-        """Make an attempt that ends at once without a result."""
+        """Make a connection attempt that ends at once, neither as a success nor as a failure."""
         record = self.states.state(address)
         self.policy.begun(record, now, for_metadata=False)
         self.policy.ended(record)
 
     def fails(self, address: Address, now: float) -> None:
-        """Make an attempt that fails at once."""
+        """Make a connection attempt that fails at once."""
         self.attempt(address, now)
         record = self.states.state(address)
         self.policy.failed(record, now, ERROR, connecting=True, proved=False)
 
 
-def test_a_new_client_may_connect_at_once_and_keeps_no_state() -> None:
+def test_a_new_client_may_connect_at_once_without_any_stored_state() -> None:
     s = Setting()
     assert s.policy.when(A, 5.0) == AllowedTime(5.0, AttemptDelay.NOTHING)
     assert s.policy.whom([A], [B], 5.0) == NextAttempt(A, 5.0)
     assert s.states.all() == []
 
 
-def test_a_failed_address_waits_for_its_backoff_and_others_for_the_spacing() -> None:
+def test_an_address_that_failed_waits_for_its_backoff_and_others_for_the_attempt_spacing() -> None:
     s = Setting()
     for now in (0.0, 10.0, 20.0, 30.0):
         s.fails(A, now)
@@ -61,14 +61,14 @@ def test_a_failed_address_waits_for_its_backoff_and_others_for_the_spacing() -> 
     assert s.policy.when(A, 30.0).why is AttemptDelay.BACKOFF
 
 
-def test_an_attempt_waits_for_both_backoff_and_spacing() -> None:
+def test_an_attempt_waits_for_its_backoff_and_for_the_spacing_between_attempts() -> None:
     s = Setting()
     s.policy.alarmed(0.0)
     s.states.state(A).backoff_until, s.governor.next_dial_at = 1.0, 2.0
     assert s.policy.when(A, 0.0) == AllowedTime(2.0, AttemptDelay.SPACING)
 
 
-def test_leaders_wait_while_no_metadata_is_available() -> None:
+def test_connections_to_leaders_wait_while_no_metadata_is_available() -> None:
     s = Setting()
     s.fails(A, 0.0)
     assert not s.policy.metadata_only(True)
@@ -92,7 +92,7 @@ def test_no_connection_is_attempted_while_the_maximum_number_is_pending() -> Non
     assert s.policy.when(B, 99.0) == AllowedTime(99.0, AttemptDelay.NOTHING)
 
 
-def test_untried_addresses_come_first_and_then_the_oldest_attempt() -> None:
+def test_untried_addresses_are_tried_first_and_then_the_least_recently_tried() -> None:
     s = Setting()
     s.attempt(A, 5.0)
     s.attempt(B, 2.0)
@@ -101,7 +101,7 @@ def test_untried_addresses_come_first_and_then_the_oldest_attempt() -> None:
     assert s.policy.whom([A], [C], 10.0) == NextAttempt(A, 10.0)  # bootstrap addresses come first
 
 
-def test_waits_end_with_the_first_backoff_or_the_spacing_of_repeated_attempts() -> None:
+def test_the_next_attempt_is_at_the_end_of_the_first_backoff_or_of_the_attempt_spacing() -> None:
     s = Setting()
     for address, until in ((A, 11.0), (B, 12.0)):
         s.states.state(address).backoff_until = until

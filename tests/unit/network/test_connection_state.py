@@ -29,13 +29,13 @@ def test_no_state_is_skipped_on_the_way_to_ready() -> None:
         assert TRANSITIONS[before, event] is after
 
 
-def test_every_open_state_can_be_lost_and_final_states_are_final() -> None:
+def test_a_connection_can_be_lost_in_every_open_state_and_final_states_are_final() -> None:
     assert all(TRANSITIONS[state, E.LOST] is S.DISCONNECTED for state in PATH)
     assert not [pair for pair in TRANSITIONS if pair[0] in ENDS]
 
 
-def test_authentication_precedes_ready_and_can_also_be_rejected_afterwards() -> None:
-    """Authentication can be rejected after the first API call, and precedes READY."""
+def test_a_connection_is_authenticated_before_ready_and_can_be_rejected_even_later() -> None:
+    """Brokers may reject a login only after the first API call; READY needs authentication."""
     allowed = [s for s in S if (s, E.AUTHENTICATION_REFUSED) in TRANSITIONS]
     assert allowed == [S.CHECKING_API_VERSIONS, S.AUTHENTICATING, S.READY]
     assert TRANSITIONS[S.CHECKING_API_VERSIONS, E.AUTHENTICATION_BEGUN] is S.AUTHENTICATING

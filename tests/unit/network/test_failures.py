@@ -89,7 +89,7 @@ def test_a_certificate_of_an_untrusted_authority_is_rejected(
 def test_the_error_for_a_rejected_client_certificate_is_permanent_and_explains_it(
     authority: Authority, stranger: Authority, version: ssl.TLSVersion, client: str, words: str
 ) -> None:
-    """TLS 1.3 reports it only after the handshake, in place of the first response."""
+    """With TLS 1.3, the client learns of the rejection only after the handshake."""
     server = server_context(authority.issue("server", hosts=[NAME]), authority)
     server.maximum_version = version
     context = trusting(authority)
@@ -156,21 +156,21 @@ def error_after_hello(authority: Authority, answer: bytes, *, end: bool = False)
 @pytest.mark.parametrize(
     "answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"SSH-2.0-OpenSSH_9.6\r\n", bytes(64)]
 )
-def test_a_response_without_tls_is_a_plaintext_port_error(
+def test_a_plaintext_response_to_a_tls_handshake_raises_plaintext_port_error(
     authority: Authority, answer: bytes
 ) -> None:
     error = as_error(error_after_hello(authority, answer), setting_up=True, address=WHERE)
     assert type(error) is errors.PlaintextPortError
     assert error.sticky
     assert "doesn't speak TLS" in str(error)
-    assert "security.protocol" not in str(error)  # no advice to do without TLS
+    assert "security.protocol" not in str(error)  # the error doesn't advise to disable TLS
 
 
 ALERT = b"\x15\x03\x03\x00\x02\x02"
 
 
 def test_tls_alerts_become_errors_that_explain_them(authority: Authority) -> None:
-    """Test alerts: unknown name, transient failure, failure of a connection in use."""
+    """Test TLS alerts: unknown server name, transient failure, failure of a connection in use."""
     seen = error_after_hello(authority, ALERT + b"\x70")
     assert type(as_error(seen, setting_up=True)) is errors.HostNameMismatchError
     error = as_error(error_after_hello(authority, ALERT + b"\x50"), setting_up=True)
@@ -181,11 +181,11 @@ def test_tls_alerts_become_errors_that_explain_them(authority: Authority) -> Non
     lost = as_error(error_after_hello(authority, ALERT + b"\x14"), setting_up=False)
     assert type(lost) is errors.DisconnectedError
     assert lost.refresh_metadata
-    # OpenSSL 3.5 says ssl/tls
+    # OpenSSL 3.5 writes ssl/tls
     assert re.fullmatch("TLS: (sslv3|ssl/tls) alert bad record mac", str(lost))
 
 
-def test_a_handshake_that_ends_without_an_alert_is_retried(authority: Authority) -> None:
+def test_a_tls_handshake_that_ends_without_an_alert_is_retried(authority: Authority) -> None:
     """A proxy whose broker is down closes the connection like this, and may recover."""
     seen = error_after_hello(authority, b"", end=True)
     error = as_error(seen, setting_up=True, address=WHERE)
@@ -219,7 +219,7 @@ def test_each_socket_error_becomes_a_kafka_error_with_its_text(
     assert text in str(error)
 
 
-def test_an_address_is_added_to_an_error_without_one() -> None:
+def test_the_brokers_address_is_added_to_an_error_that_lacks_one() -> None:
     error = errors.CredentialsRefusedError("the broker said no.")
     placed = as_error(error, setting_up=True, address=WHERE)
     assert str(placed).startswith("broker-1:9093: the broker said no. Check sasl.username")
@@ -236,7 +236,7 @@ def test_an_address_is_added_to_an_error_without_one() -> None:
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_errors_survive_pickle_and_copy(error: errors.ExplainedError) -> None:
+def test_network_errors_can_be_pickled_and_copied(error: errors.ExplainedError) -> None:
     pickled = pickle.loads(pickle.dumps(error))  # noqa: S301
     for other in (pickled, copy.copy(error), copy.deepcopy(error)):
         assert type(other) is type(error)

@@ -1,4 +1,4 @@
-"""Test completions, signals and the engine's loop: cancelling, deadlines, bugs, shutdown."""
+"""Test the engine's generator-based coroutines (flows): cancelling, deadlines, bugs, shutdown."""
 
 from collections.abc import Callable
 from typing import Any
@@ -33,7 +33,7 @@ def raises(error: Exception) -> Flow[None]:
     raise error
 
 
-def test_callbacks_run_in_order_at_linear_cost() -> None:
+def test_callbacks_of_a_completion_run_in_order_and_in_linear_time() -> None:
     number = 1000
     done: Completion[None] = Completion()
     callbacks = done._callbacks = Counting()
@@ -41,7 +41,7 @@ def test_callbacks_run_in_order_at_linear_cost() -> None:
 
     def call(n: int) -> None:
         calls.append(n)
-        done.when_done(lambda _: calls.append(-n))  # runs at once
+        done.when_done(lambda _: calls.append(-n))  # this callback runs at once
 
     for n in range(1, number + 1):
         done.when_done(lambda _, n=n: call(n))  # type: ignore[misc]
@@ -72,7 +72,7 @@ class TestCompletion:
         done.when_done(lambda c: calls.append(c.result() + 1))
         assert calls == [1, "inner", 2]
 
-    def test_a_callback_that_another_one_removes_does_not_run(self) -> None:
+    def test_a_callback_that_another_callback_removes_does_not_run(self) -> None:
         done: Completion[None] = Completion()
         calls: list[str] = []
 
@@ -87,7 +87,7 @@ class TestCompletion:
 
 
 class Counting(list[Any]):
-    """A list that counts how many of its elements are moved or compared."""
+    """A list that counts how many elements its methods move or compare."""
 
     moved = 0
 
@@ -105,7 +105,7 @@ class Counting(list[Any]):
 
 
 class TestWaits:
-    def test_a_flow_reads_the_time_from_its_engine(self, e: Engine) -> None:
+    def test_a_coroutine_gets_the_time_from_its_engine(self, e: Engine) -> None:
         done = e.start(waits(deadline=5.0))
         assert e.step(1.0) == 5.0
         assert not done.done
@@ -113,7 +113,7 @@ class TestWaits:
         e.step(5.25)
         assert done.result() == 5.25
 
-    def test_a_signal_wakes_each_waiting_flow_once(self, e: Engine) -> None:
+    def test_a_signal_wakes_each_waiting_coroutine_once(self, e: Engine) -> None:
         signal = Signal()
         both = [e.start(waits(signal)) for _ in range(2)]
         e.step(1.0)
@@ -122,7 +122,9 @@ class TestWaits:
         e.step(2.0)
         assert [c.result() for c in both] == [2.0, 2.0]
 
-    def test_the_first_of_several_events_wakes_a_flow(self, e: Engine) -> None:
+    def test_a_coroutine_that_waits_for_several_events_is_woken_by_the_first(
+        self, e: Engine
+    ) -> None:
         signal, other = Signal(), Signal()
         done = e.start(waits(signal, other, deadline=9.0))
         e.step(1.0)
@@ -138,14 +140,16 @@ class TestWaits:
         assert e.step(3.0) is None
         assert [done.result() for done in both] == [3.0, 3.0]
 
-    def test_a_kafka_error_of_a_flow_is_its_result(self, e: Engine) -> None:
+    def test_a_kafka_error_in_a_coroutine_is_its_result_and_does_not_end_the_engine(
+        self, e: Engine
+    ) -> None:
         done = e.start(raises(DisconnectedError("gone")))
         e.step(1.0)
         with pytest.raises(DisconnectedError, match="gone"):
             done.result()
         assert e.ended is None
 
-    def test_flows_that_are_woken_often_leave_few_timers(self, e: Engine) -> None:
+    def test_a_coroutine_that_is_woken_often_leaves_few_timers(self, e: Engine) -> None:
         def restless() -> Flow[None]:
             yield START
             while True:
@@ -161,7 +165,7 @@ class TestWaits:
 
 
 class TestCancel:
-    def test_a_cancelled_flow_ends_in_the_next_step_and_cleans_up(self, e: Engine) -> None:
+    def test_a_cancelled_coroutine_ends_in_the_next_step_and_cleans_up(self, e: Engine) -> None:
         cleaned: list[bool] = []
 
         def tidy() -> Flow[None]:
@@ -181,7 +185,7 @@ class TestCancel:
         assert cleaned == [True]
         assert not signal._waiters
 
-    def test_a_flow_can_be_cancelled_before_its_first_step_and_after_its_end(
+    def test_a_coroutine_can_be_cancelled_before_its_first_step_and_after_its_end(
         self, e: Engine
     ) -> None:
         early, late = (e.start(waits(deadline=1.0)) for _ in range(2))
@@ -192,7 +196,9 @@ class TestCancel:
         e.step(2.0)
         assert late.result() == 1.0
 
-    def test_a_flow_that_is_started_and_cancelled_in_one_step_never_runs(self, e: Engine) -> None:
+    def test_a_coroutine_that_is_started_and_cancelled_in_one_step_never_runs(
+        self, e: Engine
+    ) -> None:
         ran: list[float] = []
 
         def never() -> Flow[None]:
@@ -213,7 +219,7 @@ class TestCancel:
 
 
 class Part:
-    """A component whose behaviour the test defines."""
+    """A component of the engine whose methods the test defines."""
 
     resting = False
 
@@ -242,7 +248,7 @@ def fails(error: BaseException) -> Callable[[object], bool]:
 
 
 class TestTheEnd:
-    def test_a_bug_in_a_flow_fails_every_future(self, e: Engine) -> None:
+    def test_an_unexpected_exception_in_a_coroutine_fails_every_future(self, e: Engine) -> None:
         part, seen = Part(), list[Event]()
         e.events.listen(seen.append)
         e.components.append(part)
@@ -259,7 +265,9 @@ class TestTheEnd:
         assert isinstance(late.error, ClientBrokenError)
         assert [ev.kind for ev in seen] == ["broken"]
 
-    def test_a_bug_in_a_component_fails_every_future(self, e: Engine) -> None:
+    def test_an_unexpected_exception_in_an_engines_component_fails_every_future(
+        self, e: Engine
+    ) -> None:
         e.components.append(Part(fails(KeyError("oops"))))
         future = e.start(waits(Signal()))
         e.step(1.0)
@@ -280,7 +288,7 @@ class TestTheEnd:
             e.step(1.0)
         assert isinstance(future.error, ClientBrokenError)
 
-    def test_a_flow_can_end_the_client_but_only_once(self, e: Engine) -> None:
+    def test_a_coroutine_can_end_the_client_but_only_once(self, e: Engine) -> None:
         def ends() -> Flow[None]:
             yield START
             e.end(ClientClosedError("first"), "closed")
@@ -293,7 +301,7 @@ class TestTheEnd:
         e.step(2.0)
         assert [str(future.error) for future in (other, ending)] == ["first", "first"]
 
-    def test_a_component_that_fails_in_abort_leaves_no_future_open(self, e: Engine) -> None:
+    def test_if_a_components_abort_raises_all_futures_still_end(self, e: Engine) -> None:
         tidy = Part()
         e.components += [Part(abort=fails(ValueError("oops"))), tidy]
         future = e.start(waits(Signal()))
@@ -305,7 +313,9 @@ class TestTheEnd:
         assert isinstance(called.error, ClientClosedError)
 
 
-def test_a_call_outside_the_engine_is_an_effect_and_its_result_an_input(e: Engine) -> None:
+def test_functions_to_run_outside_the_engine_are_effects_and_their_results_inputs(
+    e: Engine,
+) -> None:
     done, failing = e.call(pow, (2, 3), deadline=4.0), e.call(int, ("x",), deadline=4.0)
     call, other = e.effects.popleft(), e.effects.popleft()
     assert isinstance(call, Call)
@@ -321,7 +331,7 @@ def test_a_call_outside_the_engine_is_an_effect_and_its_result_an_input(e: Engin
     assert done.result() == 8
 
 
-def test_a_finished_task_ignores_wake_ups() -> None:
+def test_a_finished_coroutine_ignores_wake_ups() -> None:
     ready: list[Task[Any]] = []
     task: Task[float] = Task(waits(deadline=1.0), ready.append)
     task.wake()

@@ -1,4 +1,4 @@
-"""Test the frame reader: frames in any pieces; a length alone allocates no memory."""
+"""Test the reader of response frames: bytes in pieces, memory use, peers that aren't Kafka."""
 
 import mmap
 import tracemalloc
@@ -18,7 +18,7 @@ from odradek.network.frame_buffers import STEP
 
 
 def feed(reader: FrameReader, data: bytes, sizes: list[int] | None = None) -> list[bytes]:
-    """Feed bytes in pieces of these sizes (by default as much as fits); return the frames."""
+    """Pass bytes to a reader in pieces of these sizes, by default as large as its buffer."""
     frames: list[bytes] = []
     turn = 0
     while data:
@@ -46,7 +46,7 @@ LARGE = (EDGES, st.integers(20000, 70000))  # around the size of the scratch buf
 @pytest.mark.parametrize(("lengths", "sizes"), [SMALL, LARGE], ids=["small", "large"])
 @settings(max_examples=examples(80), deadline=None)
 @given(data=st.data())
-def test_any_split_into_pieces_yields_the_same_frames(
+def test_the_same_frames_are_returned_however_the_bytes_are_split(
     lengths: st.SearchStrategy[int], sizes: st.SearchStrategy[int], data: st.DataObject
 ) -> None:
     body = st.builds(lambda n, b: bytes([b]) * n, lengths, st.integers(0, 255))
@@ -80,7 +80,9 @@ def allocates_at_most(size: int) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("length", [-1, -(2**31), FIRST_LIMIT + 1, 2**31 - 1])
-def test_a_length_outside_the_limit_is_rejected_before_any_allocation(length: int) -> None:
+def test_a_frame_length_outside_the_limit_is_rejected_before_memory_is_allocated(
+    length: int,
+) -> None:
     reader = FrameReader()
     reader.get_buffer()[:4] = length.to_bytes(4, "big", signed=True)
     with allocates_at_most(1 << 16), pytest.raises(MalformedMessageError, match="limit 1048576"):
@@ -91,7 +93,7 @@ def resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
 
 
-def test_an_allowed_length_uses_no_memory_until_bytes_arrive() -> None:
+def test_a_large_frame_uses_no_memory_until_its_bytes_arrive() -> None:
     reader, before = FrameReader(1 << 30), resident_bytes()
     reader.get_buffer()[:4] = (1 << 30).to_bytes(4, "big")
     assert reader.buffer_updated(4) == []
@@ -105,7 +107,7 @@ def no_mappings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_mappings")
-def test_without_mmap_an_allowed_length_allocates_at_most_16_mib_at_first() -> None:
+def test_without_mmap_a_large_frame_allocates_at_most_16_mib_at_first() -> None:
     reader = FrameReader(1 << 30)
     reader.get_buffer()[:4] = (1 << 30).to_bytes(4, "big")
     with allocates_at_most(STEP + (1 << 20)):
@@ -114,7 +116,7 @@ def test_without_mmap_an_allowed_length_allocates_at_most_16_mib_at_first() -> N
 
 
 @pytest.mark.usefixtures("no_mappings")
-def test_without_mmap_a_buffer_above_16_mib_grows_as_bytes_arrive() -> None:
+def test_without_mmap_a_frames_buffer_above_16_mib_grows_as_bytes_arrive() -> None:
     body = bytes(STEP + STEP // 2)
     reader = FrameReader(64 << 20)
     frames = feed(reader, framed([body, b"next"]))
@@ -145,7 +147,7 @@ def test_bytes_after_a_rejected_frame_are_ignored() -> None:
     assert len(reader.get_buffer()) > 0
 
 
-def test_the_limit_rises_once_the_peer_has_proved_to_be_a_broker() -> None:
+def test_the_frame_size_limit_can_be_raised_for_a_peer_that_is_a_broker() -> None:
     body = bytes(FIRST_LIMIT + 1)
     with pytest.raises(MalformedMessageError):
         feed(FrameReader(), framed([body]))

@@ -28,7 +28,7 @@ def client(authority: Authority) -> ssl.SSLContext:
 
 @pytest.fixture(scope="module", params=VERSIONS, ids=["1.2", "1.3"])
 def flight(request: pytest.FixtureRequest, authority: Authority, client: ssl.SSLContext) -> bytes:
-    """Return the server's bytes in response to a ClientHello."""
+    """Return the bytes that the server sends in response to a ClientHello."""
     context = server_context(authority.issue("server", hosts=[NAME]))
     context.maximum_version = request.param
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -41,7 +41,7 @@ def flight(request: pytest.FixtureRequest, authority: Authority, client: ssl.SSL
 
 
 def error_after_hello(client: ssl.SSLContext, data: bytes) -> KafkaError:
-    """Return the error of a client that receives these bytes after its ClientHello, then EOF."""
+    """Return the error of a client that gets these bytes and EOF after its ClientHello."""
     received = ssl.MemoryBIO()
     end = client.wrap_bio(received, ssl.MemoryBIO(), server_hostname=NAME)
     with pytest.raises(ssl.SSLWantReadError):
@@ -61,7 +61,7 @@ def test_a_handshake_truncated_at_any_byte_raises_tls_error(
     for length in range(len(flight)):
         error = error_after_hello(client, flight[:length])
         assert isinstance(error, TlsError)
-        if length < 5:  # not one whole record: nothing is known about the peer
+        if length < 5:  # too short for a TLS record
             assert error.retriable
             assert not error.sticky
 

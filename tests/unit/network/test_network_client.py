@@ -1,4 +1,4 @@
-"""Test single connections: bytes, versions, silence, and requests of a lost connection."""
+"""Test single connections: bytes, versions, missing responses, and lost connections."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +18,7 @@ from odradek.simulation.world.link import Link
 
 
 class Pieces(SimulatedHost):
-    """Pass bytes to the engine in pieces of `piece` bytes."""
+    """A simulated I/O host that passes received bytes to the engine in pieces of `piece` bytes."""
 
     piece = 7
 
@@ -29,7 +29,7 @@ class Pieces(SimulatedHost):
 
 
 class ByteWorld(World):
-    """The same brokers, but their responses arrive as bytes in pieces."""
+    """Simulated brokers whose responses arrive as bytes in pieces instead of as messages."""
 
     host: Pieces
 
@@ -45,7 +45,7 @@ def world(kind: type[World] = World, **config: Any) -> World:
 
 
 def connected(kind: type[World] = World, **config: Any) -> tuple[World, Connection]:
-    """Return a world in which broker 1 has answered, and the connection to it."""
+    """Return simulated brokers of which broker 1 has answered, and the connection to broker 1."""
     made = world(kind, **config)
     ask(made).result()
     return made, connection_of(made)
@@ -76,7 +76,7 @@ def ask(w: World, timeout: float = 5.0) -> Any:
 
 
 @pytest.mark.parametrize("piece", [1, 7, 100000])
-def test_bytes_and_messages_lead_to_the_same_events(piece: int) -> None:
+def test_responses_as_split_bytes_and_as_messages_cause_the_same_events(piece: int) -> None:
     w = world()
     b = world(ByteWorld)
     assert isinstance(b, ByteWorld)
@@ -87,7 +87,7 @@ def test_bytes_and_messages_lead_to_the_same_events(piece: int) -> None:
     assert [(e.at, str(e)) for e in w.events] == [(e.at, str(e)) for e in b.events]
 
 
-def test_garbage_fails_the_connection_and_disconnects_its_requests() -> None:
+def test_bytes_that_are_not_kafka_end_the_connection_and_its_requests() -> None:
     w, connection = connected(ByteWorld)
     w.delays["b1:9092"] = 3.0
     lost = w.engine.start(list_offsets(w, 9.0))
@@ -111,7 +111,7 @@ def test_a_response_with_the_wrong_correlation_id_is_malformed() -> None:
     assert "4711" in str(error)
 
 
-def test_input_for_a_connection_that_has_ended_is_ignored() -> None:
+def test_events_of_a_connection_that_has_ended_are_ignored() -> None:
     w, connection = connected()
     w.engine.network.close(connection, w.now, "test")
     w.engine.get_buffer(connection.id)[:3] = b"abc"
@@ -138,7 +138,7 @@ def test_the_late_response_to_a_cancelled_call_keeps_the_connection() -> None:
     assert len([d for d in w.dials if d.address == "b1:9092"]) == 1
 
 
-def test_a_short_call_timeout_keeps_the_connection() -> None:
+def test_a_call_with_a_short_timeout_does_not_close_the_connection() -> None:
     w, _ = connected()
     w.delays["b1:9092"] = 1.0
     assert ask(w, timeout=0.3).error is not None
@@ -148,8 +148,8 @@ def test_a_short_call_timeout_keeps_the_connection() -> None:
 
 
 @pytest.mark.parametrize("piece", [LEAST_BYTES // 2, 1])
-def test_a_response_in_pieces_keeps_a_connection_only_at_the_minimum_rate(piece: int) -> None:
-    """R-TI-1: a piece arrives every 0.9 s."""
+def test_a_slow_response_keeps_its_connection_only_above_the_minimum_byte_rate(piece: int) -> None:
+    """R-TI-1: bytes of the response arrive every 0.9 s."""
     w, connection = connected(ByteWorld, **{"request.timeout.ms": 5000})
     w.delays["b1:9092"] = 1e6
     call = w.engine.start(list_offsets(w, 60))
@@ -169,13 +169,15 @@ def test_a_response_in_pieces_keeps_a_connection_only_at_the_minimum_rate(piece:
         assert piece == 1 or not connection.suspect
     assert connection.ended == (piece == 1)
     w.run(w.now + 2.1)
-    assert connection.suspect or connection.ended  # no more bytes, and long overdue
+    assert (
+        connection.suspect or connection.ended
+    )  # no more bytes arrive, and the response is overdue
     w.run(w.now + 1.0)
     assert isinstance(call.error, DisconnectedError)
 
 
 def test_the_response_timeout_of_a_request_starts_after_a_throttle_ends() -> None:
-    """R-TI-1: a reauthentication, for example, doesn't wait for the end of a throttle."""
+    """R-TI-1: some requests, such as a reauthentication, are sent during a throttle."""
     w, connection = connected()
     w.delays["b1:9092"] = 30.0
     start = w.now
@@ -187,7 +189,7 @@ def test_the_response_timeout_of_a_request_starts_after_a_throttle_ends() -> Non
     assert connection.suspect
 
 
-def test_a_long_poll_may_be_silent_for_its_wait_time() -> None:
+def test_a_long_poll_may_get_no_response_for_its_wait_time() -> None:
     w, connection = connected()
     w.delays["b1:9092"] = 30.0
     post(w, lambda now: w.engine.network.send(connection, ListOffsetsRequest(), now, patience=3.0))
@@ -212,7 +214,7 @@ def test_connections_for_different_purposes_are_separate_but_share_a_backoff() -
     assert network.states.state(address).failures == 2
 
 
-def test_an_unwritable_connection_is_not_used_until_it_drains() -> None:
+def test_a_connection_with_a_full_send_buffer_is_not_used_until_the_buffer_drains() -> None:
     w, connection = connected()
     w.engine.writable(connection.id, False)
     call = w.engine.start(list_offsets(w, 9))
@@ -245,7 +247,7 @@ def test_shutdown_closes_connections_and_pending_attempts() -> None:
     assert w.engine.step(w.now + 100) is None
 
 
-def test_the_oldest_hanging_attempt_is_closed_for_a_new_one() -> None:
+def test_the_oldest_connection_attempt_that_hangs_is_closed_for_a_new_attempt() -> None:
     w = world()
     network = w.engine.network
     addresses = [f"hangs{n}:9092" for n in range(MAX_PENDING)]

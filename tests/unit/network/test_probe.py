@@ -1,6 +1,6 @@
-"""Test the plaintext probe after a TLS handshake that ends silently: what it must not do.
+"""Test the plaintext probe after a TLS handshake that ends without an alert.
 
-The peer that answers it isn't authenticated, and may be a proxy without a broker.
+The peer that answers the probe isn't authenticated, and may be a proxy without a broker.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ HTTP = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"
 
 
 class Ending(SimulatedHost):
-    """End every TLS handshake; respond to plaintext with `words`, or as a broker if it is empty."""
+    """An I/O host that ends TLS handshakes; plaintext is answered with `words` or by a broker."""
 
     words = b""
     ending: OSError = ssl.SSLEOFError(8, "EOF occurred in violation of protocol")
@@ -82,12 +82,12 @@ class Proxy(World):
         self.ends.append((connection.id in self.plain, error))
 
     def go(self) -> None:
-        """Request a topic for a while and record how the connection attempts ended."""
+        """Request a topic's metadata for 8 s, and record how the connection attempts ended."""
         self.wait(self.engine.topic("t", 8.0), 8.0)
 
 
-def test_the_error_of_an_interrupted_handshake_names_possible_causes() -> None:
-    """A port without TLS resets the connection, because it has unread bytes."""
+def test_the_error_for_an_interrupted_tls_handshake_names_possible_causes() -> None:
+    """A port without TLS resets the connection, as it didn't read all bytes of the handshake."""
     proxy = Proxy(probe=False)
     proxy.host.ending = ConnectionResetError(104, "Connection reset by peer")
     proxy.go()
@@ -103,8 +103,8 @@ LOGIN = {"sasl.mechanism": "PLAIN", "sasl.username": "u", "sasl.password": "p"}
 @pytest.mark.parametrize(
     "given", [{"security.protocol": "SSL"}, {"security.protocol": "SASL_SSL", **LOGIN}]
 )
-def test_no_plaintext_is_sent_unless_configured(given: dict[str, Any]) -> None:
-    """A peer that cuts TLS gets no plaintext, and no error advises to disable TLS."""
+def test_no_plaintext_is_sent_unless_the_probe_is_enabled(given: dict[str, Any]) -> None:
+    """A peer that ends TLS handshakes gets no plaintext; no error advises to disable TLS."""
     proxy = Proxy(probe=False, **given)
     proxy.go()
     assert proxy.plain == set()
@@ -121,7 +121,7 @@ def test_no_plaintext_is_sent_unless_configured(given: dict[str, Any]) -> None:
     [HTTP, b"SSH-2.0-x\r\n" * 3, b"\x00\x00\x00\x09" + b"\xff" * 9],
     ids=["http", "ssh", "junk"],
 )
-def test_a_plaintext_response_that_is_not_kafka_is_ignored(words: bytes) -> None:
+def test_a_plaintext_response_of_another_protocol_than_kafka_is_ignored(words: bytes) -> None:
     proxy = Proxy(words)
     proxy.go()
     assert proxy.plain
@@ -136,7 +136,7 @@ def test_a_plaintext_broker_is_reported_and_its_features_are_ignored() -> None:
     assert proxy.engine.network.finalized == (-1, {})
 
 
-def test_a_rebootstrap_error_in_plaintext_is_ignored() -> None:
+def test_a_rebootstrap_required_error_in_plaintext_is_ignored() -> None:
     proxy = Proxy(mode="error_129")
     proxy.go()
     assert {type(error) for plain, error in proxy.ends if not plain} == {USUAL}
@@ -144,8 +144,8 @@ def test_a_rebootstrap_error_in_plaintext_is_ignored() -> None:
     assert not proxy.kinds("rebootstrap")
 
 
-def test_a_port_that_was_closed_meanwhile_is_probed_again() -> None:
-    """The port speaks plaintext, is closed, speaks plaintext again: both times it is reported."""
+def test_a_plaintext_port_is_reported_again_after_it_was_closed_meanwhile() -> None:
+    """The port speaks plaintext, is closed, then speaks plaintext again."""
     world = Proxy()
     world.go()
     assert type(world.ends[-1][1]) is PlaintextPortError

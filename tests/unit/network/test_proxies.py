@@ -32,7 +32,7 @@ PLACE = b"\x03\x06broker\x23\x84"
 
 
 def talk(proxy: Proxy, target: Address, *answers: bytes) -> list[tuple[bytes, int]]:
-    """Run a conversation and return what was sent with the number of bytes waited for."""
+    """Run a client's conversation with a proxy; return bytes sent, and numbers of bytes awaited."""
     said, left = [], list(answers)
     going = conversation(proxy, target)
     step = next(going)
@@ -116,10 +116,10 @@ OPEN = b"\x05\x00"
         (HTTP, [b"\x05\xff"], NotAProxyError, "doesn't speak HTTP"),
     ],
 )
-def test_errors_of_refused_and_broken_tunnels_say_what_to_do(
+def test_errors_for_rejected_and_broken_proxy_tunnels_say_what_to_do(
     proxy: Proxy, answers: list[bytes], kind: type[ProxyError], text: str
 ) -> None:
-    """A permanent error is sticky, a transient one is retried."""
+    """A permanent error is raised to the caller; a transient error is retried."""
     with pytest.raises(ProxyError) as caught:
         talk(proxy, BROKER, *answers)
     error = caught.value.at(BROKER)
@@ -134,13 +134,13 @@ def test_errors_of_refused_and_broken_tunnels_say_what_to_do(
 @pytest.mark.parametrize("proxy", [SOCKS, HTTP_LOGIN])
 @pytest.mark.parametrize("host", ["b HTTP/1.1\r\n\r\nx", "b\nx", "b\x7f"])
 def test_an_invalid_host_name_is_not_sent_to_a_proxy(proxy: Proxy, host: str) -> None:
-    """Brokers name hosts; a line break in a host name would inject words into the request."""
+    """A broker could inject text into the CONNECT request with a line break in a host name."""
     with pytest.raises(ValueError, match="host"):
         talk(proxy, Address(host, 9092), b"\x05\x00")
 
 
 class ProxiedHost(SimulatedHost):
-    """Reach a broker through the proxy's IP address."""
+    """An I/O host that reaches each broker through the proxy's IP address."""
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
@@ -152,7 +152,7 @@ class ProxiedHost(SimulatedHost):
 
 
 class ProxiedWorld(World):
-    """A cluster that is reached through a proxy; the world's table resolves names."""
+    """A simulated cluster that is reached through a proxy; `names` contains its DNS names."""
 
     host: ProxiedHost
 
@@ -172,7 +172,7 @@ class ProxiedWorld(World):
 
 @pytest.mark.parametrize("scheme", ["socks5", "socks5h", "http"])
 def test_the_client_resolves_the_brokers_name_for_socks5_proxies_only(scheme: str) -> None:
-    """Only socks5 resolves the broker's name in the client; the client connects to the proxy."""
+    """With socks5 the client resolves the broker's name; else only the proxy does."""
     world = ProxiedWorld(scheme)
     world.names |= {"proxy": ["10.0.0.1"], "front": ["10.1.0.1"]}
     world.go()
@@ -186,7 +186,7 @@ def test_the_client_resolves_the_brokers_name_for_socks5_proxies_only(scheme: st
 
 
 def test_every_ip_of_a_socks5_proxys_name_is_tried() -> None:
-    """An outdated ::1 before the 127.0.0.1 on which it listens, or one of two A records is dead."""
+    """For example, the name resolves to ::1 and 127.0.0.1, but it only listens on 127.0.0.1."""
     world = ProxiedWorld("socks5")
     world.names["proxy"] = ["::1", "127.0.0.1"]
     world.modes["::1:9092"] = "refused"
@@ -209,7 +209,7 @@ def test_each_ip_of_a_broker_is_tried_through_each_ip_of_the_proxy() -> None:
     assert world.dials[3].at - world.dials[0].at < 4 * 2.5
 
 
-def test_the_error_names_a_proxy_that_does_not_resolve() -> None:
+def test_the_error_names_the_proxy_if_its_host_name_does_not_resolve() -> None:
     world = ProxiedWorld("socks5h")
     world.names["proxy"] = None
     world.go()
@@ -218,7 +218,7 @@ def test_the_error_names_a_proxy_that_does_not_resolve() -> None:
     assert "the proxy's name 'proxy' doesn't resolve" in str(error)
 
 
-def test_the_setup_timeout_includes_the_proxy() -> None:
+def test_the_connection_setup_timeout_includes_the_proxys_response() -> None:
     """The proxy accepts the connection and then sends nothing."""
     world = ProxiedWorld("http")
     world.modes["front:9092"] = "black_hole"

@@ -22,7 +22,7 @@ def trusting(authority: Authority) -> ssl.SSLContext:
 
 
 def server_context(broker: KeyAndCertificate, clients: Authority | None = None) -> ssl.SSLContext:
-    """Return the context of a broker, which requires client certificates of `clients`, if given."""
+    """Return a broker's TLS context; if `clients` is given, it requires client certificates."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(broker.both)
     if clients is not None:
@@ -32,7 +32,7 @@ def server_context(broker: KeyAndCertificate, clients: Authority | None = None) 
 
 
 def shake(client: ssl.SSLContext, server: ssl.SSLContext, name: str = NAME) -> ssl.SSLObject:
-    """Run a handshake and a short read; return the client's end, or raise the client's error."""
+    """Run a handshake and a short read; return the client's TLS object or raise its error."""
     to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
     mine = client.wrap_bio(to_client, to_server, server_hostname=name)
     theirs = server.wrap_bio(to_server, to_client, server_side=True)
@@ -41,7 +41,7 @@ def shake(client: ssl.SSLContext, server: ssl.SSLContext, name: str = NAME) -> s
             mine.do_handshake()
             assert mine.read(4) == b"word"
             return mine
-        with suppress(ssl.SSLError):  # the client receives an alert
+        with suppress(ssl.SSLError):  # the server's error: the client receives an alert
             theirs.do_handshake()
             theirs.write(b"word")
     raise AssertionError("the handshake has no end")

@@ -1,4 +1,4 @@
-"""Run tests that use `use` or `each_decoder` with both implementations, Python and native."""
+"""Fixtures that run each test with both record implementations, Python and native."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ def use(request: pytest.FixtureRequest) -> Encoding:
 
 @pytest.fixture(params=DECODERS, ids=lambda decoder: decoder.__module__)
 def each_decoder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Replace `decode` in the test's module by this decoder."""
+    """Replace `decode` in the test's module with the Python or the native decoder."""
     monkeypatch.setattr(request.module, "decode", request.param)

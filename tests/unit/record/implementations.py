@@ -1,4 +1,4 @@
-"""Both implementations of the encoder, so that each test runs with each of them."""
+"""The two implementations of the record encoder, so that tests can run with each of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Encoding:
     murmur2: Callable[[Any], int]
     partition_for_key: Callable[[Any, int], int]
     module: str
-    """Module whose `compress` the implementation's `BatchBuilder` calls."""
+    """Name of the module whose `compress` function this `BatchBuilder` calls."""
     OpenBatches: Any
     Room: Any
     build_reports: Any
@@ -42,7 +42,7 @@ PYTHON = Encoding(
 
 
 def _native() -> list[Encoding]:
-    """Return the native implementation if it is built; `test_kernel` checks whether it must be."""
+    """Return the native encoder if it is built; `test_kernel` checks whether it has to be."""
     found = kernel_sources.load("odradek.record.kernel_encode")
     if isinstance(found, str):
         return []

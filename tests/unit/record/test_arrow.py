@@ -65,7 +65,7 @@ def as_dicts(rows: list[Row]) -> list[dict[str, object]]:
     ]
 
 
-def test_requested_headers_that_are_not_named_are_rejected() -> None:
+def test_headers_are_rejected_if_they_are_requested_but_not_in_the_names() -> None:
     with pytest.raises(ArrowSchemaError, match="needs 'headers' in columns: add it"):
         arrow_schema(True, ["value"])
 
@@ -96,7 +96,7 @@ def test_the_batch_contains_the_values_of_all_columns() -> None:
     assert batch.to_pylist() == as_dicts(ROWS)
 
 
-def test_slices_share_buffers() -> None:
+def test_slices_of_columns_share_their_arrow_buffers() -> None:
     columns = columns_of()
     whole = to_record_batch(columns, "t", 3, include_headers=True)
     for start in range(5):
@@ -138,7 +138,7 @@ def test_the_kernel_and_pyarrow_build_equal_small_batches(
         assert [c.null_count for c in found.columns] == [c.null_count for c in wanted.columns]
 
 
-def test_a_column_outlives_its_batch() -> None:
+def test_an_arrow_column_can_be_used_after_its_batch_is_deleted() -> None:
     column = to_record_batch(columns_of(), "t", 3).column("value")
     gc.collect()
     assert column.to_pylist() == [row[4] for row in ROWS]
@@ -164,7 +164,7 @@ def test_records_without_headers_have_null_headers() -> None:
     assert batch.column("headers").to_pylist() == [None]
 
 
-def test_timestamps_beyond_microseconds_are_null() -> None:
+def test_timestamps_too_large_for_microseconds_are_null() -> None:
     limit = (2**63 - 1) // 1000
     times = [5, 2**62, limit, limit + 1, -1]
     rows: list[Row] = [(i, time, 0, None, None, ()) for i, time in enumerate(times)]
@@ -190,7 +190,7 @@ def test_a_too_large_timestamp_that_became_null_is_not_sent_as_now(form: str) ->
             pass
     assert bad.value.row == 2
     own = pa.table({"value": [b"v"], "timestamp": pa.array([None], pa.timestamp("ms"))})
-    assert len(list(columns_from_arrow(own))) == 1  # a program's own null means the present time
+    assert len(list(columns_from_arrow(own))) == 1  # in other tables, null means the present time
 
 
 def test_the_arrow_schema_has_the_listed_column_names() -> None:
@@ -231,7 +231,7 @@ def test_the_topic_column_repeats_any_topic_name_for_each_row(count: int) -> Non
         assert batch.column("topic")[count // 2 :].to_pylist() == [name] * (count - count // 2)
 
 
-def test_constant_columns_are_written_once_and_shared() -> None:
+def test_columns_with_a_constant_value_are_built_once_and_shared() -> None:
     made = _Constants()
     first = made.array("a-topic", pa.string(), 3000)
     again = made.array("a-topic", pa.string(), 2000)

@@ -1,4 +1,4 @@
-"""Test Arrow data as columns to send: types, names, slices; read back row by row."""
+"""Test the conversion of Arrow data to columns to send: column types, names, slices."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_invalid_columns_are_rejected(columns: dict[str, list[Any]], reason: str
 def test_a_number_that_does_not_fit_is_reported_with_its_row(
     column: str, array: pa.Array[Any], value: str
 ) -> None:
-    """An unchecked cast of seconds would overflow and yield another time."""
+    """An unchecked cast of seconds to milliseconds would overflow and yield another time."""
     batch = pa.record_batch({"value": ["v"] * len(array), column: array})
     good = batch.slice(0, 1)
     said = f"row 3: column '{column}': .*{value}"
@@ -158,7 +158,7 @@ def test_a_number_that_does_not_fit_is_reported_with_its_row(
     assert told.value.row == 3
 
 
-def test_the_bytes_behind_a_null_are_ignored() -> None:
+def test_the_bytes_of_a_null_row_are_ignored() -> None:
     numbers = pa.py_buffer(struct.pack("<qq", 2**62, 5))
     times = pa.Array.from_buffers(pa.timestamp("s"), 2, [pa.py_buffer(b"\x02"), numbers])
     views = pa.py_buffer(struct.pack("<i4sii", 100, b"abcd", 7, 0) * 2)
@@ -168,7 +168,7 @@ def test_the_bytes_behind_a_null_are_ignored() -> None:
 
 
 def bad_views(kind: pa.DataType, size: int, buffer: int, offset: int) -> pa.Array[Any]:
-    """Build two valid short views and one into data of 20 bytes."""
+    """Build a column of three binary views: two valid short ones, and one into 20 bytes of data."""
     good = struct.pack("<i12s", 3, b"abc")
     bad = struct.pack("<i4sii", size, b"abcd", buffer, offset)
     buffers = [None, pa.py_buffer(good + good + bad), pa.py_buffer(b"abcdefghijklmnopqrst")]
@@ -183,7 +183,7 @@ def bad_views(kind: pa.DataType, size: int, buffer: int, offset: int) -> pa.Arra
 def test_string_and_binary_views_are_validated_before_they_are_read(
     kind: pa.DataType, size: int, buffer: int, offset: int
 ) -> None:
-    """Arrow's kernels would follow invalid ones into other or unmapped memory."""
+    """Arrow's functions would follow invalid views into other or unmapped memory."""
     array = bad_views(kind, size, buffer, offset)
     for column in ({"value": array}, {"value": ["x"] * 3, "key": array}):
         with pytest.raises(InvalidRowError, match=f"row 2: column '{list(column)[-1]}'"):
@@ -231,7 +231,7 @@ def test_a_repeated_column_is_rejected() -> None:
         records_from_arrow(table)
 
 
-def test_data_of_other_arrow_libraries_is_sent_and_other_objects_are_rejected() -> None:
+def test_data_of_any_arrow_library_is_sent_and_other_objects_are_rejected() -> None:
     frame = polars.DataFrame({"value": ["a", None], "key": [b"k", b"l"]})
     assert [r[:2] for r in records_from_arrow(frame)] == [(b"k", b"a"), (b"l", None)]
     reader = pa.table({"value": ["a"]}).to_reader()
@@ -241,7 +241,7 @@ def test_data_of_other_arrow_libraries_is_sent_and_other_objects_are_rejected() 
 
 
 def test_slices_of_tables_with_all_columns_are_sent() -> None:
-    """An array's offset applies to each of its buffers, children and bitmaps."""
+    """A slice's offset applies to all buffers, child arrays and validity bitmaps."""
     count = 40
     headers: list[Any] = [
         None if n % 7 == 0 else [{"key": f"k{n}-{i}", "value": None} for i in range(n % 3)]
@@ -265,7 +265,7 @@ def test_slices_of_tables_with_all_columns_are_sent() -> None:
             assert records_from_arrow(table.slice(start, stop - start)) == whole[start:stop]
 
 
-def test_a_stream_is_read_lazily() -> None:
+def test_a_stream_of_arrow_batches_is_read_one_batch_at_a_time() -> None:
     read = []
 
     def batches() -> Iterator[pa.RecordBatch]:
@@ -281,7 +281,7 @@ def test_a_stream_is_read_lazily() -> None:
     assert read == [0, 1]
 
 
-def test_matching_columns_are_not_copied() -> None:
+def test_columns_of_the_encoders_types_are_not_copied() -> None:
     batch = pa.record_batch(
         {
             "value": [b"a", b"b"],
@@ -304,7 +304,7 @@ def test_matching_columns_are_not_copied() -> None:
         assert pa.py_buffer(ours).address == theirs.address
 
 
-def test_columns_may_have_custom_names() -> None:
+def test_columns_to_send_may_have_custom_names() -> None:
     table = pa.table({"id": ["a"], "text": ["x"], "value": ["other"], "ts": [7]})
     named = ColumnNames(value="text", key="id", timestamp="ts")
     assert records_from_arrow(table, named) == [(b"a", b"x", (), None, 7)]

@@ -21,7 +21,7 @@ def filled(use: Encoding, count: int = 3, compression: str | None = None) -> Any
     return builder
 
 
-def test_the_limit_is_exact_to_the_byte(use: Encoding) -> None:
+def test_a_batchs_size_limit_is_exact_to_the_byte(use: Encoding) -> None:
     size = filled(use, 3).estimated_size
     for limit, expected in ((size, [0, 1, 2]), (size - 1, [0, 1, None])):
         builder = use.BatchBuilder(limit, None)
@@ -30,7 +30,7 @@ def test_the_limit_is_exact_to_the_byte(use: Encoding) -> None:
         assert builder.count == len([e for e in expected if e is not None])
 
 
-def test_the_first_record_always_fits(use: Encoding) -> None:
+def test_the_first_record_of_a_batch_is_always_accepted(use: Encoding) -> None:
     builder = use.BatchBuilder(10, None)
     assert builder.append(None, bytes(5000), (), TIME) == 0
     assert builder.append(None, b"", (), TIME) is None
@@ -38,7 +38,9 @@ def test_the_first_record_always_fits(use: Encoding) -> None:
 
 
 @pytest.mark.parametrize("compression", [None, "gzip", "zstd"])
-def test_estimated_sizes_are_upper_bounds(use: Encoding, compression: str | None) -> None:
+def test_a_batch_is_at_most_as_large_as_its_estimated_size(
+    use: Encoding, compression: str | None
+) -> None:
     builder = filled(use, 50, compression)
     built = builder.build()
     assert len(built) <= builder.estimated_size
@@ -77,10 +79,10 @@ def test_a_batch_can_be_sealed_again_with_other_ids(
     builder = filled(use, 20, compression)
     first = builder.build(producer_id=5, producer_epoch=1, base_sequence=40)
     before = bytes(first)
-    monkeypatch.setattr(f"{use.module}.compress", None)  # nothing is compressed again
+    monkeypatch.setattr(f"{use.module}.compress", None)  # a second compression would fail
     same = builder.build(producer_id=5, producer_epoch=1, base_sequence=40)
     other = builder.build(producer_id=5, producer_epoch=2, base_sequence=0, transactional=True)
-    # A connection may still be sending the first one.
+    # A connection may still be sending the first batch.
     assert bytes(first) == before == bytes(same)
     header = read_header(other)
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (5, 2, 0)
@@ -113,7 +115,7 @@ def test_timestamps_may_decrease(use: Encoding) -> None:
 
 
 def test_many_records_and_large_records_round_trip(use: Encoding) -> None:
-    # Exceed the table of short varints in each place that uses it.
+    # Sizes and deltas of these records are larger than the table of precomputed varints.
     builder = use.BatchBuilder(1 << 30, None)
     values = [b"v"] * 5000 + [bytes(n) for n in (2047, 2048, 70_000)]
     for i, value in enumerate(values):
@@ -128,7 +130,7 @@ def test_many_records_and_large_records_round_trip(use: Encoding) -> None:
     "headers",
     [(), (("a", b"1"),), (("schlüssel\U0001f600", None), ("", b""), ("x" * 99, bytes(999)))],
 )
-def test_the_estimated_record_size_is_an_upper_bound(
+def test_a_record_is_at_most_as_large_as_its_estimated_size(
     use: Encoding, headers: tuple[tuple[str, bytes | None], ...]
 ) -> None:
     for key, value in ((None, None), (b"", b""), (b"key", bytes(1 << 17))):

@@ -47,8 +47,8 @@ def test_offset_at_returns_the_offset_of_a_row(columns: RecordColumns) -> None:
             part.offset_at(row)
 
 
-def test_columns_may_have_any_kind_of_buffer() -> None:
-    """The kernel fills other kinds of buffers than the Python decoder."""
+def test_columns_may_use_any_object_with_the_buffer_protocol() -> None:
+    """The native decoder and the Python decoder create different kinds of buffers."""
     ints = memoryview(array("i", [0, 1, 1, 3]))
     text = BinaryColumn(ints, memoryview(bytearray(b"abc")), memoryview(b"\x05"))
     names = BinaryColumn(memoryview(array("i", [0, 1])), bytearray(b"n"))

@@ -43,7 +43,7 @@ def batch_of(payload: bytes, codec: int) -> memoryview:
 def test_a_decompression_bomb_uses_little_memory(codec: str) -> None:
     buffer = batch_of(bomb(codec, DECOMPRESSED_LIMIT // MB + 1), codec_number(codec))
     with (
-        # The batch's own allowance of 64 times its size, and more, since lz4 reaches 255 to 1 only.
+        # A batch may always decompress to 64 times its size; lz4's batch is large (at most 255:1).
         peak_below(16 * MB + max(32 * MB, 64 * len(buffer))),
         pytest.raises(CorruptRecordError, match=r"offset 0: .*exceed 268435456 bytes"),
     ):
@@ -60,7 +60,7 @@ def test_a_decompression_bomb_in_one_zstd_frame_is_rejected() -> None:
 @pytest.mark.parametrize("codec", CODECS[1:])
 @pytest.mark.parametrize("size", [0, 1, 100_000, 3 * MB])
 def test_data_within_the_limit_round_trips(codec: str, size: int) -> None:
-    # Zeros shrink far more than 64 times, so the larger size is decompressed in steps.
+    # Zeros are compressed to less than 1/64, so the largest size is decompressed in steps.
     for data in (bytes(size), bytes(range(256)) * (size // 256)):
         packed = compress(codec_number(codec), None, memoryview(data))
         assert decompress(codec_number(codec), packed, limit=size) == data
@@ -122,7 +122,7 @@ def test_codec_names_and_compression_levels_are_validated() -> None:
         ConfigurationError, match=r"compression\.lz4\.level must be 1 to 17, not 18"
     ):
         codec_number("lz4", 18)
-    assert codec_number("snappy", 99) == 2  # snappy has no levels, so none is checked
+    assert codec_number("snappy", 99) == 2  # snappy has no levels, so any level is accepted
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_the_decompression_buffer_can_be_used_after_corrupt_data(codec: str) -> 
         except BadBatchError:
             pass
         else:
-            assert codec == "zstd"  # truncated frames are noticed by their records
+            assert codec == "zstd"  # its truncated frames are found when records are read
         assert decompress_into(number, packed, scratch) == content
 
 

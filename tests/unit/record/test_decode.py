@@ -23,7 +23,7 @@ def row(offset: int, *, time: int = 0) -> Row:
 
 
 def log(*batches: bytes | bytearray) -> memoryview:
-    """Return a buffer as the network passes it: read-only, and no `bytes` object."""
+    """Return a buffer as the network passes it: read-only, and not a `bytes` object."""
     return memoryview(bytearray(b"".join(batches))).toreadonly()
 
 
@@ -36,7 +36,7 @@ def offsets(found: DecodedRecords) -> list[int]:
 
 
 def resealed(batch: bytes | bytearray) -> bytes:
-    """Correct the checksum, so that the changed bytes are reached."""
+    """Correct the checksum of a changed batch, so that decoding reaches the changed bytes."""
     copy = bytearray(batch)
     struct.pack_into(">I", copy, 17, crc32c(bytes(copy[CRC_START:])))
     return bytes(copy)
@@ -49,7 +49,7 @@ def changed(batch: bytes, layout: str, at: int, value: int) -> bytes:
 
 
 def with_records(records: bytes, count: int = 1, last_delta: int = 0) -> bytes:
-    """Build a batch of hand-written record bytes."""
+    """Build a batch header for hand-written record bytes."""
     batch = bytearray(span(0, 1)[:61]) + records
     struct.pack_into(">i", batch, 8, len(batch) - 12)
     struct.pack_into(">i", batch, 23, last_delta)
@@ -63,7 +63,7 @@ def test_an_empty_buffer_contains_no_records() -> None:
     assert found.needed_bytes is None
 
 
-def test_start_and_until_offsets_are_exact() -> None:
+def test_records_before_the_start_offset_and_from_the_until_offset_on_are_omitted() -> None:
     buffer = log(span(0, 5), span(5, 10, compression="zstd"), span(10, 15))
     found = decode(buffer, start_offset=3, until_offset=7)
     assert list(found.columns) == [row(i) for i in range(3, 7)]
@@ -73,7 +73,7 @@ def test_start_and_until_offsets_are_exact() -> None:
     assert (at_border.next_offset, at_border.finished) == (10, True)
 
 
-def test_decoding_finishes_if_the_until_offset_is_in_a_gap() -> None:
+def test_decoding_ends_at_an_until_offset_that_lies_between_two_batches() -> None:
     buffer = log(span(0, 3), span(20, 23))
     found = decode(buffer, start_offset=0, until_offset=10)
     assert (offsets(found), found.next_offset, found.finished) == ([0, 1, 2], 10, True)
@@ -102,7 +102,7 @@ def test_a_first_batch_larger_than_the_buffer_reports_its_size() -> None:
     assert (found.columns.count, found.needed_bytes, found.next_offset) == (0, len(batch), 0)
 
 
-def test_max_records_continues_in_the_middle_of_a_batch() -> None:
+def test_with_max_records_the_next_call_continues_in_the_middle_of_a_batch() -> None:
     buffer = log(span(0, 5), span(5, 12), span(12, 13))
     position, seen, calls = 0, [], 0
     while True:
@@ -117,7 +117,7 @@ def test_max_records_continues_in_the_middle_of_a_batch() -> None:
     assert calls == 5
 
 
-def test_stop_after_ends_at_a_batch_boundary() -> None:
+def test_stop_after_stops_decoding_at_the_end_of_a_batch() -> None:
     batches = [span(0, 5), span(5, 12), span(12, 13)]
     found = decode(log(*batches), start_offset=0, stop_after=6)
     assert (found.columns.count, found.next_offset, found.finished) == (12, 12, False)
@@ -153,14 +153,14 @@ def test_read_committed_hides_only_aborted_records() -> None:
     mine = {**other, "producer_id": 7}
     marker: dict[str, Any] = {"producer_epoch": 0, "timestamp_ms": 0}
     batches = [
-        span(0, 2, **mine),  # aborted by the marker at 4
-        span(2, 3, producer_id=7),  # the same producer, not transactional
+        span(0, 2, **mine),  # aborted by the marker at offset 4
+        span(2, 3, producer_id=7),  # the same producer, outside a transaction
         span(3, 4, **other),  # committed
         encode_marker(4, producer_id=7, commit=False, **marker),
         span(5, 7, **mine),  # the next transaction of the same producer, committed
         encode_marker(7, producer_id=7, commit=True, **marker),
         encode_marker(8, producer_id=8, commit=True, **marker),
-        span(9, 10, **mine),  # aborted later
+        span(9, 10, **mine),  # aborted by a later marker
     ]
     aborted = [(7, 9), (7, 0)]
     found = decode(log(*batches), start_offset=0, aborted=aborted)
@@ -168,7 +168,7 @@ def test_read_committed_hides_only_aborted_records() -> None:
     assert (found.control_batches, found.aborted_batches, found.next_offset) == (3, 2, 10)
     assert found.aborted_left == ((7, 9),)
 
-    # In several calls: a marker that was already read doesn't hide later transactions.
+    # Decode in several calls: markers read before mustn't hide later transactions.
     buffer, position, left, seen = log(*batches), 0, tuple(aborted), list[int]()
     for _ in range(20):
         found = decode(buffer, start_offset=position, aborted=left, max_records=1)
@@ -183,7 +183,7 @@ def test_read_committed_hides_only_aborted_records() -> None:
     assert offsets(everything) == [0, 1, 2, 3, 5, 6, 9]
 
 
-def test_a_corrupt_batch_after_good_ones_raises_at_the_next_call() -> None:
+def test_a_corrupt_batch_after_valid_batches_raises_at_the_next_call() -> None:
     good = span(0, 5)
     bad = bytearray(span(5, 10))
     bad[-1] ^= 1
@@ -194,9 +194,9 @@ def test_a_corrupt_batch_after_good_ones_raises_at_the_next_call() -> None:
         decode(buffer[found.bytes_consumed :], start_offset=found.next_offset)
 
 
-def test_a_batch_that_is_corrupt_at_its_end_returns_no_row() -> None:
+def test_no_row_of_a_batch_that_is_corrupt_at_its_end_is_returned() -> None:
     bad = span(6, 9)
-    bad = changed(bad, ">i", 57, 2)  # one record less than it contains
+    bad = changed(bad, ">i", 57, 2)  # the header's count is one too low
     found = decode(log(span(0, 5), bad), start_offset=0)
     assert list(found.columns) == [row(i) for i in range(5)]
     assert len(found.columns.offsets) == 5
@@ -205,13 +205,15 @@ def test_a_batch_that_is_corrupt_at_its_end_returns_no_row() -> None:
 
 
 @pytest.mark.parametrize("codec", [None, "gzip", "zstd"])
-def test_the_checksum_is_always_checked(codec: str | None) -> None:
+def test_the_checksum_is_checked_even_if_no_record_of_the_batch_is_requested(
+    codec: str | None,
+) -> None:
     batch = span(0, 4, compression=codec)
     for at in [17, *range(CRC_START, len(batch))]:
         broken = bytearray(batch)
         broken[at] ^= 0x10
         with pytest.raises(CorruptRecordError):
-            # even though the start offset is after this batch
+            # the batch ends before the start offset
             decode(log(broken), start_offset=100)
 
 
@@ -245,7 +247,7 @@ def test_base_offsets_out_of_range_are_rejected(offset: int) -> None:
         decode(log(batch), start_offset=0)
 
 
-PLAIN = b"\x00\x00\x00\x01\x01\x00"  # attributes, time, offset, two nulls, no headers
+PLAIN = b"\x00\x00\x00\x01\x01\x00"  # attributes, timestamp, offset, null key and value, no headers
 
 
 def record(body: bytes, length: int | None = None) -> bytes:
@@ -312,7 +314,9 @@ def test_a_control_record_without_a_type_is_rejected_if_its_producer_has_aborted
         decode(log(short), start_offset=0, aborted=[(7, 0)])
 
 
-def test_decoding_stops_before_the_columns_grow_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_decoding_stops_before_the_decoded_columns_grow_too_large(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(reference, "COLUMNS_LIMIT", 200)
     buffer = log(span(0, 5), span(5, 10), span(10, 15))
     seen, position = [], 0
@@ -325,7 +329,7 @@ def test_decoding_stops_before_the_columns_grow_too_large(monkeypatch: pytest.Mo
     assert seen == list(range(15))
 
 
-def test_an_unknown_codec_after_good_batches_raises_at_the_next_call() -> None:
+def test_an_unknown_codec_after_valid_batches_raises_at_the_next_call() -> None:
     unknown = changed(span(5, 6), ">h", 21, 5)
     found = decode(log(span(0, 5), unknown), start_offset=0)
     assert (found.columns.count, found.finished) == (5, False)

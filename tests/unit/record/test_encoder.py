@@ -1,4 +1,4 @@
-"""Test encoding Arrow buffers into batches: partitions, reasons to stop, invalid columns."""
+"""Test the encoding of columns into batches: partitions, reasons to stop, invalid columns."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def bitmap(present: Sequence[bool], start: int) -> bytes | None:
 def binary(
     entries: Sequence[bytes | None], *, wide: bool = False, start: int = 0, gap: int = 0
 ) -> SentBinary:
-    """Build a column as Arrow does, perhaps as a slice of a larger one."""
+    """Build a binary column as Arrow does; at random, as a slice of a larger column."""
     ends = array("q" if wide else "i", [0] * start + [gap])
     data = bytearray(gap)
     for entry in entries:
@@ -127,12 +127,12 @@ def test_encoded_rows_can_be_decoded_from_their_partitions(
     assert all_rows(use, encoder(use, sent), sticky=2, sticky_room=PLENTY) == expected
 
 
-def test_without_columns_every_record_is_empty(use: Encoding) -> None:
+def test_without_key_value_and_header_columns_every_record_is_empty(use: Encoding) -> None:
     rows = all_rows(use, encoder(use, SentColumns(3, None)), sticky=1, sticky_room=PLENTY)
     assert rows == [[], [(i, NOW, 0, None, None, ()) for i in range(3)], [], []]
 
 
-def test_encoding_no_rows_is_done_at_once(use: Encoding) -> None:
+def test_encoding_zero_rows_ends_at_once(use: Encoding) -> None:
     nothing = SentBinary(b"", b"")
     sent = SentColumns(0, nothing, nothing, SentHeaders(b"", nothing, nothing, 0))
     assert encoder(use, sent).encode(0, 0, timestamp_ms=NOW, room=0) == Encoded(
@@ -162,7 +162,7 @@ def test_the_encoder_stops_at_a_full_batch_and_reports_its_rows_in_each_batch(
     assert made.pieces() == [Piece(0, 1, 3), Piece(1, 0, 10)]
     assert made.pieces() == []
     stop = made.encode(20, 24, timestamp_ms=NOW, room=PLENTY)
-    # Another caller's record comes in between: the piece ends, but the batch can be used.
+    # Another caller appends to the batch: the run of rows ends; the batch can be used again.
     assert second.append(None, b"", (), NOW) == 6
     stop = made.encode(24, 100, timestamp_ms=NOW, room=PLENTY)
     assert stop[:3] == (24, StopReason.BATCH, 0)
@@ -188,7 +188,9 @@ def test_a_batch_that_reached_its_limit_is_reported_at_once(use: Encoding) -> No
     assert exact.estimated_size == exact.limit_bytes
 
 
-def test_encoding_stops_when_memory_or_sticky_bytes_are_used_up(use: Encoding) -> None:
+def test_encoding_stops_when_memory_or_the_sticky_partitions_byte_budget_is_used_up(
+    use: Encoding,
+) -> None:
     made = encoder(use, columns(10, keys=None))
     builder = use.BatchBuilder(1 << 20, None)
     made.use(3, builder)
@@ -211,7 +213,7 @@ def test_with_ignore_keys_all_rows_go_to_the_sticky_partition(use: Encoding) -> 
     assert rows[3][0][3] == b"key 0"
 
 
-def test_a_too_large_record_is_reported_before_any_is_encoded(use: Encoding) -> None:
+def test_a_record_that_is_too_large_is_reported_before_any_record_is_encoded(use: Encoding) -> None:
     sent = columns(3, values=binary([b"", b"x" * 60, b""]), first_row=1000)
     assert encoder(use, sent, limit=36 + 5 + 60).count == 3
     with pytest.raises(RecordTooLargeError, match=r"row 1001: a record of up to 101 bytes .*100"):
@@ -327,7 +329,7 @@ def test_the_partition_of_each_row_is_returned(use: Encoding) -> None:
     first = made.encode(
         0, 20, timestamp_ms=NOW, room=PLENTY, sticky=3, sticky_room=20, places=places
     )
-    assert first.reason is StopReason.STICKY  # rows that aren't encoded have no partition either
+    assert first.reason is StopReason.STICKY  # no partition for rows that weren't encoded
     assert set(places[first.row :]) == {-1}
     made.encode(
         first.row,
@@ -374,13 +376,13 @@ def test_invalid_arguments_are_rejected(use: Encoding) -> None:
         encoder(use, columns(0, headers=headers([])._replace(entries=-1)))
 
 
-def test_a_batch_can_be_sealed_while_the_encoder_writes_others(
+def test_a_batch_can_be_sealed_while_the_encoder_writes_other_batches(
     use: Encoding,
 ) -> None:
-    """The producer's I/O thread does that in the middle of a call of `encode`."""
+    """The producer's I/O thread may seal one batch during a call of `encode`."""
     rows = 20_000
     if not use.BatchBuilder.ATOMIC:
-        rows = 500  # in Python code, threads take turns anyway
+        rows = 500  # the Python encoder is slow, and threads take turns
     sent = columns(rows, partitions=numbers("i", [0, 1] * (rows // 2)))
     for _ in range(3):
         made = encoder(use, sent)
@@ -394,6 +396,6 @@ def test_a_batch_can_be_sealed_while_the_encoder_writes_others(
         thread = threading.Thread(target=made.encode, args=args, kwargs=options)
         thread.start()
         while thread.is_alive():
-            first.limit_bytes += 1  # it checks that no other thread writes
+            first.limit_bytes += 1  # the setter raises if another thread uses the batch
         thread.join()
         assert first.build() is not None

@@ -1,4 +1,4 @@
-"""Test with batches that Kafka 4.3.1's MemoryRecordsBuilder wrote: decode and encode them."""
+"""Decode batches that Kafka 4.3.1's MemoryRecordsBuilder wrote, and encode the same batches."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ OLD = {
         "046c1828000046608f11d9000000"
     ),
 }
-"""Messages of formats 0 and 1 by Kafka 3.9.2's MemoryRecordsBuilder."""
+"""Messages of formats 0 and 1, written by Kafka 3.9.2's MemoryRecordsBuilder."""
 
 ROWS = [
     (1000, 1700000000000, 0, b"k1", b"value one", ()),
@@ -186,8 +186,8 @@ def test_the_builder_writes_the_same_batch_as_java() -> None:
     for _, timestamp_ms, _, key, value, headers in ROWS:
         builder.append(key, value, headers, timestamp_ms)
     built = bytes(builder.build())
-    assert built[:8] == bytes(8)  # the broker sets the offset,
-    assert built[12:16] == b"\xff\xff\xff\xff"  # and the leader epoch
+    assert built[:8] == bytes(8)  # the broker sets the base offset
+    assert built[12:16] == b"\xff\xff\xff\xff"  # the broker sets the leader epoch
     assert (built[8:12], built[16:]) == (JAVA["none"][8:12], JAVA["none"][16:])
 
 
@@ -199,7 +199,7 @@ def test_the_reference_encoder_writes_the_same_transaction_markers_as_java(
         offset, 1700000000000 + time, producer_id=77, producer_epoch=3, commit=name == "commit"
     )
     java = JAVA[name]
-    # Leader epoch, checksum and the coordinator epoch in the value are set by the broker.
+    # The broker sets the leader epoch, the checksum, and the coordinator epoch in the value.
     assert (marker[:12], marker[16:17], marker[21:-5]) == (java[:12], java[16:17], java[21:-5])
 
 
@@ -244,7 +244,7 @@ def test_message_sets_of_formats_0_and_1_written_by_java_are_decoded(name: str) 
 
 
 def test_java_writes_a_wrong_header_checksum_in_format_0() -> None:
-    """This shows that the frames above have the fault KAFKA-3160."""
+    """The recorded lz4 frames of format 0 have the wrong header checksum of KAFKA-3160."""
     at = OLD["0-lz4"].index(bytes.fromhex("04224d18"))
     assert OLD["0-lz4"][at : at + 6] == OLD["1-lz4"][at + 8 : at + 14]
     assert OLD["0-lz4"][at + 6] != OLD["1-lz4"][at + 14]

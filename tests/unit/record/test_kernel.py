@@ -37,7 +37,7 @@ from odradek.record.varint import write_varint
 COMPILERS = [name for name in ("cc", "gcc", "clang") if shutil.which(name)]
 
 
-def test_a_kernel_that_can_be_built_is_built() -> None:
+def test_the_native_kernels_are_built_if_a_c_compiler_is_installed() -> None:
     if COMPILERS or importlib.util.find_spec("ziglang"):
         assert kernel_sources.kernel_warning() is None
 
@@ -58,7 +58,7 @@ HEADERS: tuple[Headers, ...] = (
 
 @pytest.fixture
 def empty_pool() -> Iterator[None]:
-    """Empty the pool before the test and restore its limit afterwards."""
+    """Empty the pool of memory blocks before the test, and restore its limit afterwards."""
     gc.collect()
     limit = kernel.pool_state()[1]
     kernel.set_pool_limit(0)
@@ -97,8 +97,8 @@ def same(buffer: memoryview, **options: Any) -> None:
 
 
 @pytest.mark.slow
-def test_rows_much_smaller_or_larger_than_earlier_ones_are_decoded() -> None:
-    """Sizes are estimated from the last batches; the result must not depend on it."""
+def test_rows_much_smaller_or_larger_than_earlier_rows_are_decoded() -> None:
+    """Buffer sizes are estimated from the last batches; a wrong estimate must have no effect."""
     for size in (0, 1, 5_000, 3, 200_000, 90, 1):
         rows: list[Row] = [
             (i, 5, 0, b"k" * (size // 2), b"v" * size, (("h", b"x" * size),)) for i in range(70)
@@ -108,7 +108,7 @@ def test_rows_much_smaller_or_larger_than_earlier_ones_are_decoded() -> None:
 
 
 def with_records(records: bytes, count: int = 1, base_time: int = 0) -> memoryview:
-    """Build a batch at offset 3 of hand-written record bytes."""
+    """Build a batch of hand-written record bytes; its base offset is 3."""
     batch = bytearray(encode([(3, base_time, 0, None, b"", ())])[:61]) + records
     struct.pack_into(">i", batch, 8, len(batch) - 12)
     struct.pack_into(">i", batch, 23, max(0, count - 1))
@@ -126,7 +126,7 @@ Z, N = write_varint(0), write_varint(-1)
 
 
 def test_a_large_record_count_allocates_no_memory() -> None:
-    """Memory is only allocated for rows that fit into the batch's bytes."""
+    """Memory is allocated for at most as many rows as the batch's bytes can contain."""
 
     def peak() -> int:
         (line,) = re.findall(r"VmPeak:\s+(\d+) kB", Path("/proc/self/status").read_text())
@@ -150,7 +150,7 @@ def test_timestamps_that_overflow_64_bits_are_rejected() -> None:
 
 
 def test_a_corrupt_batch_leaves_nothing_in_the_columns() -> None:
-    """Nulls and headers stored before the fault are removed again."""
+    """Nulls and headers of the corrupt batch that were already stored are removed again."""
     good = encode([(i, 5, 0, b"k", b"v", (("h", b"1"),)) for i in range(3)])
     bad_records = record(Z, Z, N, N, write_varint(1), b"\x02h", N) + b"\x80"
     bad = bytearray(with_records(bad_records, 2))
@@ -162,7 +162,7 @@ def test_a_corrupt_batch_leaves_nothing_in_the_columns() -> None:
         assert found.keys.validity is None
 
 
-def test_columns_outlive_the_buffer_and_each_other() -> None:
+def test_columns_can_be_used_after_the_buffer_and_other_columns_are_deleted() -> None:
     source = bytearray(batches(900, headers=True))
     expected = list(reference.decode(memoryview(bytes(source)), start_offset=0).columns)
     columns = kernel.decode(memoryview(source), start_offset=0).columns
@@ -183,14 +183,16 @@ def test_columns_are_read_only() -> None:
         view = memoryview(buffer)
         assert view.readonly
         assert view.contiguous
-        with pytest.raises((BufferError, TypeError)):  # asked of the memory itself, not of a view
+        with pytest.raises(
+            (BufferError, TypeError)
+        ):  # request a writable buffer from the memory's owner
             struct.pack_into("B", view.obj, 0, 255)
     assert [memoryview(b).format for b in (columns.offsets, columns.values.offsets)] == ["q", "i"]
     assert columns.offsets[0] == 0
 
 
 @pytest.mark.usefixtures("empty_pool")
-def test_blocks_are_returned_to_the_pool_and_reused() -> None:
+def test_memory_blocks_are_returned_to_the_pool_and_reused() -> None:
     buffer = batches(5_000)
     held, limit, lent, _, misses = kernel.pool_state()
     assert held == 0 < limit
@@ -212,7 +214,7 @@ def test_blocks_are_returned_to_the_pool_and_reused() -> None:
 
 
 @pytest.mark.usefixtures("empty_pool")
-def test_the_pool_respects_its_limit_and_drops_unused_blocks() -> None:
+def test_the_pool_of_memory_blocks_respects_its_limit_and_frees_unused_blocks() -> None:
     small, large = batches(3_000), batches(30_000)
     kernel.set_pool_limit(1 << 20)
     for buffer in (small, large, small, large):
@@ -226,7 +228,7 @@ def test_the_pool_respects_its_limit_and_drops_unused_blocks() -> None:
     assert kernel.pool_state()[0] == 0
 
 
-def test_threads_decode_concurrently() -> None:
+def test_several_threads_can_decode_at_once() -> None:
     sets = [
         batches(800, 20, codec=codec, headers=h) for codec in (None, "lz4") for h in (False, True)
     ]
@@ -248,7 +250,7 @@ def test_threads_decode_concurrently() -> None:
 
 
 @pytest.mark.parametrize("codec", [None, "lz4"])
-def test_views_refer_to_the_buffer_and_keep_it_alive(codec: str | None) -> None:
+def test_binary_views_refer_to_the_response_buffer_and_keep_it_alive(codec: str | None) -> None:
     buffer = batches(300, 40, codec=codec, headers=True)
     mixed = memoryview(bytes(batches(3)) + bytes(batches(50, codec="lz4")))
     for source, options in (
@@ -274,7 +276,7 @@ def test_views_refer_to_the_buffer_and_keep_it_alive(codec: str | None) -> None:
         assert len(values.buffers) == 1
         assert memoryview(values.buffers[0]).obj is buffer.obj
     else:
-        assert values.buffers[0] == b""  # decompressed data is elsewhere, so the buffer isn't kept
+        assert values.buffers[0] == b""  # the values are in decompressed memory
     with pytest.raises(ValueError, match="unknown layout 'wide'"):
         kernel.decode(buffer, start_offset=0, layout="wide")  # type: ignore[arg-type]
 
@@ -293,7 +295,7 @@ def test_rows_are_built_as_named_tuples(headers: bool) -> None:
     assert kernel.build_rows(ConsumerRecord, "t", 1, bare.slice(5, 5), 0) == []
 
 
-def test_rows_keep_their_parts_alive_and_nothing_else() -> None:
+def test_a_row_keeps_only_its_own_values_alive() -> None:
     topic, columns = str(random.random()), kernel.decode(batches(50), start_offset=0).columns
     before = sys.getrefcount(topic)
     found = kernel.build_rows(ConsumerRecord, topic, 0, columns, 0)
@@ -305,9 +307,9 @@ def test_rows_keep_their_parts_alive_and_nothing_else() -> None:
     assert not gc.is_tracked(kept)
 
 
-def test_rows_need_a_named_tuple_class_and_complete_columns() -> None:
+def test_building_rows_needs_a_named_tuple_class_and_complete_columns() -> None:
     columns = kernel.decode(batches(5), start_offset=0).columns
-    for cls in (list, memoryview):  # the items of a memoryview take as much memory as a tuple's
+    for cls in (list, memoryview):  # both have items, but aren't named tuples
         with pytest.raises(TypeError, match="isn't a named tuple"):
             kernel.build_rows(cls, "t", 0, columns, 0)  # type: ignore[type-var]
     with pytest.raises(IndexError, match="shorter"):
@@ -317,7 +319,7 @@ def test_rows_need_a_named_tuple_class_and_complete_columns() -> None:
         columns.values.values(0, 9)
 
 
-def test_numbers_are_converted_for_arrow() -> None:
+def test_integer_columns_are_converted_for_arrow() -> None:
     largest = ((1 << 63) - 1) // 1000
     for times, fits in (
         ([0, -1, 1_700_000_000_000, largest, -largest], True),
@@ -338,20 +340,20 @@ def test_numbers_are_converted_for_arrow() -> None:
             kernel.wide_types(b"\0\1", start, count)
 
 
-def test_a_batch_for_arrow_returns_its_memory(empty_pool: None) -> None:
+def test_an_arrow_batch_returns_its_memory_to_the_pool(empty_pool: None) -> None:
     wanted, before = arrow_columns(), kernel.pool_state().lent
     columns = kernel.decode(batches(300), start_offset=0).columns
     decoded = kernel.pool_state().lent
     made = kernel.arrow_batch(columns, b"kvtpomy", "a-topic", 7)
     assert made is not None
     assert kernel.pool_state().lent > decoded > before
-    del made  # no Arrow array took it over
+    del made  # no Arrow array uses this memory
     assert kernel.pool_state().lent == decoded
     kept = [to_record_batch(columns, "a-topic", 7, wanted=wanted) for _ in range(3)]
     column = kept[0].column("offset")
     del columns
     kept.clear()
-    assert kernel.pool_state().lent > decoded  # one column keeps all of its batch alive
+    assert kernel.pool_state().lent > decoded  # one column keeps its whole batch's memory
     thread = threading.Thread(target=lambda held: held.clear(), args=([column],))
     del column
     thread.start()
@@ -381,7 +383,7 @@ def test_the_kernel_builds_no_batch_from_columns_that_only_pyarrow_can_build() -
         assert kernel.pool_state().lent == before
 
 
-def test_invalid_columns_for_arrow_return_their_memory() -> None:
+def test_if_an_arrow_batch_cannot_be_built_its_memory_is_returned_to_the_pool() -> None:
     columns = kernel.decode(batches(9), start_offset=0).columns
     before = kernel.pool_state().lent
     for kind, letters, text in (
@@ -391,14 +393,14 @@ def test_invalid_columns_for_arrow_return_their_memory() -> None:
     ):
         with pytest.raises(kind, match=text):
             kernel.arrow_batch(columns, letters, "t", 0)  # type: ignore[arg-type]
-    columns.count += 1000  # no decoder builds such columns
+    columns.count += 1000  # a row count that no decoder would return
     for letter in b"kvomy":
         with pytest.raises(IndexError, match="bytes, but needs"):
             kernel.arrow_batch(columns, bytes((letter,)), "t", 0)
     assert kernel.pool_state().lent == before
 
 
-def test_native_and_python_survey_batches_return_the_same() -> None:
+def test_native_and_python_code_return_the_same_for_the_batch_headers_in_a_response() -> None:
     rng = random.Random(3)
     whole = bytes(batches(3, 20, 1, 50, codec="zstd"))
     for cut in range(0, len(whole), 7):
@@ -441,12 +443,12 @@ def test_text_hashes_reject_offsets_out_of_bounds(offsets: list[int]) -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1, 3])
-def test_text_hashes_reject_a_wrong_number_of_entries(count: int) -> None:
+def test_text_hashes_reject_a_wrong_number_of_offsets(count: int) -> None:
     with pytest.raises(ValueError, match=f"3 offsets for {count} entries"):
         kernel.text_hashes(b"1234", array("q", [0, 1, 4]), array("Q", [0] * count))
 
 
-def test_raw_headers_are_read_within_their_column() -> None:
+def test_raw_headers_are_never_read_beyond_their_column() -> None:
     data = b"\x02a\x02b" + b"\x02c\x01"
     ends = array("i", (0, 4, 4, 7))
     both = [(("a", b"b"),), (), (("c", None),)]
@@ -464,10 +466,10 @@ def test_raw_headers_are_read_within_their_column() -> None:
 @pytest.mark.parametrize(
     "raw",
     [
-        b"\x80",  # a name's length without an end
+        b"\x80",  # the varint of the name's length doesn't end
         b"\x01\x00",  # a name of -1 bytes
         b"\x08abc",  # a name longer than the remaining bytes
-        b"\x02a",  # no length of the value
+        b"\x02a",  # the length of the value is missing
         b"\x02a\x03",  # a value of -2 bytes
         b"\x02a\x04b",  # a value longer than the remaining bytes
         b"\x02a\x02b" * 40 + b"\x02a\x04b",
@@ -477,10 +479,10 @@ def test_malformed_raw_headers_are_rejected(raw: bytes) -> None:
     ends = array("i", (0, len(raw)))
     with pytest.raises(ValueError, match="aren't the headers"):
         for each in kernel.header_lists(ends, raw + b"bcdefgh", 0, 1):
-            tuple(each)  # many headers are only parsed here
+            tuple(each)  # only now are many headers parsed
 
 
-def test_the_class_of_unread_rows_must_be_a_named_tuple_too() -> None:
+def test_the_row_class_for_unparsed_headers_must_be_a_named_tuple_too() -> None:
     columns = kernel.decode(batches(5), start_offset=0).columns
     for read, unread in ((ConsumerRecord, list), (list, ConsumerRecord)):
         with pytest.raises(TypeError, match="isn't a named tuple"):
@@ -488,7 +490,7 @@ def test_the_class_of_unread_rows_must_be_a_named_tuple_too() -> None:
 
 
 @pytest.mark.parametrize("count", [16, 17])
-def test_a_few_headers_are_parsed_with_their_record(count: int) -> None:
+def test_up_to_16_headers_of_a_record_are_parsed_with_the_record(count: int) -> None:
     raw = b"\x02h\x02v" * count
     (found,) = kernel.header_lists(array("i", (0, len(raw))), raw, 0, 1)
     assert (type(found) is tuple) == (count == 16)

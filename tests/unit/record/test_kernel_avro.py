@@ -1,4 +1,4 @@
-"""Test which rows the Avro kernel decodes or leaves; property tests compare it with fastavro."""
+"""Test which rows the Avro kernel decodes, and which it leaves to fastavro to decode."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ CUT = {
         {"name": "f", "type": {"type": "fixed", "name": "One", "size": 1}},
     ],
 }
-"""A string before a fixed field whose byte could continue the string's last character."""
+"""A string, then a fixed field whose byte could continue the string's last character."""
 MONEY = {"type": "bytes", "logicalType": "decimal", "precision": 3}
 
 
 def followed(kind: Any) -> Any:
-    """Return a record schema with a field of this type before a number."""
+    """Return the schema of a record with a field of type `kind` and then an int field."""
     fields = [{"name": "x", "type": kind}, {"name": "y", "type": "int"}]
     return {"type": "record", "name": "Followed", "fields": fields}
 
@@ -47,7 +47,7 @@ def numbers(*ends: int) -> Any:
 def filled(
     schema: Any, *payloads: bytes, most: int = 1 << 30, room: int = 1 << 30
 ) -> tuple[list[Any], list[int]]:
-    """Return the values that the kernel decodes, and the indexes of rows that it leaves."""
+    """Return the values that the kernel decodes, and the indexes of rows left to fastavro."""
     written = parsed(schema)
     columns = Columns(arrow_type(written))
     reader = kernel.ColumnReader(columns.layout(), most)
@@ -69,7 +69,7 @@ def a_map(*keys: str) -> bytes:
 
 
 def test_rows_in_the_usual_encoding_are_decoded() -> None:
-    """A row that is left is only slower, so no other test notices a kernel that leaves too many."""
+    """Rows left to fastavro are only slower, so no other test would notice too many of them."""
     text = "plain, ä € \U0001f600 and a long rest".encode()
     size = bytes((2 * len(text),))
     assert filled("string", size + text) == ([text.decode()], [])
@@ -80,7 +80,7 @@ def test_rows_in_the_usual_encoding_are_decoded() -> None:
     assert left == []
     assert [len(one) for one in found] == [30, 2, 1]
     assert filled({"type": "map", "values": "int"}, a_map("k1", "k"))[1] == []
-    blocks = b"\1\2\2" + b"\2\4" + b"\0"  # a block with its size, one without
+    blocks = b"\1\2\2" + b"\2\4" + b"\0"  # a block with its size in bytes, a block without
     assert filled({"type": "array", "items": "int"}, blocks) == ([[1, 2]], [])
     found, left = filled(MONEY, b"\4\3\xe7", b"\4\xfc\x19", b"\0")
     assert ([str(one) for one in found], left) == (["999", "-999", "0"], [])
@@ -142,7 +142,7 @@ def test_map_keys_that_are_prefixes_of_others_are_different_keys(
 
 
 def slot(key: str, size: int) -> int:
-    """Return the slot of a key in the kernel's hash table (FNV-1a)."""
+    """Return the index of a map key in the kernel's hash table, which uses FNV-1a."""
     found = 0xCBF29CE484222325
     for byte in key.encode():
         found = (found ^ byte) * 0x100000001B3 & (1 << 64) - 1
@@ -150,7 +150,7 @@ def slot(key: str, size: int) -> int:
 
 
 def test_rows_with_many_colliding_map_keys_are_left_to_fastavro() -> None:
-    """Comparing each key with all others is quadratic: minutes for a megabyte."""
+    """Comparing each key with all others takes quadratic time: minutes for a megabyte."""
     crowd: list[str] = []
     number = 0
     while len(crowd) < 40:
@@ -165,14 +165,14 @@ def test_rows_with_many_colliding_map_keys_are_left_to_fastavro() -> None:
 
 
 def test_a_row_that_does_not_fit_into_a_column_is_left_to_fastavro() -> None:
-    """Offsets have 32 bits; here the limit is lower."""
+    """A column's offsets have 32 bits; the test lowers the limit of its size."""
     assert filled("string", b"\6abc", b"\4de", b"\2g", most=4) == (["abc", None, "g"], [1])
     items = {"type": "array", "items": "int"}
     assert filled(items, b"\4\2\2\0", b"\4\2\2\0", b"\2\2\0", most=3) == ([[1, 1], None, [1]], [1])
 
 
 def test_rows_that_need_too_much_memory_are_left_and_later_ones_are_decoded() -> None:
-    """A byte of null takes 500 bytes of columns; only a null at the end takes none."""
+    """Each null, a byte in Avro, takes 500 bytes of columns; a null in the last rows takes none."""
     fields = [{"name": f"f{at}", "type": ["null", "double"]} for at in range(60)]
     wide = ["null", {"type": "record", "name": "Wide", "fields": fields}]
     items = {"type": "array", "items": wide}
@@ -233,8 +233,8 @@ def test_reading_stops_at_an_unknown_schema_and_names_its_id() -> None:
     assert array_of(columns, reader).to_pylist() == [1, None, 3]
 
 
-def test_a_thousand_schemas_are_cached() -> None:
-    """Rows may name more, which must neither use memory for ever nor slow down each row."""
+def test_at_most_a_thousand_schemas_are_cached() -> None:
+    """More schemas in the data must neither use memory for ever nor slow down each row."""
     columns = Columns(pa.int32())
     reader = kernel.ColumnReader(columns.layout())
     made = program("int", None, columns)
@@ -250,7 +250,7 @@ def test_a_thousand_schemas_are_cached() -> None:
     assert array_of(columns, reader).to_pylist() == [1, 1]
 
 
-def test_any_binary_column_is_read() -> None:
+def test_every_kind_of_arrow_binary_column_is_read() -> None:
     rows = [FRAME + b"\2", None, FRAME + b"\4"]
     plain = pa.array(rows, pa.binary())
     for column in (plain, plain.cast(pa.large_binary()), plain.cast(pa.binary_view()), plain[1:]):
@@ -261,7 +261,7 @@ def test_any_binary_column_is_read() -> None:
 
 
 class RecordingReader:
-    """A reader that keeps the marks of the rows that it has read."""
+    """A reader that records which rows it left to fastavro."""
 
     marks: list[bytearray] = []  # noqa: RUF012 - of one test
 
@@ -277,13 +277,13 @@ class RecordingReader:
 
 
 def test_most_random_rows_are_decoded_by_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The property test compares nothing if the kernel leaves all rows."""
+    """The property tests would compare nothing if the kernel left all rows to fastavro."""
     monkeypatch.setattr("odradek.serialization.columns.framed_rows.column_reader", RecordingReader)
     taken = there = 0
     for seed in range(20):
         case = Avros(seed).case()
         wanted = None if case.wanted is None else json.dumps(case.wanted)
-        with suppress(KafkaError):  # a schema without a column
+        with suppress(KafkaError):  # this schema can't be converted to a column
             avro_to_arrow(pa.array(case.rows, pa.binary()), Answers(case.written), wanted)
             there += len(case.rows)
             taken += len(case.rows) - sum(RecordingReader.marks[-1])

@@ -1,4 +1,4 @@
-"""Test the choice between the native and the Python implementation, and its imports."""
+"""Test which record implementation is used, native or Python, and what it imports."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_the_native_kernel_is_chosen_unless_it_is_missing_or_python_is_requested
 def test_native_kernels_work_without_the_checksum_library() -> None:
     program = (
         "import sys\n"
-        "sys.modules['google_crc32c'] = None\n"  # the library warns and is slow on musl and 3.14t
+        "sys.modules['google_crc32c'] = None\n"  # it is slow on musl and Python 3.14t
         "from odradek import Consumer, Producer\n"
         "from odradek.testing import FakeCluster\n"
         "with FakeCluster(topics=['flights:1']) as cluster:\n"
@@ -64,7 +64,7 @@ def test_native_kernels_work_without_the_checksum_library() -> None:
 
 
 @pytest.mark.slow
-def test_python_as_a_fallback_is_logged_once_and_as_a_choice_never() -> None:
+def test_using_python_instead_of_the_kernel_is_logged_once_unless_the_user_chose_python() -> None:
     program = (
         "import logging\n"
         "logging.basicConfig(format='%(levelname)s %(name)s: %(message)s')\n"
@@ -85,7 +85,7 @@ def test_python_as_a_fallback_is_logged_once_and_as_a_choice_never() -> None:
     assert fallen.stderr.count("it is broken") == len(kernel_sources.KERNELS)
 
 
-def test_a_binary_with_changed_sources_counts_as_not_built(
+def test_a_compiled_kernel_whose_sources_have_changed_is_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = "odradek.record.kernel"
@@ -95,7 +95,9 @@ def test_a_binary_with_changed_sources_counts_as_not_built(
     assert built == kernel_sources.digest(RECORD, name)
     monkeypatch.setitem(sys.modules, name, SimpleNamespace(SOURCES=built))
     monkeypatch.setattr(kernel_sources, "__file__", str(tmp_path / "kernel_sources.py"))
-    assert kernel_sources.load(name) == "not compiled"  # the slow Python source isn't used either
+    assert (
+        kernel_sources.load(name) == "not compiled"
+    )  # the .py source isn't used instead, as it is slow
     (tmp_path / f"kernel{EXTENSION_SUFFIXES[0]}").touch()
     assert not isinstance(kernel_sources.load(name), str)
     for source in kernel_sources.sources(name):
@@ -103,7 +105,7 @@ def test_a_binary_with_changed_sources_counts_as_not_built(
         (tmp_path / source).write_bytes(before + b"\n")
         assert kernel_sources.load(name) == "the sources have changed since it was compiled"
         (tmp_path / source).write_bytes(before)
-    (tmp_path / "native.h").unlink()  # an installation without sources: nothing to compare
+    (tmp_path / "native.h").unlink()  # without sources, there is nothing to compare
     assert not isinstance(kernel_sources.load(name), str)
 
 

@@ -27,7 +27,7 @@ VALUE = b"v" * 1000
 
 @pytest.fixture(autouse=True)
 def empty_pool() -> Iterator[None]:
-    """Empty the pool before the test and restore its limit afterwards."""
+    """Empty the pool of memory blocks before the test, and restore its limit afterwards."""
     gc.collect()
     limit = kernel_encode.pool_state()[1]
     kernel_encode.set_pool_limit(0)
@@ -44,13 +44,13 @@ def filled(records: int, limit: int = 1 << 20, codec: str | None = None) -> memo
 
 
 def same_values(count: int) -> SentColumns:
-    """Build rows that all share one value through their offsets."""
+    """Build many rows with one value of one byte, so that the columns stay small."""
     ends = b"".join(n.to_bytes(4, "little") for n in (0, 1)) * (count // 2 + 1)
-    valid = b"\x55" * (count // 8 + 1)  # odd rows are null: their offsets decrease from 1 to 0
+    valid = b"\x55" * (count // 8 + 1)  # odd rows are null: offsets go from 1 to 0
     return SentColumns(count, SentBinary(ends, b"x", valid))
 
 
-def test_memory_is_returned_with_the_last_view_and_reused() -> None:
+def test_a_batchs_memory_is_returned_to_the_pool_with_its_last_view() -> None:
     _, _, lent, _, misses = kernel_encode.pool_state()
     view = filled(100)
     part = view[61:70]
@@ -73,7 +73,7 @@ def test_memory_is_returned_with_the_last_view_and_reused() -> None:
     again.release()
 
 
-def test_a_batch_allocates_memory_for_its_records_instead_of_its_limit() -> None:
+def test_a_batch_allocates_memory_for_its_records_and_not_for_its_size_limit() -> None:
     lent = kernel_encode.pool_state()[2]
     builders = [kernel_encode.BatchBuilder(1 << 20, None) for _ in range(100)]
     for builder in builders:
@@ -84,7 +84,7 @@ def test_a_batch_allocates_memory_for_its_records_instead_of_its_limit() -> None
     assert kernel_encode.pool_state()[2] == lent
 
 
-def test_idle_memory_is_limited() -> None:
+def test_the_pools_idle_memory_is_limited() -> None:
     kernel_encode.set_pool_limit(300 * KIB)
     views = [filled(100), filled(1), filled(200), filled(1), filled(3000, 4 << 20)]
     for view in views:
@@ -105,7 +105,7 @@ def test_a_compressed_batch_keeps_only_the_compressed_data() -> None:
     assert kernel_encode.pool_state()[2] == lent
 
 
-def test_a_failing_codec_loses_no_record(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_if_the_codec_fails_the_batch_keeps_its_records(monkeypatch: pytest.MonkeyPatch) -> None:
     builder = kernel_encode.BatchBuilder(1 << 20, "zstd")
     for i in range(50):
         builder.append(None, VALUE, (), i)
@@ -117,13 +117,13 @@ def test_a_failing_codec_loses_no_record(monkeypatch: pytest.MonkeyPatch) -> Non
     assert bytes(builder.build()) == bytes(filled(50, codec="zstd"))
 
 
-def test_views_are_read_only() -> None:
+def test_the_view_of_an_encoded_batch_is_read_only() -> None:
     view = filled(1)
     assert view.readonly
     assert (view.format, view.itemsize, view.ndim, view.contiguous) == ("B", 1, 1, True)
 
 
-def test_other_threads_cannot_change_a_batch_written_without_the_gil() -> None:
+def test_other_threads_cannot_change_a_batch_while_the_encoder_writes_to_it() -> None:
     rows = 1_000_000
     encoder = kernel_encode.ColumnEncoder(same_values(rows), 1, 1000)
     batch = kernel_encode.BatchBuilder(1 << 30, None)
@@ -145,7 +145,7 @@ def test_other_threads_cannot_change_a_batch_written_without_the_gil() -> None:
         except IllegalStateError:
             refused += 1
             index = batch.append(None, b"x", (), 5)
-            if index is not None:  # the call has just ended
+            if index is not None:  # the call of `encode` has just ended
                 assert index == rows + added
                 added += 1
     thread.join()
@@ -168,8 +168,8 @@ def test_objects_created_without_init_do_not_crash() -> None:
             call()
 
 
-def test_two_threads_may_build_a_batch() -> None:
-    """One of them may get an error, because building releases the GIL."""
+def test_two_threads_may_build_the_same_batch() -> None:
+    """One thread may get an error, because building a batch releases the GIL."""
     large = bytes(1 << 20)
     for _ in range(50):
         batch = kernel_encode.BatchBuilder(1 << 21, None)
@@ -229,7 +229,7 @@ def test_an_encoder_in_use_by_another_thread_rejects_calls() -> None:
 
 @pytest.mark.parametrize("where", ["key", "value"])
 def test_a_buffer_without_dimensions_is_rejected(where: str) -> None:
-    """A single number has a buffer of zero dimensions."""
+    """A single number, such as a numpy scalar, has a buffer of zero dimensions."""
     batch = kernel_encode.BatchBuilder(1000, None)
     number = memoryview(ctypes.c_ubyte(7))
     assert number.ndim == 0
@@ -265,7 +265,7 @@ def test_invalid_arguments_are_rejected() -> None:
         batch.append(None, b"", [(None, b"")], 5)  # type: ignore[list-item]
 
 
-def test_a_batch_closed_while_its_headers_are_read_takes_no_record() -> None:
+def test_a_record_whose_headers_close_the_batch_is_not_added() -> None:
     batch = kernel_encode.BatchBuilder(1000, None)
 
     class Closing(list[tuple[str, bytes | None]]):
@@ -280,7 +280,9 @@ def test_a_batch_closed_while_its_headers_are_read_takes_no_record() -> None:
 def test_a_record_of_two_gibibytes_is_rejected() -> None:
     batch = kernel_encode.BatchBuilder(1000, None)
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-    with mmap.mmap(-1, (1 << 31) - 1 - 61, flags=flags) as large:  # its pages are never touched
+    with mmap.mmap(
+        -1, (1 << 31) - 1 - 61, flags=flags
+    ) as large:  # its pages are never read or written
         with pytest.raises(RecordTooLargeError, match="2 GiB"):
             batch.append(None, large, (), 5)  # type: ignore[arg-type]
         assert (batch.count, batch.estimated_size) == (0, 61)

@@ -34,7 +34,7 @@ RECORDS = 3000
 
 @pytest.fixture(autouse=True)
 def switch_threads_often() -> Iterator[None]:
-    """Make threads switch as often as possible, if there is a GIL."""
+    """If Python has a GIL, make it switch threads as often as possible."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield
@@ -42,14 +42,14 @@ def switch_threads_often() -> Iterator[None]:
 
 
 @pytest.mark.skipif(not FREE_THREADS, reason="needs a build without the GIL")
-def test_the_kernels_leave_the_gil_disabled() -> None:
+def test_importing_the_kernels_does_not_enable_the_gil() -> None:
     code = f"import sys, {', '.join(kernel_sources.KERNELS)}; assert not sys._is_gil_enabled()"
     free = {name: value for name, value in os.environ.items() if name != "PYTHON_GIL"}
     subprocess.run([sys.executable, "-c", code], check=True, timeout=HANG_S, env=free)
 
 
 def at_once(*calls: Callable[[], object]) -> None:
-    """Run each call in its own thread, all starting at once, and raise the first error."""
+    """Run each call in its own thread, start them at the same time, and raise the first error."""
     begin, errors = threading.Barrier(len(calls)), []
 
     def run(call: Callable[[], object]) -> None:
@@ -78,7 +78,7 @@ def keys_in(batch: Any) -> list[bytes | None]:
     return columns.keys.values(0, columns.count)  # type: ignore[no-any-return]
 
 
-def test_each_record_has_its_index_and_none_follows_the_close() -> None:
+def test_concurrent_appends_return_the_records_index_and_add_nothing_after_close() -> None:
     for closes in (False, True):
         batch = kernel_encode.BatchBuilder(1 << 30, None)
         places: dict[int, bytes] = {}
@@ -104,8 +104,8 @@ def test_each_record_has_its_index_and_none_follows_the_close() -> None:
         assert keys_in(batch) == [places[index] for index in range(batch.count)]
 
 
-def test_an_encoder_and_threads_share_a_batch() -> None:
-    """An append while the encoder writes returns None, as for a full batch."""
+def test_an_encoder_and_other_threads_can_append_to_the_same_batch() -> None:
+    """While the encoder writes, other threads' `append` returns None, as for a full batch."""
     rows = 200
     ends = b"".join((4 * n).to_bytes(4, "little") for n in range(rows + 1))
     given = b"".join(b"c%03d" % n for n in range(rows))
@@ -127,7 +127,7 @@ def test_an_encoder_and_threads_share_a_batch() -> None:
                 at = encoder.encode(
                     at, min(at + 3, rows), timestamp_ms=5, room=room, sticky=0, sticky_room=room
                 )[0]
-                encoder.use(0, batch)  # records of other threads came in between
+                encoder.use(0, batch)  # needed if other threads appended meanwhile
 
         at_once(encode, *(lambda t=t: append(t) for t in range(THREADS - 1)))
         written = [given[4 * n : 4 * n + 4] for n in range(rows)]
@@ -137,7 +137,7 @@ def test_an_encoder_and_threads_share_a_batch() -> None:
 
 
 @pytest.mark.slow
-def test_blocks_of_the_pools_have_one_user_at_a_time() -> None:
+def test_a_memory_block_of_a_pool_is_never_used_twice_at_once() -> None:
     gc.collect()
     lent = kernel_encode.pool_state()[2], kernel.pool_state()[2]
 
@@ -167,7 +167,7 @@ def test_blocks_of_the_pools_have_one_user_at_a_time() -> None:
     assert (kernel_encode.pool_state()[2], kernel.pool_state()[2]) == lent
 
 
-def test_threads_decode_the_same_response() -> None:
+def test_threads_can_decode_the_same_response() -> None:
     batch = kernel_encode.BatchBuilder(1 << 20, "lz4")
     for number in range(500):
         batch.append(key(0, number), b"v" * number, (("h", b"1"),) if number % 3 else (), 5)
@@ -184,7 +184,7 @@ def test_threads_decode_the_same_response() -> None:
     at_once(*(read for _ in range(THREADS)))
 
 
-def test_threads_share_the_fast_path_into_open_batches() -> None:
+def test_several_threads_can_send_through_the_fast_path_at_once() -> None:
     """Each topic's records go to its own batch, whichever topic another thread has just used."""
     snapshot = object()
     topics = [f"topic-{number}" for number in range(3)]
@@ -218,7 +218,7 @@ def test_threads_share_the_fast_path_into_open_batches() -> None:
 
 
 def test_a_delivery_report_contains_the_data_of_one_message() -> None:
-    """A report is built of one message's data, although other threads send at the same time."""
+    """Data of messages that other threads send at the same time must not be mixed."""
     snapshot, room = object(), kernel_encode.Room(1 << 40, 1 << 40)
     waiting = SentMessages(Given({}), lambda _: None)
     batch = SimpleNamespaceByIdentity(builder=kernel_encode.BatchBuilder(1 << 30, None))
@@ -257,7 +257,7 @@ def test_a_delivery_report_contains_the_data_of_one_message() -> None:
 
 @pytest.mark.parametrize("apart", [apart, kernel.apart])
 def test_threads_can_use_separate_views_of_the_same_memory(apart: Any) -> None:
-    """Views of one another share a counter, which CPython 3.14t changes without a lock."""
+    """A memoryview of a memoryview shares a counter that CPython 3.14t changes without a lock."""
     memory = bytearray(range(100))
     whole = memoryview(memory)[3:90]
     mine = [apart(whole[20:60]) for _ in range(THREADS)]
@@ -272,7 +272,7 @@ def test_threads_can_use_separate_views_of_the_same_memory(apart: Any) -> None:
 
 
 def test_a_list_may_change_while_a_column_is_built_from_it() -> None:
-    """Whatever another thread puts into the list, a column has whole items and their sizes."""
+    """If another thread changes the list, the column still has whole items of the right sizes."""
     gathered: Any = kernel_encode.gather
     items: list[bytes] = [b"a" * 100] * 500
     done = threading.Event()
@@ -297,6 +297,6 @@ def test_a_list_may_change_while_a_column_is_built_from_it() -> None:
 
 
 class SimpleNamespaceByIdentity(SimpleNamespace):
-    """A namespace that is hashable, as batches are."""
+    """A namespace that is hashed by identity, as batches are."""
 
     __hash__ = object.__hash__  # type: ignore[assignment]

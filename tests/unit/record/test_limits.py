@@ -1,4 +1,4 @@
-"""R-IN-4: batches that are small on the wire and huge in memory are rejected before they grow."""
+"""R-IN-4: batches that would take far more memory than their size are rejected beforehand."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PLAIN = b"\0\0%s\x01\x01"  # attributes, timestamp, offset, null key, null value
 
 
 def record(delta: int, headers: int) -> bytes:
-    """Build a record with empty headers: names of no letters, null values."""
+    """Build a record with `headers` headers; their names are empty, their values null."""
     body = PLAIN % write_varint(delta) + write_varint(headers) + b"\0\x01" * headers
     return write_varint(len(body)) + body
 
@@ -62,7 +62,7 @@ def test_headers_that_are_not_requested_are_not_limited() -> None:
     assert found.columns.count == 1
 
 
-def test_the_limit_of_headers_is_exact() -> None:
+def test_a_record_may_have_exactly_the_maximum_number_of_headers() -> None:
     made = sealed_batch(record(0, 10) + record(1, 11), 2)
     assert decode(made, start_offset=0, until_offset=1, limits=Limits(headers=10)).columns.count
     with pytest.raises(RecordLimitError, match="the record at offset 1 has 11 headers"):
@@ -73,8 +73,8 @@ def test_the_limit_of_headers_is_exact() -> None:
     assert [r[0] for r in decode(after, start_offset=1, limits=Limits(headers=10)).columns] == [1]
 
 
-def test_header_columns_count_towards_the_decompressed_limit() -> None:
-    """A header of two bytes takes two numbers in columns."""
+def test_header_columns_count_towards_the_limit_of_decompressed_bytes() -> None:
+    """A header of two bytes takes the memory of two offsets in the header columns."""
     records = b"".join(record(n, 100) for n in range(10))
     made = sealed_batch(records, 10)
     fits = Limits(decompressed=len(records) + 1000 * HEADER_COST)
@@ -86,11 +86,11 @@ def test_header_columns_count_towards_the_decompressed_limit() -> None:
         decode(made, start_offset=0, limits=less)
     error = caught.value
     assert (error.option, error.found) == ("max.decompressed.batch.bytes", 1000 * HEADER_COST)
-    assert error.record == 9  # the records before it fit, and so does this one alone
+    assert error.record == 9  # records 0 to 8 fit, and record 9 alone would
     for start, until, count in ((0, 9, 9), (9, None, 1)):
         found = decode(made, start_offset=start, until_offset=until, limits=less)
         assert found.columns.count == count
-    # Header columns aren't built for raw headers, nor if headers aren't requested.
+    # No header columns are built for raw headers, or if headers aren't requested.
     assert decode(made, start_offset=0, raw_headers=True, limits=less).columns.count == 10
     assert decode(made, start_offset=0, want_headers=False, limits=less).columns.count == 10
     # Of an uncompressed batch only the header columns count, because its bytes were counted when
@@ -103,7 +103,7 @@ def test_header_columns_count_towards_the_decompressed_limit() -> None:
 
 @pytest.mark.slow
 def test_many_empty_headers_are_rejected_before_they_fill_memory() -> None:
-    """Each record is within the limit of headers, but all together exceed that of memory.
+    """Each record is within the limit of headers; all records together exceed the memory limit.
 
     Batch and limits are a sixteenth of the real ones.
     """
@@ -113,7 +113,9 @@ def test_many_empty_headers_are_rejected_before_they_fill_memory() -> None:
         decode(made, start_offset=0, limits=limits)
 
 
-def test_header_columns_end_a_call_between_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_decoding_stops_between_batches_before_header_columns_grow_too_large(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(reference, "COLUMNS_LIMIT", 4000)
     both = bytes(sealed_batch(record(0, 200))) + bytes(sealed_batch(record(0, 200), base=1))
     found = decode(memoryview(both), start_offset=0)
@@ -163,7 +165,7 @@ def test_the_decompression_ratio_is_only_limited_for_large_batches() -> None:
     assert decode(memoryview(small), start_offset=0, limits=Limits(ratio=1)).columns.count == 1
 
 
-def test_good_batches_before_a_rejected_one_are_returned() -> None:
+def test_valid_batches_before_a_rejected_batch_are_returned() -> None:
     good = encode([(n, 0, 0, None, b"v", (("n", b"x"),)) for n in range(3)])
     both = memoryview(good + bytes(sealed_batch(record(0, 50), base=3)))
     limits = Limits(headers=10)
@@ -175,7 +177,7 @@ def test_good_batches_before_a_rejected_one_are_returned() -> None:
             decode(both[found.bytes_consumed :], start_offset=3, limits=limits, raw_headers=raw)
 
 
-def test_raw_headers_are_parsed_on_access() -> None:
+def test_raw_headers_are_parsed_when_they_are_read() -> None:
     rows = [
         (0, 0, 0, None, b"a", (("name", b"value"), ("ñ", None), ("", b""))),
         (1, 0, 0, None, b"b", ()),
@@ -207,7 +209,7 @@ def test_raw_headers_behave_like_a_tuple() -> None:
     assert (len(raw), raw[1], raw[1:], tuple(raw)) == (3, same[1], same[1:], same)
     assert (repr(raw), hash(raw), same[0] in raw) == (repr(same), hash(same), True)
     assert pickle.loads(pickle.dumps(raw)) == same  # noqa: S301 - our own
-    long = RawHeaders(b"\x02a\x81\x00\x80\x00\x82\x00b")  # varints with superfluous bytes
+    long = RawHeaders(b"\x02a\x81\x00\x80\x00\x82\x00b")  # varints that are longer than necessary
     assert long == (("a", None), ("", b"b"))
     match raw:
         case [("a", first), *_]:
@@ -216,29 +218,29 @@ def test_raw_headers_behave_like_a_tuple() -> None:
             raise AssertionError
 
 
-def test_reading_continues_at_the_next_reliable_offset_after_a_corrupt_batch() -> None:
+def test_the_offset_after_a_corrupt_batch_is_read_from_the_most_reliable_header_field() -> None:
     first = encode([(n, 0, 0, None, b"v", ()) for n in range(10, 14)])
     second = encode([(20, 0, 0, None, b"v", ())])
     torn = first[:-1] + bytes([first[-1] ^ 1])
     assert behind(memoryview(first)) == 14
-    assert behind(memoryview(torn)) == 14  # four records in four offsets
-    assert behind(memoryview(torn + second)) == 20  # the next batch is more reliable
+    assert behind(memoryview(torn)) == 14  # the header's last offset agrees with its four records
+    assert behind(memoryview(torn + second)) == 20  # the next batch's offset is more reliable
     assert behind(memoryview(first + torn), len(first)) == 14
     lying = bytearray(torn)
-    lying[23] = 0x40  # a last offset a billion higher: good records would be lost
+    lying[23] = 0x40  # a last offset a billion too high would skip records
     assert behind(memoryview(lying)) is None
     assert behind(memoryview(lying + second)) == 20
     assert behind(memoryview(lying + first)) is None  # offsets that decrease are unreliable
     assert behind(memoryview(first)[:-1]) is None
     assert behind(memoryview(first)[:40]) is None
     odd = bytearray(first)
-    odd[8] = 0x7F  # its length
+    odd[8] = 0x7F  # the batch length in the header
     assert behind(memoryview(odd)) is None
 
 
 @pytest.mark.parametrize("magic", [0, 1, 3, 0x7F, 0xFF])
-def test_the_end_of_a_batch_with_a_wrong_magic_byte_is_found(magic: int) -> None:
-    """The checksum is right; a program that seeks would otherwise get the same batch for ever."""
+def test_the_offset_after_a_batch_with_a_wrong_magic_byte_is_known(magic: int) -> None:
+    """An application that skips the batch with a seek needs an offset after it."""
     odd = bytearray(encode([(n, 0, 0, None, b"v", ()) for n in range(10, 60)]))
     odd[16] = magic
     with pytest.raises(CorruptRecordError):

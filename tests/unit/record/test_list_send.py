@@ -1,4 +1,4 @@
-"""Test lists as columns to send: content, size of pieces, names in errors."""
+"""Test lists as columns to send: their content, division into pieces, and errors."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ RECORD = st.tuples(
 
 
 @given(st.lists(RECORD, max_size=20), st.integers(1, 7), st.integers(1, 40))
-def test_the_content_of_the_lists_is_sent(
+def test_lists_of_keys_values_and_headers_are_sent_completely(
     records: list[Any], most_records: int, most_bytes: int
 ) -> None:
-    """Pieces may be of any size."""
+    """The result must not depend on the size of the pieces that the lists are divided into."""
     keys, values, headers, partitions, times = ([one[n] for one in records] for n in range(5))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(list_send, "PIECE_RECORDS", most_records)
@@ -68,7 +68,7 @@ def test_the_content_of_the_lists_is_sent(
     assert found == [(k, v, tuple(h or ()), p, t) for k, v, h, p, t in records]
 
 
-def test_pieces_are_small_for_any_lists() -> None:
+def test_lists_are_sent_in_small_pieces_whatever_they_contain() -> None:
     most = PIECE_BYTES // 4
     large = [b"x" * most] * 9 + [b"y" * (5 * most)] + [b"z"] * (2 * PIECE_RECORDS)
     found = pieces(values=large)
@@ -103,7 +103,7 @@ def test_iterables_and_buffers_are_accepted() -> None:
     ]
 
 
-def test_a_program_may_change_its_lists_afterwards() -> None:
+def test_the_caller_may_change_its_lists_after_the_call() -> None:
     values: list[Any] = [b"a", b"b"]
     headers: list[Any] = [[("h", b"x")], None]
     records = RecordLists.given(values=values, headers=headers)

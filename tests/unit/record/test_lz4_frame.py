@@ -1,4 +1,4 @@
-"""Test LZ4 frames: those that brokers accept, and all that other clients may write."""
+"""Test LZ4 frames: we write frames that brokers accept, and read all that clients may write."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_frames_of_the_reference_implementation_are_decompressed(
     packer.compress(TEXT)
     written = bytes(packer.finish())
     assert bool(written[4] & 0x20) is not linked
-    assert bool(written[4] & 0x10)  # checksums of blocks
+    assert bool(written[4] & 0x10)  # the frame has checksums of its blocks
     assert decompress(3, written) == TEXT
     assert decompress(3, written * 3) == TEXT * 3
 
@@ -86,7 +86,7 @@ def test_linked_blocks_that_exceed_the_size_limit_are_rejected() -> None:
     packer = cramjam.lz4.Compressor(level=1, block_linked=True)
     packer.compress(bytes(3 << 20))
     written = bytes(packer.finish())
-    assert decompress(3, written) == bytes(3 << 20)  # 250 times larger: size is checked first
+    assert decompress(3, written) == bytes(3 << 20)  # the data is 250 times larger than the frame
     with pytest.raises(BadBatchError, match="exceed 3000000 bytes"):
         decompress(3, written, limit=3_000_000)
 
@@ -103,7 +103,7 @@ def test_linked_blocks_that_exceed_the_size_limit_are_rejected() -> None:
         frame(block(b"", stored=True), block(b"ab" * 50 + b"cd" * 50)),
     ],
 )
-def test_frames_with_any_options_are_decompressed(written: bytes) -> None:
+def test_frames_with_all_options_of_the_format_are_decompressed(written: bytes) -> None:
     assert decompress(3, written) == b"ab" * 50 + b"cd" * 50
 
 
@@ -126,7 +126,10 @@ def test_frames_with_any_options_are_decompressed(written: bytes) -> None:
         (frame(b"\xff\xff\xff\x7f"), "is 2147483647, but the limit is 65536 and 4 bytes are left"),
         (frame(b"\x09\0\0\0abcd"), "is 9, but the limit is 65536 and 8 bytes are left"),
         (frame(b"\x04\0\0\0\x0f\xff\xff\xff"), "lz4 data is corrupt"),
-        (frame(block(bytes(65537))), "lz4 data is corrupt"),  # exceeds its block size
+        (
+            frame(block(bytes(65537))),
+            "lz4 data is corrupt",
+        ),  # the block exceeds the frame's block size
     ],
 )
 def test_corrupt_frames_are_rejected(written: bytes, says: str) -> None:

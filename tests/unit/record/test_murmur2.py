@@ -1,4 +1,4 @@
-"""Test vectors of Kafka's UtilsTest, and some computed with its Utils.murmur2."""
+"""Compare hashes with those in Kafka's UtilsTest, and some computed with Utils.murmur2."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def test_hash_and_partition_equal_those_of_java(
 
 
 @pytest.mark.parametrize("use", ENCODINGS, ids=lambda encoding: encoding.name)
-def test_an_array_is_hashed_by_its_bytes(use: Encoding) -> None:
-    """A key in any kind of buffer has the partition of its bytes."""
+def test_any_buffer_is_hashed_by_its_bytes(use: Encoding) -> None:
+    """A key in any object with the buffer protocol has the same partition as its bytes."""
     numbers = array("i", range(9))
     for key in (numbers, memoryview(numbers), memoryview(numbers)[::2], memoryview(b"abc")[::-1]):
         data = memoryview(key).tobytes()

@@ -39,7 +39,7 @@ def row(offset: int, *, time: int = 1000, kind: int = CREATED) -> Row:
 
 
 def one(offset: int, magic: int, *, written: int | None = None, attributes: int = 0) -> bytearray:
-    """Build a message that decodes to `row(offset)`."""
+    """Build a message of format 0 or 1 that is decoded to `row(offset)`."""
     _, time, _, key, value, _ = row(offset)
     place = offset if written is None else written
     return message(place, magic, key, value, time=time, attributes=attributes)
@@ -78,12 +78,12 @@ def test_compressed_messages_are_decoded(codec: str, layout: str) -> None:
     assert rows(buffer, until_offset=20) == expected[:3]
 
 
-def test_a_compacted_wrapper_message_keeps_the_remaining_offsets() -> None:
+def test_messages_in_a_compacted_wrapper_message_keep_their_offsets() -> None:
     inner = b"".join(one(40 + i, 1, written=i) for i in (3, 5))
     assert rows(log(wrapper(inner, 45, 1, 1))) == [row(43), row(45)]
 
 
-def test_messages_have_the_log_append_time_of_their_wrapper() -> None:
+def test_messages_have_the_log_append_time_of_their_wrapper_message() -> None:
     inner = one(0, 1, written=0) + one(1, 1, written=1)
     appended = wrapper(inner, 1, 1, 2, time=5000, append_time=True)
     plain = one(2, 1, attributes=8)
@@ -125,7 +125,7 @@ def test_old_messages_are_converted_to_arrow(magic: int, compressed: bool) -> No
         assert {r["headers"] for r in found} == {None}
 
 
-def test_several_calls_read_all_messages() -> None:
+def test_successive_calls_with_a_record_limit_read_all_messages() -> None:
     inner = b"".join(one(10 + i, 1, written=i) for i in range(5))
     buffer = log(one(8, 1), one(9, 1), wrapper(inner, 14, 1, 1), one(15, 1))
     position, found = 0, []
@@ -160,7 +160,7 @@ def test_only_complete_messages_of_a_truncated_buffer_are_decoded(magic: int) ->
 
 
 def kafka_3160(frame: bytearray) -> bytearray:
-    """Break the checksum of a frame's header, as Kafka before 0.10 did."""
+    """Write the wrong header checksum into an lz4 frame that Kafka before 0.10 wrote."""
     at = 14 if frame[4] & 0x08 else 6
     frame[at] ^= 0x55
     return frame
@@ -280,7 +280,7 @@ def test_no_row_of_a_corrupt_wrapper_is_returned() -> None:
     assert not found.finished
 
 
-def test_a_message_is_described_by_a_batch_header() -> None:
+def test_the_header_of_a_message_is_returned_as_a_batch_header() -> None:
     header = read_header(log(wrapper(one(2, 1), 2, 1, 3, time=77, append_time=True)))
     assert (header.base_offset, header.last_offset, header.count) == (2, 2, 1)
     assert (header.magic, header.codec, header.max_timestamp) == (1, 3, 77)

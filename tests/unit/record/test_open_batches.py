@@ -1,4 +1,4 @@
-"""Test the fast path of `send` into open batches, in Python and native."""
+"""Test the fast path of `send`, which appends to an open batch: Python and native code."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ AT = 1234567
 
 
 class Future:
-    """The result of a send."""
+    """A minimal future that `send` returns."""
 
     _blank = (("_cancelled", False), ("_listeners", None))
     __slots__ = (*("_batch", "_cancelled", "_index", "_listeners", "_producer", "_timestamp_ms"),)
@@ -28,7 +28,7 @@ class Future:
 
 
 class Message:
-    """A delivery report."""
+    """A minimal delivery report, as of confluent-kafka's API."""
 
     __slots__ = ("_error", "_more", "_record")
 
@@ -68,7 +68,7 @@ class Lane:
 
 
 def notes_of(use: Encoding) -> Any:
-    """Return a queue of a batch's messages that counts those that come late."""
+    """Return a batch's queue of messages that counts those added after the batch's outcome."""
 
     class Reports(use.Notes):  # type: ignore[misc, name-defined]
         lates = 0
@@ -80,7 +80,7 @@ def notes_of(use: Encoding) -> Any:
 
 
 class Scene:
-    """A producer whose partitions 1 and 2 of `t` have open batches."""
+    """A producer with open batches for partitions 1 and 2 of topic t."""
 
     def __init__(self, use: Encoding, *, make: Any = Future, limit: int = 400) -> None:
         self.use = use
@@ -112,7 +112,7 @@ class Scene:
         return [batch.builder.count for batch in self.batches.values()]
 
 
-def test_a_record_gets_its_future(use: Encoding) -> None:
+def test_sending_a_record_returns_its_future(use: Encoding) -> None:
     scene = Scene(use)
     found = scene.send()
     assert type(found) is Future
@@ -123,15 +123,15 @@ def test_a_record_gets_its_future(use: Encoding) -> None:
     assert scene.lane.placed == [(None, b"v")] * 2
 
 
-def test_futures_may_be_created_by_a_function(use: Encoding) -> None:
+def test_futures_may_be_created_by_a_function_of_the_caller(use: Encoding) -> None:
     scene = Scene(use, make=lambda *given: given)
     assert scene.send(partition=2) == (scene, scene.batches[2], 0, AT)
 
 
-def test_a_class_with_its_own_new_is_rejected(use: Encoding) -> None:
+def test_a_class_with_its_own_new_method_is_rejected(use: Encoding) -> None:
     with pytest.raises(TypeError, match="plain class"):
         Scene(use, make=CustomNew)
-    for cls in (CustomNew, int, FrameType):  # a frame inherits `__new__`, but has items
+    for cls in (CustomNew, int, FrameType):  # FrameType inherits `__new__`, but isn't plain
         with pytest.raises(TypeError, match="plain class"):
             use.build_reports(cls, 0, "t", 0, (0, 0), None, 1.0, use.Notes())
 
@@ -150,7 +150,7 @@ def test_the_key_selects_the_partition(use: Encoding) -> None:
     assert other.placed == [(keys[0], b"v")]
 
 
-def test_without_an_open_batch_the_known_partition_is_returned(use: Encoding) -> None:
+def test_if_a_record_cannot_be_appended_its_partition_is_returned_if_known(use: Encoding) -> None:
     scene = Scene(use)
     for put in (scene.send, scene.report):
         assert put("other") is None
@@ -174,7 +174,7 @@ def test_without_an_open_batch_the_known_partition_is_returned(use: Encoding) ->
     assert scene.counts() == full
 
 
-def test_invalid_arguments_are_rejected_by_the_builder(use: Encoding) -> None:
+def test_invalid_arguments_are_rejected_and_append_nothing(use: Encoding) -> None:
     scene = Scene(use)
     wrong: dict[str, Any]
     for wrong in ({"value": "text"}, {"key": 7, "partition": 1}, {"at": 0.5},
@@ -187,7 +187,7 @@ def test_invalid_arguments_are_rejected_by_the_builder(use: Encoding) -> None:
     assert scene.send(value=bytearray(b"v"))._index == 0
 
 
-def test_a_message_is_queued_for_its_report(use: Encoding) -> None:
+def test_messages_are_queued_until_their_delivery_reports_are_built(use: Encoding) -> None:
     scene = Scene(use)
     assert scene.report(key=None, value=b"1234", call=print) is True
     assert scene.report(value=None, at=55, partition=1) is True
@@ -204,7 +204,7 @@ def test_a_message_is_queued_for_its_report(use: Encoding) -> None:
     assert scene.counts() == [3, 0]
 
 
-def test_unusual_messages_are_left_to_the_slow_path(use: Encoding) -> None:
+def test_messages_with_unusual_argument_types_are_not_appended(use: Encoding) -> None:
     scene = Scene(use)
     for unusual in ({"topic": 7}, {"key": "k"}, {"value": bytearray(b"v")}, {"at": 0.5},
                     {"at": True}, {"at": 1 << 63}, {"topic": b"t"}):  # fmt: skip
@@ -214,7 +214,7 @@ def test_unusual_messages_are_left_to_the_slow_path(use: Encoding) -> None:
     assert (scene.room.messages, scene.room.size) == (100, 10_000)
 
 
-def test_without_space_in_the_queue_the_slow_path_is_used(use: Encoding) -> None:
+def test_a_message_is_not_appended_if_the_queue_has_no_space(use: Encoding) -> None:
     scene = Scene(use)
     scene.room.messages = 1
     assert scene.report() is True
@@ -230,7 +230,7 @@ def test_without_space_in_the_queue_the_slow_path_is_used(use: Encoding) -> None
     assert scene.counts() == [3, 0]
 
 
-def test_a_message_that_is_queued_after_the_outcome_is_reported_as_late(use: Encoding) -> None:
+def test_a_message_queued_after_its_batchs_outcome_counts_as_late(use: Encoding) -> None:
     scene = Scene(use)
     notes = scene.reports[scene.batches[1]]
     notes.can_be_made = True
@@ -248,7 +248,7 @@ def made(use: Encoding, outcome: tuple[int, int], *rows: tuple[Any, ...]) -> lis
     return [(message._record, message._error, message._more) for message in found]
 
 
-def test_reports_are_built(use: Encoding) -> None:
+def test_delivery_reports_contain_offset_timestamp_error_and_latency(use: Encoding) -> None:
     first, second = (0, 9.0, 55, b"k", b"v", print), (4, 9.5, 56, None, None, None)
     assert made(use, (70, -1), first, second) == [
         (("t", 3, 70, 55, 0, b"k", b"v", None, -1), None, 1.0),
@@ -263,7 +263,7 @@ def test_reports_are_built(use: Encoding) -> None:
         use.build_reports(Message, 0, "t", 3, (0, -1), None, 1.0)
 
 
-def test_queued_messages_are_taken_and_put_back(use: Encoding) -> None:
+def test_queued_messages_can_be_taken_and_put_back(use: Encoding) -> None:
     notes, held = use.Notes(), str(object()).encode()
     before = sys.getrefcount(held)
     wanted = [(n, float(n), n, held, None, n) for n in range(50)]
@@ -290,7 +290,7 @@ def test_queued_messages_are_taken_and_put_back(use: Encoding) -> None:
     assert sys.getrefcount(held) == before
 
 
-def test_a_callback_in_a_reference_cycle_is_collected(use: Encoding) -> None:
+def test_a_queued_callback_in_a_reference_cycle_is_garbage_collected(use: Encoding) -> None:
     class Held:
         notes: Any = None
 

@@ -1,4 +1,4 @@
-"""Test rows of columns as named tuples, built by Python and by the kernel."""
+"""Test records (named tuples) built from columns, by Python and by the native kernel."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def expected(epochs: list[int]) -> list[ConsumerRecord]:
     return [ConsumerRecord("t", 3, *row, epoch) for row, epoch in zip(ROWS, epochs, strict=True)]
 
 
-def test_records_contain_all_parts_of_all_rows(build: Callable[..., list[Any]]) -> None:
+def test_records_contain_every_column_of_every_row(build: Callable[..., list[Any]]) -> None:
     made = build(ConsumerRecord, "t", 3, decoded(), 7)
     assert made == expected([7] * 4)
     assert all(type(record) is ConsumerRecord for record in made)
@@ -60,7 +60,7 @@ def changed(columns: RecordColumns, **changes: Any) -> RecordColumns:
     return made
 
 
-def test_records_are_built_from_slices_and_without_unrequested_columns(
+def test_records_can_be_built_from_slices_and_from_columns_without_keys_or_values(
     build: Callable[..., list[Any]],
 ) -> None:
     part = build(ConsumerRecord, "t", 3, decoded().slice(1, 3), 7)
@@ -70,7 +70,7 @@ def test_records_are_built_from_slices_and_without_unrequested_columns(
     assert build(ConsumerRecord, "t", 3, EMPTY, 7) == []
 
 
-def test_values_in_views_are_copied_to_bytes(build: Callable[..., list[Any]]) -> None:
+def test_values_in_binary_view_columns_are_copied_to_bytes(build: Callable[..., list[Any]]) -> None:
     columns = decoded()
     inline = b"\1\0\0\0k" + bytes(11)
     there = len(LONG).to_bytes(4, "little") + LONG[:4] + bytes(4) + (2).to_bytes(4, "little")
@@ -84,25 +84,29 @@ def many(count: int) -> Headers:
 
 
 def raw_records(build: Callable[..., list[Any]], *headers: Headers) -> list[ConsumerRecord]:
-    """Build records as `poll()` does, with the kernel or without."""
+    """Build records with unparsed headers, as `poll()` does."""
     encoded = encode([(n, 1, 0, b"k", b"v", each) for n, each in enumerate(headers)])
     decoder = reference.decode if build is rows.build_rows else decode
     columns = decoder(memoryview(encoded), start_offset=0, raw_headers=True).columns
     return list(build(ConsumerRecord, "t", 3, columns, 7, UnreadRecord))
 
 
-def test_a_few_headers_are_parsed_with_their_record(build: Callable[..., list[Any]]) -> None:
+def test_few_headers_are_parsed_with_their_record_and_many_only_when_they_are_read(
+    build: Callable[..., list[Any]],
+) -> None:
     some = (("ñ", b"\xff"), ("", None), ("bad \ufffd", b""))
     made = raw_records(build, some, (), many(MOST_READ), many(MOST_READ + 1))
     assert [type(r) for r in made] == [ConsumerRecord] * 3 + [UnreadRecord]
     assert [r.headers for r in made] == [some, (), many(MOST_READ), many(MOST_READ + 1)]
-    assert made[0].headers is made[0][7]  # cached, not built again
+    assert made[0].headers is made[0][7]  # headers are parsed only once
     assert all(type(r[7]) is tuple and all(type(h) is tuple for h in r[7]) for r in made)
-    if build is not rows.build_rows:  # nothing in them refers back to them
+    if build is not rows.build_rows:  # they can't be part of a reference cycle
         assert not any(gc.is_tracked(r) or gc.is_tracked(r[7]) for r in made[:3])
 
 
-def test_a_record_with_many_headers_behaves_like_any_other(build: Callable[..., list[Any]]) -> None:
+def test_a_record_with_many_headers_behaves_like_any_other_record(
+    build: Callable[..., list[Any]],
+) -> None:
     headers = many(MOST_READ + 1)
     (made,) = raw_records(build, headers)
     same = ConsumerRecord("t", 3, 0, 1, 0, b"k", b"v", headers, 7)
@@ -143,7 +147,7 @@ def test_a_record_with_many_headers_behaves_like_any_other(build: Callable[..., 
 
 
 def test_record_classes_have_no_attribute_hook() -> None:
-    """Python 3.11 only has fast access to fields if a class has neither of these."""
+    """Python 3.11 accesses fields slowly in a class with `__getattr__` or `__getattribute__`."""
     for cls in (ConsumerRecord, UnreadRecord):
         assert not hasattr(cls, "__getattr__")
         assert cls.__getattribute__ is tuple.__getattribute__
@@ -170,7 +174,7 @@ def test_many_headers_only_use_their_encoded_size_until_they_are_read(
         tracemalloc.stop()
     assert held < 2 * len(encoded)
     assert peak > 10 * held
-    assert after < 3 * held  # read, and not kept; the interpreter keeps some empty tuples
+    assert after < 3 * held  # the parsed headers were freed
 
 
 @pytest.mark.skipif(KERNEL != "native", reason="the Python builder's tuples are tracked one by one")
@@ -189,7 +193,7 @@ def test_the_garbage_collector_is_paused_while_rows_are_built() -> None:
     finally:
         gc.callbacks.remove(note)
     assert len(made) == 9000
-    assert len(looks) <= 4  # two collections, each with a start and a stop
+    assert len(looks) <= 4  # at most two collections, with a start and a stop each
     assert gc.isenabled()
     values: Any = columns.values
     wrong = changed(columns, values=values._replace(offsets=array("i", [0, 9, 1])))
@@ -226,12 +230,12 @@ class WithDict(Named):
     """A subclass with a `__dict__`."""
 
 
-def test_read_as_slots_keeps_the_behaviour_of_named_tuples(build: Callable[..., list[Any]]) -> None:
+def test_named_tuples_behave_the_same_after_read_as_slots(build: Callable[..., list[Any]]) -> None:
     twin: Any = rows if build is rows.build_rows else odradek.record
     twin.read_as_slots(Named)
     held = object()
     made, derived, roomy = Named(held), Derived(1, 2, 3), WithDict(4, 5, 6)
-    for _ in range(100):  # the interpreter specializes the access
+    for _ in range(100):  # often, so that the interpreter specializes the access
         assert (made.first, made.second, made.third) == (held, b"2", None)
         assert (derived.first, derived.second, derived.third) == (1, "made", 3)
         assert (roomy.first, roomy.third) == (4, 6)
@@ -256,8 +260,8 @@ def test_read_as_slots_keeps_the_behaviour_of_named_tuples(build: Callable[..., 
                 twin.read_as_slots(wrong)
 
 
-def test_a_missing_item_of_a_short_tuple_raises(build: Callable[..., list[Any]]) -> None:
-    """Slots are read without a check of the length, which once ended the process."""
+def test_a_missing_item_of_a_too_short_named_tuple_raises(build: Callable[..., list[Any]]) -> None:
+    """Fields are read without a check of the tuple's length, which once crashed the process."""
     twin: Any = rows if build is rows.build_rows else odradek.record
     twin.read_as_slots(Named)
 
@@ -278,14 +282,14 @@ def test_a_missing_item_of_a_short_tuple_raises(build: Callable[..., list[Any]])
 
 
 class Filled:
-    """A class whose objects are filled."""
+    """A class whose objects are created without `__init__`."""
 
     __slots__ = ("__weakref__", "a", "b")
     a: object
 
 
 class Shown(Filled):
-    """The same class by another name, with its own `__setattr__`."""
+    """A subclass with the same slots and its own `__setattr__`."""
 
     __slots__ = ()
 
@@ -295,7 +299,7 @@ class Shown(Filled):
 
 
 class Larger(Filled):
-    """A class with another slot."""
+    """A subclass with an additional slot."""
 
     __slots__ = ("c",)
 
@@ -304,7 +308,7 @@ TWINS = [rows, odradek.record] if KERNEL == "native" else [rows]
 
 
 @pytest.mark.parametrize("twin", TWINS)
-def test_blank_objects_can_be_filled_and_change_their_class(twin: Any) -> None:
+def test_objects_created_without_init_can_get_attributes_and_another_class(twin: Any) -> None:
     made = twin.blanks(Filled, 3)
     assert [type(one) for one in made] == [Filled] * 3
     for n, one in enumerate(made):
@@ -321,7 +325,7 @@ def test_blank_objects_can_be_filled_and_change_their_class(twin: Any) -> None:
 
 @pytest.mark.skipif(FREE_THREADS, reason="each thread counts references of classes there")
 @pytest.mark.parametrize("twin", TWINS)
-def test_blank_objects_hold_references_to_their_class(twin: Any) -> None:
+def test_objects_created_without_init_hold_references_to_their_class(twin: Any) -> None:
     before = sys.getrefcount(Filled), sys.getrefcount(Shown)
     made = twin.blanks(Filled, 100)
     twin.become(made, Filled, Shown)
@@ -346,7 +350,7 @@ def test_objects_with_references_to_themselves_are_garbage_collected() -> None:
 
 
 @pytest.mark.parametrize("twin", TWINS)
-def test_only_plain_classes_are_filled_and_changed(twin: Any) -> None:
+def test_only_plain_classes_are_created_without_init_or_changed(twin: Any) -> None:
     for cls in (int, tuple, list, Exception, type):
         with pytest.raises(TypeError, match="plain class"):
             twin.blanks(cls, 1)

@@ -1,4 +1,4 @@
-"""Test snappy: xerial's chunks, bare blocks, impossible sizes."""
+"""Test snappy data: xerial's chunks, single blocks, impossible sizes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_data_compressed_by_other_clients_is_decompressed(written: bytes) -> Non
 
 
 def test_highly_compressed_runs_are_accepted() -> None:
-    """The check of sizes must not reject valid data."""
+    """The check of the decompressed size must not reject valid data."""
     for data in (bytes(1 << 22), b"ab" * 99999, bytes(12), b"abcdefgh" * 200):
         assert decompress(2, raw(data)) == data
 
@@ -72,13 +72,13 @@ def test_corrupt_snappy_data_is_rejected(written: bytes, says: str) -> None:
         decompress(2, written)
 
 
-def test_the_limit_is_checked_before_decompression() -> None:
+def test_the_size_limit_is_checked_before_decompression() -> None:
     with pytest.raises(BadBatchError, match="exceed 1000 bytes"):
         decompress(2, HEADER + chunk(bytes(600)) * 2, limit=1000)
 
 
 def test_empty_chunks_are_not_decompressed() -> None:
-    """A megabyte may contain 200,000 of them."""
+    """A megabyte of data may contain 200,000 empty chunks."""
     written = HEADER + chunk(b"") * 1000 + chunk(TEXT[:9]) + chunk(b"") * 1000 + chunk(TEXT[9:])
     assert len(blocks(memoryview(written))) == 2
     assert decompress(2, written) == TEXT

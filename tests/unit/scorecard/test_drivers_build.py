@@ -1,4 +1,4 @@
-"""Compiled drivers are built once; if a build is impossible, the column shows the reason."""
+"""Drivers in Go and Java are built once; if that fails, the client's column has the reason."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def program(path: Path, script: str) -> str:
     return str(path)
 
 
-def test_without_go_the_reason_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_if_go_is_missing_the_column_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(building, "find_go", lambda: None)
     built = build.go_command("franz-go")
     assert built.command is None
@@ -43,7 +43,7 @@ def test_a_failed_go_build_reports_the_error_and_leaves_no_files(
     assert [path.name for path in cache.iterdir()] == ["go.lock"]
 
 
-def test_an_existing_build_is_reused(
+def test_an_existing_build_of_a_driver_is_reused(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cache: Path
 ) -> None:
     calls = tmp_path / "calls"
@@ -58,7 +58,7 @@ def test_an_existing_build_is_reused(
     assert (first.command[1:], second.command[1:]) == (["franz-go"], ["sarama"])
 
 
-def test_an_unknown_library_of_the_go_driver_is_refused() -> None:
+def test_an_unknown_library_name_for_the_go_driver_is_rejected() -> None:
     with pytest.raises(ValueError, match="franz-go, sarama"):
         build.go_command("confluent-kafka-go")
 
@@ -74,7 +74,7 @@ def test_a_java_without_a_compiler_is_reported(
     assert "jdk.compiler" in built.reason
 
 
-def test_without_java_the_reason_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_if_java_is_missing_the_column_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing() -> Path:
         raise JavaNotFoundError("no Java anywhere")
 

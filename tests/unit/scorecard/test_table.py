@@ -1,4 +1,4 @@
-"""The scorecard's arithmetic: medians of values with "never", ranks, ties, and lost rows."""
+"""The scorecard's calculations: medians of values including "never", ranks, ties, lost rows."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def cells(**medians: float | None) -> dict[str, dict[str, Any]]:
     return {client: {"x": {"median": value}} for client, value in medians.items()}
 
 
-def test_a_tie_is_within_an_absolute_and_a_relative_tolerance_of_the_best() -> None:
+def test_results_within_the_absolute_or_the_relative_tolerance_of_the_best_are_tied() -> None:
     figure = Figure("x", "", "s", slack=0.25, share=0.25)
     found = table.rank(figure, cells(a=1.0, b=1.49, c=1.51, d=None))
     assert found == {"a", "b"}
@@ -46,7 +46,7 @@ def test_clients_that_reach_the_sufficient_value_are_tied() -> None:
     assert table.rank(figure, cells(a=0.7, b=5.2, c=5.3)) == {"a", "b"}
 
 
-def test_no_client_is_first_if_all_are_never() -> None:
+def test_no_client_is_first_if_all_results_are_never() -> None:
     assert table.rank(Figure("x", "", "s"), cells(a=None, b=None)) == set()
 
 
@@ -69,7 +69,7 @@ FAILED: list[dict[str, Any]] = [{"figures": {}, "error": "it ended by itself", "
 
 
 def scorecard(**others: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return a report: Odradek equals Java in A, Java fails in G; `others` replace results."""
+    """Return a report: Odradek equals Java in row A, Java fails in row G; replace results."""
     quick, foreign = good(record=0.1, contact=0.1), good(foreign=600, asked=1)
     results = {"A_odradek": quick, "A_java": quick, "G_odradek": REFUSED, "G_java": foreign}
     card = Scorecard(["A", "G"], ["odradek", "java", "sarama"], runs=1, side_by_side=2)
@@ -80,7 +80,7 @@ def scorecard(**others: list[dict[str, Any]]) -> dict[str, Any]:
     return card.report(1.0)
 
 
-def test_a_row_that_odradek_does_not_win_is_shown_and_named() -> None:
+def test_a_row_that_odradek_does_not_win_is_named_below_the_table() -> None:
     report = scorecard(A_odradek=good(record=3.0, contact=2.9))
     text = table.markdown(report)
     assert "| 3.00 | 0.10 ● | not run |" in text
@@ -90,7 +90,7 @@ def test_a_row_that_odradek_does_not_win_is_shown_and_named() -> None:
     assert table.lost(report) == [f"A ({ROWS['A'].title}): {ROWS['A'].figures[0].title}"]
 
 
-def test_a_failed_run_is_named_and_has_no_figure() -> None:
+def test_a_failed_run_is_listed_with_its_error_and_without_a_number() -> None:
     report = scorecard(
         A_odradek=good(record=0.1, contact=0.1) + FAILED,
         A_java=FAILED,
@@ -104,7 +104,7 @@ def test_a_failed_run_is_named_and_has_no_figure() -> None:
     assert table.lost(report) == []
 
 
-def test_an_update_keeps_results_that_were_not_measured_again() -> None:
+def test_updating_the_scorecard_keeps_results_that_were_not_measured_again() -> None:
     earlier = scorecard(A_odradek=good(record=3.0, contact=2.9))
     card = Scorecard(["A"], ["odradek"], runs=1, side_by_side=2)
     card.keep(earlier)
@@ -115,7 +115,7 @@ def test_an_update_keeps_results_that_were_not_measured_again() -> None:
     assert "no Go" in text
 
 
-def test_readme_gets_the_ranked_figures_between_its_marks() -> None:
+def test_the_readme_gets_the_scorecards_ranked_numbers_between_its_marks() -> None:
     report = scorecard()
     old = f"before\n{table.README_BEGIN}\nold\n{table.README_END}\nafter\n"
     new = table.into_readme(old, report)
@@ -133,7 +133,7 @@ def test_a_row_in_which_odradek_failed_counts_as_lost() -> None:
     assert table.lost(report) == [f"A ({ROWS['A'].title}): not run"]
 
 
-def test_sync_and_asyncio_columns_must_both_be_first() -> None:
+def test_the_blocking_and_the_asyncio_client_of_odradek_are_judged_separately() -> None:
     card = Scorecard(["A"], ["odradek", "odradek-asyncio", "java"], runs=1, side_by_side=2)
     for client, seconds in (("odradek", 0.1), ("odradek-asyncio", 3.0), ("java", 0.2)):
         card.results["A"][client] = good(record=seconds, contact=seconds)
@@ -148,7 +148,7 @@ def test_sync_and_asyncio_columns_must_both_be_first() -> None:
     ]
 
 
-def test_a_figure_that_was_not_counted_is_not_lost() -> None:
+def test_a_number_that_could_not_be_measured_does_not_count_as_lost() -> None:
     card = Scorecard(["H"], ["odradek"], runs=1, side_by_side=1)
     card.results["H"]["odradek"] = good(back=0.5, asked=2, dials_after=3)
     report = card.report(1.0)

@@ -1,4 +1,4 @@
-"""A minimal schema registry and a client of it."""
+"""Fixtures: a minimal schema registry, and a client that is connected to it."""
 
 from __future__ import annotations
 

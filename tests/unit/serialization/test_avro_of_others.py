@@ -1,4 +1,4 @@
-"""Test Avro schemas of other clients: references, decimals, and schemas that fastavro rejects."""
+"""Test Avro schemas written by other clients: references, decimals, unusual types."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def decimal(precision: Any = None, scale: Any = None, kind: str = "bytes", **mor
 def read_column(
     registry: SchemaRegistryClient, *rows: bytes | None, **options: Any
 ) -> ConvertedColumn:
-    """Return a column of rows; check that it is equal with and without the kernel."""
+    """Decode rows to a column; check that the result is the same without the native kernel."""
     found = avro_to_arrow(pa.array(rows, pa.binary()), registry, **options)
     with without_kernel():
         other = avro_to_arrow(pa.array(rows, pa.binary()), registry, **options)
@@ -63,7 +63,7 @@ def read_column(
 
 
 def having(server: RegistryServer, *schemas: Any) -> SchemaRegistryClient:
-    """Return a client whose registry contains these schemas, from id 1."""
+    """Return a client of a registry that contains these schemas, with ids from 1 on."""
     server.schemas += [{"schema": json.dumps(one)} for one in schemas]
     return SchemaRegistryClient({"schema.registry.url": server.url})
 
@@ -84,7 +84,7 @@ SHAPES: dict[str, tuple[Any, Any]] = {
         record(field({"type": "map", "values": {"type": "array", "items": "a.Code"}})),
         {"x": {"k": [{"code": "JFK"}]}},
     ),
-    # A name, or a whole schema, in an object that contains only a type.
+    # An object with only the key "type", whose value is a name or a schema.
     "object": ({"type": "b.Place"}, LEAVES),
     "object in a field": (record(field({"type": {"type": "b.Place"}})), {"x": LEAVES}),
     "object in an array": ({"type": "array", "items": {"type": "b.Place"}}, [LEAVES]),
@@ -133,7 +133,7 @@ def test_references_in_every_kind_of_schema_are_resolved(
 
 
 def test_types_without_a_namespace_keep_their_names(registry: SchemaRegistryClient) -> None:
-    """If a definition were inserted into another namespace, it would belong to that namespace."""
+    """A referenced type without a namespace mustn't get the namespace of the referring schema."""
     registry.register_schema("bare", Schema(json.dumps(record(field("int"), name="Bare"))))
     bare = SchemaReference("Bare", "bare", 1)
     between = record(field("Bare"), field("Bare", "y"), name="Between")
@@ -155,7 +155,7 @@ LARGE = Decimal("-" + "1234567890" * 7 + ".123456")
 def test_decimals_of_every_precision_become_columns(
     server: RegistryServer, precision: int, kind: Any
 ) -> None:
-    """64 is the precision of Connect's decimals."""
+    """Kafka Connect's decimals have a precision of 64."""
     schema = record(field(["null", decimal(precision, 6)]))
     registry = having(server, schema)
     serializer = AvroSerializer(registry, json.dumps(schema), conf=REGISTER)
@@ -207,7 +207,7 @@ IGNORED: list[tuple[Any, Any]] = [
 
 @pytest.mark.parametrize(("kind", "value"), IGNORED)
 def test_invalid_logical_types_are_ignored(server: RegistryServer, kind: Any, value: Any) -> None:
-    """As Avro 1.12 requires and Java does; fastavro rejects some and decodes others wrongly."""
+    """Avro 1.12 requires it, and Java ignores them; fastavro rejects some, misreads others."""
     schema = record(field(kind))
     registry = having(server, schema)
     serializer = AvroSerializer(registry, json.dumps(schema), conf=REGISTER)
@@ -234,10 +234,10 @@ def test_invalid_logical_types_are_ignored(server: RegistryServer, kind: Any, va
         ({"type": "float"}, -2, -2.0),
     ],
 )
-def test_a_default_of_another_type_fails_only_a_reader_that_needs_it(
+def test_a_default_of_a_wrong_type_is_an_error_only_for_a_reader_that_needs_it(
     server: RegistryServer, kind: Any, default: Any, read: Any
 ) -> None:
-    """Java's deserializers accept such schemas, too."""
+    """Java's deserializers also accept such schemas."""
     present = {"int": 7, "string": "a", "boolean": True, "bytes": b"b", "double": 1.5}
     value = present.get(kind) if isinstance(kind, str) else None
     with_default = record(field("int", "id"), field(kind, default=default))
@@ -273,7 +273,7 @@ def test_a_default_of_another_type_fails_only_a_reader_that_needs_it(
         (record(field(["null", "a.R"])), b"\1", False),
     ],
 )
-def test_a_negative_branch_or_symbol_is_rejected(
+def test_a_negative_index_of_a_union_branch_or_enum_symbol_is_rejected(
     server: RegistryServer, schema: Any, payload: bytes, column: bool
 ) -> None:
     registry = having(server, schema)
@@ -284,7 +284,9 @@ def test_a_negative_branch_or_symbol_is_rejected(
         assert list(read_column(registry, FRAME + payload).errors) == [0]
 
 
-def test_bytes_may_be_any_buffer(registry: SchemaRegistryClient) -> None:
+def test_bytes_fields_accept_any_object_with_the_buffer_protocol(
+    registry: SchemaRegistryClient,
+) -> None:
     fixed = {"type": "fixed", "name": "a.F", "size": 1}
     schema = record(
         field("bytes"), field(["null", "bytes"], "y"), field({"type": "array", "items": fixed}, "z")
@@ -313,7 +315,7 @@ def test_a_string_is_not_accepted_as_an_array(registry: SchemaRegistryClient) ->
 
 
 def test_bytes_are_not_accepted_as_an_array(registry: SchemaRegistryClient) -> None:
-    """For a union of both, fastavro would encode bytes as a list of integers."""
+    """In a union of bytes and an array, fastavro would encode bytes as a list of integers."""
     numbers = {"type": "array", "items": "int"}
     one, other = record(field(numbers), name="A"), record(field("bytes"), name="B")
     write = AvroSerializer(registry, json.dumps([numbers, "bytes", one, other]), conf=REGISTER)
@@ -339,7 +341,9 @@ UUIDS = {
 }
 
 
-def test_a_value_that_could_not_be_read_is_not_written(registry: SchemaRegistryClient) -> None:
+def test_a_value_that_readers_could_not_decode_is_not_written(
+    registry: SchemaRegistryClient,
+) -> None:
     decimal = {"logicalType": "decimal", "precision": 4, "scale": 2}
     fixed = {"type": "fixed", "name": "F", "size": 3, **decimal}
     text = {"type": "string", "logicalType": "uuid"}
@@ -359,7 +363,9 @@ def test_a_value_that_could_not_be_read_is_not_written(registry: SchemaRegistryC
             write({"x": bad}, context)
 
 
-def test_a_string_that_is_no_uuid_may_match_another_branch(registry: SchemaRegistryClient) -> None:
+def test_a_string_that_is_not_a_uuid_may_match_another_union_branch(
+    registry: SchemaRegistryClient,
+) -> None:
     text = {"type": "string", "logicalType": "uuid"}
     one, other = (
         {**record(field(kind)), "name": name} for kind, name in ((text, "A"), ("string", "B"))
@@ -438,7 +444,7 @@ def test_a_decimal_is_written_exactly_or_rejected(
 def test_a_decimal_with_too_many_digits_is_rejected_and_not_rounded(
     server: RegistryServer, data: bytes, read: str | None
 ) -> None:
-    """It isn't converted either: the conversion of 1 MB took two minutes."""
+    """Its digits aren't converted to a number, which took two minutes for 1 MB."""
     registry = having(server, record(field(decimal(5, 2))))
     row = FRAME + varint(len(data)) + data
     found = read_column(registry, row)
@@ -451,7 +457,9 @@ def test_a_decimal_with_too_many_digits_is_rejected_and_not_rounded(
     assert "more than 5 digits" in found.errors[0]
 
 
-def test_the_number_of_digits_is_limited_for_any_schema(server: RegistryServer) -> None:
+def test_the_number_of_digits_of_a_decimal_is_limited_for_any_schema(
+    server: RegistryServer,
+) -> None:
     registry = having(server, record(field(decimal(10**9, 10**9))))
     read = AvroDeserializer(registry)
     large = b"\x7f" * 1_000_000

@@ -93,8 +93,8 @@ def test_functions_with_one_argument_can_be_serializers(cluster: FakeCluster) ->
     assert [(one.key, one.value) for one in found] == [("a", {"x": 1}), (None, [2]), ("b", None)]
 
 
-def test_serializers_get_the_context_of_the_record(cluster: FakeCluster) -> None:
-    """Test serializers of confluent-kafka and functions with two arguments."""
+def test_serializers_get_topic_field_and_headers_of_the_record(cluster: FakeCluster) -> None:
+    """Test serializers written for confluent-kafka, and functions with two arguments."""
 
     def noted(value: Any, context: SerializationContext) -> bytes:
         context.headers.append(("noted", str(context.field).encode()))
@@ -123,8 +123,8 @@ def test_serializers_get_the_context_of_the_record(cluster: FakeCluster) -> None
 
 
 @pytest.mark.parametrize("way", [list, tuple, dict, iter, lambda given: (one for one in given)])
-def test_headers_of_any_iterable_are_sent(cluster: FakeCluster, way: Any) -> None:
-    """Serializers read the headers before the producer, and an iterator can be read only once."""
+def test_headers_in_any_iterable_are_sent(cluster: FakeCluster, way: Any) -> None:
+    """A serializer reads the headers before the producer does; an iterator can be read once."""
     given = [("mine", b"1"), ("yours", b"2")]
     topic = f"headers-{uuid4()}"
     cluster.create_topic(topic)
@@ -185,7 +185,7 @@ class Awaited:
 def test_a_serializer_of_the_wrong_kind_is_rejected_when_a_client_is_created(
     side: str, given: Any, why: str
 ) -> None:
-    """All four clients reject it before they connect."""
+    """Producers and consumers, blocking and asyncio, reject it before they connect."""
     settings = {"bootstrap.servers": "localhost:1"}
     makes: Any = (Producer, AsyncProducer) if side == "serializer" else (Consumer, AsyncConsumer)
     for make in makes:
@@ -193,13 +193,13 @@ def test_a_serializer_of_the_wrong_kind_is_rejected_when_a_client_is_created(
             make(settings, **{f"value_{side}": given})
 
 
-def test_classes_that_are_functions_are_accepted() -> None:
+def test_classes_can_be_serializers_if_they_are_used_like_functions() -> None:
     for given in (str, bytes, lambda one: one, json.loads):
         Consumer({"bootstrap.servers": "localhost:1"}, value_deserializer=given).close()
 
 
-def test_a_coroutine_as_a_result_is_an_error() -> None:
-    """The result of a function isn't known before the function is called."""
+def test_a_serializer_that_returns_a_coroutine_is_an_error() -> None:
+    """That a function returns a coroutine is only known after the function was called."""
     record = ConsumerRecord("t", 0, 7, -1, 0, None, b"x", (), -1)
     with pytest.raises(RecordDeserializationError, match="isn't awaited here"):
         RecordReading(None, lambda one: given_later(one))([record])
@@ -223,7 +223,7 @@ def as_text(value: object) -> str:
 
 
 @pytest.mark.parametrize("field", ["key", "value"])
-def test_the_error_names_a_serializer_that_returns_no_bytes(field: str) -> None:
+def test_the_error_names_a_serializer_that_does_not_return_bytes(field: str) -> None:
     given = {"key": None, "value": None, field: as_text}
     with pytest.raises(SerializationError) as caught:
         RecordWriting(**given)("t", 1, 2, None)
@@ -250,7 +250,7 @@ def number(value: int) -> bytes:
 
 
 @pytest.mark.parametrize("way", ["poll", "records"])
-def test_a_record_that_cannot_be_deserialized_is_raised_until_the_program_seeks(
+def test_a_record_that_cannot_be_deserialized_raises_until_the_application_seeks(
     cluster: FakeCluster, way: str
 ) -> None:
     topic = {"poll": "w", "records": "x"}[way]
@@ -274,7 +274,7 @@ def test_a_record_that_cannot_be_deserialized_is_raised_until_the_program_seeks(
             except RecordDeserializationError as error:
                 met.append((error, consumer.position(partition)))
                 if not errors or errors[-1] != error.offset:
-                    errors.append(error.offset)  # the same record is read again by each call
+                    errors.append(error.offset)  # each call reads the same record again
                     continue
                 consumer.seek(error.partition, error.next_offset)
     assert (read, errors) == ([0, 1, 3, 5], [2, 4])
@@ -329,7 +329,7 @@ def test_an_unavailable_registry_loses_no_records(
 def test_the_event_loop_runs_during_registry_requests(
     cluster: FakeCluster, server: RegistryServer
 ) -> None:
-    """Requests are sent in a thread, so a slow registry doesn't block the loop."""
+    """Registry requests are sent in another thread, so a slow registry doesn't block the loop."""
     ticks = 0
     turns: list[int] = []
 
@@ -376,10 +376,10 @@ def test_the_event_loop_runs_during_registry_requests(
     assert turns
 
 
-def test_a_schema_missing_in_the_registry_is_an_error_of_the_record(
+def test_a_schema_that_the_registry_lacks_is_reported_as_an_error_of_the_record(
     cluster: FakeCluster, server: RegistryServer
 ) -> None:
-    """Test both clients; with a TTL of zero for the latest version the call ends, too."""
+    """Test both consumers; the call must also end if the latest version's TTL is zero."""
     numbers(cluster, "missing", b"\0\0\0\0\x63\2", b"\0\0\0\0\1\2")
     registry(server).register_schema("missing-value", Schema(SCHEMA))
     partition = TopicPartition("missing", 0)
@@ -426,7 +426,9 @@ def test_a_serializer_that_is_not_callable_is_rejected(kind: Any, given: Any) ->
         kind({"bootstrap.servers": "localhost:1"}, **{option: given})
 
 
-def test_an_unreferenced_producer_is_freed_without_the_collector(cluster: FakeCluster) -> None:
+def test_an_unreferenced_producer_is_freed_without_the_garbage_collector(
+    cluster: FakeCluster,
+) -> None:
     one = producer(cluster, value_serializer=dumped)
     one.close()
     kept = ref(one)
@@ -453,4 +455,4 @@ def test_the_error_for_an_unreferenced_asyncio_producer_says_to_keep_it() -> Non
 
 
 class Kept:
-    """Replaces a producer that is only weakly referenced."""
+    """A stand-in for a producer that the test can keep alive."""

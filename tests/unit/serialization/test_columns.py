@@ -1,4 +1,4 @@
-"""Test Avro columns: each row as `AvroDeserializer` decodes it, errors by row number."""
+"""Test Avro columns: rows are decoded as by `AvroDeserializer`; errors have row numbers."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def column(*rows: bytes | None) -> pa.Array:
     return pa.array(rows, pa.binary())
 
 
-def test_values_of_every_type_round_trip(
+def test_avro_columns_of_every_type_round_trip(
     server: RegistryServer, registry: SchemaRegistryClient
 ) -> None:
     rows = pa.array([ROW, None, ROW], TYPES)
@@ -140,7 +140,7 @@ def test_values_of_every_type_round_trip(
     assert server.asked == ["POST /subjects/t-value/versions", "GET /schemas/ids/1"]
 
 
-def test_rows_equal_those_of_the_deserializer(registry: SchemaRegistryClient) -> None:
+def test_decoded_rows_equal_those_of_avro_deserializer(registry: SchemaRegistryClient) -> None:
     schema = record("F", id="long", to=["null", "string"], cost="double")
     serialize = AvroSerializer(registry, schema, conf=REGISTER)
     rows = [{"id": at, "to": None if at % 2 else str(at), "cost": at / 2} for at in range(100)]
@@ -168,7 +168,7 @@ def test_several_schemas_in_a_column_need_a_reader_schema(registry: SchemaRegist
     assert list(with_bad.errors) == [1]
 
 
-def test_errors_are_listed_by_row_number(registry: SchemaRegistryClient) -> None:
+def test_decoding_errors_are_listed_by_row_number(registry: SchemaRegistryClient) -> None:
     registry.register_schema("t-value", Schema(record("F", at=logical("long", "timestamp-micros"))))
     registry.register_schema("t-value", Schema('{"type": "object"}', "JSON"))
     prefix = b"\0\0\0\0\1"
@@ -197,7 +197,7 @@ def test_a_value_that_does_not_match_the_schema_is_an_error_of_its_row(
 def test_a_value_that_arrow_cannot_represent_is_an_error_of_its_row(
     registry: SchemaRegistryClient,
 ) -> None:
-    """fastavro doesn't check that an int fits into 32 bits."""
+    """fastavro decodes ints of more than 32 bits, which Arrow's int32 can't represent."""
     registry.register_schema("t-value", Schema(record("F", cost="int")))
     prefix = b"\0\0\0\0\1"
     read = avro_to_arrow(column(prefix + varint(7), prefix + varint(1 << 40)), registry)
@@ -225,13 +225,13 @@ def test_columns_without_values_are_decoded(registry: SchemaRegistryClient) -> N
 
 
 @pytest.mark.parametrize("reader", [None, '"int"'])
-def test_a_missing_package_is_not_an_error_of_a_row(
+def test_a_missing_package_is_raised_and_not_reported_as_an_error_of_a_row(
     server: RegistryServer,
     registry: SchemaRegistryClient,
     monkeypatch: pytest.MonkeyPatch,
     reader: str | None,
 ) -> None:
-    """Otherwise all rows would be null, and a program that ignores errors would continue."""
+    """As row errors, all values would be null, and an application might ignore the errors."""
     row = AvroSerializer(registry, '"int"', conf=REGISTER)(1, VALUE)
     monkeypatch.setitem(__import__("sys").modules, "fastavro", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'odradek\[schemas\]'"):
@@ -252,7 +252,7 @@ def test_schemas_without_an_arrow_type_are_rejected(
         avro_to_arrow(column(), registry, schema)
 
 
-def test_an_unavailable_registry_fails_the_call(server: RegistryServer) -> None:
+def test_an_unavailable_registry_raises_instead_of_row_errors(server: RegistryServer) -> None:
     server.rule = lambda _: (503, {})
     away = SchemaRegistryClient({"url": server.url, "default.api.timeout.ms": 300})
     with pytest.raises(RegistryUnreachableError):
@@ -290,10 +290,10 @@ def test_any_bytes_are_decoded_as_by_the_deserializer_or_are_an_error(
         (["null", "int"], pa.array([1]), pa.array([1 << 31])),
     ],
 )
-def test_a_value_that_would_have_to_be_converted_is_rejected(
+def test_a_value_that_the_encoder_would_have_to_convert_is_rejected(
     registry: SchemaRegistryClient, schema: Any, good: pa.Array, bad: pa.Array
 ) -> None:
-    """fastavro writes 1.9 as 1, and ints that exceed 32 bits, which no reader accepts."""
+    """fastavro would write 1.9 as 1, and ints of more than 32 bits, which readers reject."""
     for nested in (False, True):
         whole = json.loads(record("R", x=schema)) if nested else schema
         write = AvroSerializer(registry, json.dumps(whole), conf=REGISTER)

@@ -1,6 +1,6 @@
 """Test hostile schemas and data: no crash, no endless decoding, no huge types.
 
-These schemas and data can be written by any program that may write to a topic or register a schema.
+Any application that may write to a topic or register a schema can create such schemas and data.
 fastavro decodes in C and recurses as deep as the data is nested.
 """
 
@@ -63,7 +63,7 @@ VALUE = SerializationContext("t", MessageField.VALUE)
 REGISTER = {"auto.register.schemas": True}
 EXPONENT = 60
 SMALL_STACK = (640 if FREE_THREADS else 512) << 10
-"""Size of a stack in bytes.
+"""Size in bytes of a thread's stack that is small for fastavro.
 
 Without a GIL, fastavro's writer needs 3.4 KiB per dict, but CPython raises an error at the end of
 the stack.
@@ -91,7 +91,7 @@ CHAINS = {
     "map": (record("N", field({"type": "map", "values": ["null", "N"]})), b"\2\0\2", b"\0"),
     "two": (record("N", field(record("M", field(["null", "N"])))), b"\2", b"\0"),
 }
-"""Recursive schemas, the bytes of one more level, and the bytes that end the value."""
+"""Recursive schemas; the bytes for one more level of nesting, and those that end a value."""
 
 
 def doubled(depth: int, *innermost: Any) -> dict[str, Any]:
@@ -112,7 +112,7 @@ def framed(payload: bytes = b"", number: int = 1) -> bytes:
 
 
 def in_time(call: Callable[[], Any], seconds: float = 20.0) -> Any:
-    """Return the result or error of a call; fail if it takes too long."""
+    """Return the result or error of a call; fail if the call takes too long."""
     found: list[Any] = []
 
     def run() -> None:
@@ -145,8 +145,8 @@ def test_a_value_that_is_nested_too_deeply_is_rejected_without_a_crash(
 
 
 @pytest.mark.parametrize("chain", CHAINS)
-def test_a_value_of_the_maximum_depth_is_decoded_on_a_small_stack(chain: str) -> None:
-    """A stack overflow ends the process, so the test runs in a subprocess."""
+def test_a_value_of_the_maximum_depth_is_decoded_in_a_thread_with_a_small_stack(chain: str) -> None:
+    """A stack overflow would end the process, so the test runs in a subprocess."""
     schema, deeper, end = CHAINS[chain]
     per = 3 if chain in ("map", "two") else 2
     many = schema_limits.DEEPEST_VALUE // per - 1
@@ -170,7 +170,7 @@ assert read
 def test_a_value_that_is_nested_too_deeply_is_not_written(
     server: RegistryServer, depth: int | None
 ) -> None:
-    """With a depth of None, the value contains itself."""
+    """If the depth is None, the value contains itself."""
     write = AvroSerializer(
         client(server), json.dumps(record("N", field(["null", "N"]))), conf=REGISTER
     )
@@ -186,7 +186,7 @@ def test_a_value_that_is_nested_too_deeply_is_not_written(
     assert column.values.to_pylist() == [framed(b"\0")]
 
 
-def test_a_value_of_the_maximum_depth_is_written_on_a_small_stack() -> None:
+def test_a_value_of_the_maximum_depth_is_encoded_in_a_thread_with_a_small_stack() -> None:
     code = f"""
 import threading
 from odradek.serialization import AvroSerializer, SchemaRegistryClient
@@ -221,7 +221,7 @@ assert len(written[0]) == {schema_limits.DEEPEST_WRITTEN - 1}
         ),
     ],
 )
-def test_schemas_with_endless_or_empty_values_are_rejected(
+def test_schemas_whose_values_would_be_endless_or_empty_are_rejected(
     server: RegistryServer, schema: Any, why: str
 ) -> None:
     registry = client(server, schema)
@@ -245,7 +245,7 @@ def test_a_short_schema_with_millions_of_nested_types_is_rejected(server: Regist
 def test_short_data_cannot_use_much_memory_in_columns(
     server: RegistryServer, monkeypatch: pytest.MonkeyPatch, native: bool
 ) -> None:
-    """A null in a list, or a symbol, may take thousands of bytes; other rows are still decoded."""
+    """One null or enum symbol may take thousands of bytes of memory; other rows are decoded."""
     monkeypatch.setattr(column_room, "FREE", 1 << 20)
     nulls = [field(["null", "double"], f"f{at}") for at in range(500)]
     word = {"type": "enum", "name": "E", "symbols": ["A", "B" * 20_000]}
@@ -269,13 +269,13 @@ def test_short_data_cannot_use_much_memory_in_columns(
 
 
 def doubled_json(depth: int, to: str = "#/$defs/a") -> dict[str, Any]:
-    """Return a JSON schema that checks a value 2**depth times."""
+    """Return a JSON schema whose validator checks a value 2**depth times."""
     made = {f"a{at}": {"anyOf": [{"$ref": f"{to}{at - 1}"}] * 2} for at in range(1, depth)}
     return {"$ref": f"{to}{depth - 1}", "$defs": {"a0": {"type": "integer"}} | made}
 
 
 def nested_ids(depth: int) -> Any:
-    """Return a schema with nested ids, which are base URIs in some drafts only."""
+    """Return a JSON schema with nested ids; only some drafts treat them as base URIs."""
     found: Any = {}
     for at in range(depth):
         found = {"id": f"d{at}/", "properties": {"a": found}}
@@ -305,7 +305,7 @@ def nested_ids(depth: int) -> Any:
 def test_json_schemas_with_exponentially_many_checks_are_rejected(
     server: RegistryServer, schema: Any, value: int, why: str | None
 ) -> None:
-    """Test both directions; a `value` other than 5 is the depth of a nested object."""
+    """Test serializer and deserializer; a `value` other than 5 is the depth of a nested object."""
     server.schemas = [{"schema": json.dumps(schema), "schemaType": "JSON"}]
     registry = SchemaRegistryClient({"schema.registry.url": server.url})
     data: Any = value
@@ -351,7 +351,7 @@ WIDE = 12_000
     ],
 )
 def test_counting_the_checks_of_a_schema_is_fast(schema: Any, why: str | None) -> None:
-    """All pairs of properties and patterns once took gigabytes; list positions were strings."""
+    """Comparing all properties with all patterns once took gigabytes of memory."""
 
     def count() -> str | None:
         return JsonLimits(schema, {}).check(5)
@@ -412,7 +412,9 @@ def test_repeated_and_circular_references_are_requested_once(
     assert found == 1
 
 
-def test_references_share_the_timeout_of_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_for_references_share_the_timeout_of_one_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The clock advances ten seconds with each response; the timeout of a call is 30 s."""
     now = [0.0]
 
@@ -431,7 +433,7 @@ def test_references_share_the_timeout_of_one_call(monkeypatch: pytest.MonkeyPatc
     assert now[0] == 40
 
     async def reads() -> None:
-        """Fetch each schema in a thread, as the asyncio clients do."""
+        """Fetch each schema in another thread, as the asyncio clients do."""
         token = NO_WAITING.set(True)
         try:
             for at in range(10):
@@ -446,7 +448,7 @@ def test_references_share_the_timeout_of_one_call(monkeypatch: pytest.MonkeyPatc
     registry.get_version("the next call has its own time", 1)
 
 
-def test_the_number_of_references_is_limited(
+def test_the_number_of_references_of_a_schema_is_limited(
     server: RegistryServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(references, "MOST_REFERENCES", 3)
@@ -476,7 +478,7 @@ def test_a_proto_file_of_unclosed_brackets_is_parsed_in_linear_time(text: str) -
 
 
 def test_a_proto_file_is_parsed_once_for_all_message_indexes() -> None:
-    """Otherwise each record of eight bytes would cost the parsing of the whole file."""
+    """Each record of eight bytes may name another index, and parsing the file is slow."""
     file = Schema("".join(f"message M{n} {{ int32 a = 1; }} " for n in range(2000)), "PROTOBUF")
     found = in_time(lambda: [messages_at(file, (n,)) for n in range(3000)])
     assert found[1999:2001] == [{"M1999"}, set()]
@@ -533,8 +535,10 @@ def test_a_skipped_array_is_checked_for_its_number_of_items(
         (b"\x00\x03" * 300, "no such branch"),
     ],
 )
-def test_overlong_numbers_and_negative_branches_are_rejected(payload: bytes, why: str) -> None:
-    """Decoding a number of 100,000 bytes would take minutes."""
+def test_overlong_numbers_and_negative_union_branches_are_rejected(
+    payload: bytes, why: str
+) -> None:
+    """Decoding a varint of 100,000 bytes would take minutes."""
     node = {
         "type": "record",
         "name": "Node",
@@ -545,7 +549,9 @@ def test_overlong_numbers_and_negative_branches_are_rejected(payload: bytes, why
 
 
 @pytest.mark.slow
-def test_references_are_counted_before_they_are_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_references_in_a_json_schema_are_counted_before_they_are_stored(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Each of 600 definitions refers to 600 others: 360,000 references in 50 KB."""
     monkeypatch.setattr(schema_limits, "MOST_WAYS", 50_000)
     count = 600

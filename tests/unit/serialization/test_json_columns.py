@@ -1,4 +1,4 @@
-"""Test JSON columns: each row as `JSONDeserializer` decodes it, errors by row number."""
+"""Test JSON columns: rows are decoded as by `JSONDeserializer`; errors have row numbers."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ NOTHING = dict.fromkeys(TYPES.names)
 
 
 class Answers(SchemaRegistryClient):
-    """A registry that contains these schemas."""
+    """A fake registry client that returns the given schemas."""
 
     def __init__(self, *schemas: Any) -> None:
         super().__init__({"schema.registry.url": "http://127.0.0.1:1"})
@@ -83,7 +83,7 @@ def framed(*values: Any) -> list[bytes]:
 
 
 @pytest.mark.parametrize("validate", [True, False])
-def test_values_of_every_type_are_decoded(validate: bool) -> None:
+def test_json_values_of_every_type_are_decoded_to_columns(validate: bool) -> None:
     full = {
         "id": 2**63 - 1, "cost": 1, "to": "JFK", "late": True, "tags": ["ä", "b"],
         "plane": {"tail": "N1", "more": 1}, "maybe": {"tail": "N2"}, "any": "text",
@@ -132,12 +132,12 @@ BAD: list[tuple[bytes, str]] = [
     (b"1", ""),
     (b'"{}"', ""),
 ]
-"""Data that isn't a row of FLIGHT, and a part of the error."""
+"""Data that doesn't fit the schema FLIGHT, and a part of the error's text."""
 
 
 @pytest.mark.parametrize("validate", [True, False])
 @pytest.mark.parametrize("beside", [2, 3000])
-def test_an_invalid_row_does_not_affect_others(validate: bool, beside: int) -> None:
+def test_an_invalid_row_does_not_affect_other_rows(validate: bool, beside: int) -> None:
     good = framed({"id": 7})
     bad = [row for row in BAD if validate or row[0] != b'{"id":1,"tags":[["a"], 2]}']
     frames = [b"", b"\0\0", b"\1" + bytes(16), b'{"id":1}']
@@ -153,7 +153,7 @@ def test_an_invalid_row_does_not_affect_others(validate: bool, beside: int) -> N
 
 
 def test_values_are_validated_unless_validation_is_disabled() -> None:
-    """Errors of the schema have the deserializer's text; without validation there are none."""
+    """Validation errors have the same text as the deserializer's errors."""
     rows = framed({"id": 1, "to": "long"}, {"cost": 1.5}, {"id": 1, "to": "JFK"}, b"null")
     checked = json_to_arrow(column(*rows), Answers(FLIGHT))
     deserialize = JSONDeserializer(None, None, Answers(FLIGHT))
@@ -179,8 +179,8 @@ def test_rows_of_several_schemas_need_a_reader_schema() -> None:
     assert read.values.to_pylist() == [{"id": 1.0}, {"id": 2.0}]
 
 
-def test_schemas_of_other_types_than_objects_are_decoded() -> None:
-    """Rows are decoded inside of an object, which hostile rows try to close."""
+def test_rows_of_schemas_of_other_types_than_object_are_decoded() -> None:
+    """Arrow gets each row inside a JSON object; hostile rows try to close that object."""
     for schema, kind, rows in (
         ({"type": "integer"}, pa.int64(), {b"1": 1, b" -5 ": -5, b"2.0": 2}),
         ({"type": "string"}, pa.string(), {b'"a"': "a", b'"\\n"': "\n"}),
@@ -194,7 +194,7 @@ def test_schemas_of_other_types_than_objects_are_decoded() -> None:
             assert read.values.type == kind
             assert read.values.to_pylist() == [*rows.values(), *[None] * len(evil)]
             assert list(read.errors) == list(range(len(rows), len(given)))
-            for one in evil:  # alone, because several of them keep Arrow from decoding any row
+            for one in evil:  # separately: together, Arrow would decode no row
                 given = column(*framed(*rows, one))
                 assert list(json_to_arrow(given, Answers(schema), validate=validate).errors) == [
                     len(rows)
@@ -256,8 +256,10 @@ def test_json_without_a_schema_id_is_decoded() -> None:
 
 
 @pytest.mark.parametrize("deep", ["[" * 5000 + "]" * 5000, '{"x":' * 5000 + "1" + "}" * 5000])
-def test_a_row_too_deep_for_python_is_decoded_the_same_beside_others(deep: str) -> None:
-    """Arrow accepts it in a batch, so it must not be an error if rows are decoded separately."""
+def test_a_row_nested_too_deeply_for_python_is_decoded_the_same_alone_and_with_others(
+    deep: str,
+) -> None:
+    """Arrow decodes such rows in a batch, so decoding rows one by one must also accept them."""
     row, kind = f'{{"s":"a","w":{deep}}}'.encode(), pa.struct([("s", pa.string())])
     assert plain_json_to_arrow(column(row), kind).values.to_pylist() == [{"s": "a"}]
     beside = plain_json_to_arrow(column(row, b"{", row[:-1]), kind)
@@ -303,7 +305,7 @@ SPOILS = st.lists(
 def test_arrow_decodes_the_same_values_as_python(
     rows: list[tuple[Any, Any]], validate: bool
 ) -> None:
-    """Values and errors must equal those of rows that Python decodes separately."""
+    """Values and errors must be the same as if Python decoded the rows one by one."""
     texts = []
     for document, spoils in rows:
         text = bytearray(json.dumps(document, ensure_ascii=True).encode())
@@ -342,12 +344,12 @@ OF_ONE_MIND = [
     (pa.float32(), b"3.4028235677973366e38", float("inf")),
     (pa.int64(), b'1,"w":[' + b"1" * 5000 + b"]", None),
 ]
-"""A type, JSON that Arrow and Python decode differently, and the expected value."""
+"""A type, JSON that Arrow and Python would decode differently, and the expected value."""
 
 
 @pytest.mark.parametrize("beside", [b"", b'{"a":'])
-def test_a_row_is_decoded_the_same_beside_an_invalid_row(beside: bytes) -> None:
-    """Alone, the row is decoded by Arrow; beside an invalid row, by Python."""
+def test_a_row_is_decoded_the_same_alone_and_together_with_an_invalid_row(beside: bytes) -> None:
+    """Arrow decodes the row if it is alone; Python decodes it if another row is invalid."""
     for kind, text, expected in OF_ONE_MIND:
         for within in (False, True):
             of = pa.struct([("a", pa.list_(kind) if within else kind)])
@@ -365,7 +367,7 @@ def test_a_row_is_decoded_the_same_beside_an_invalid_row(beside: bytes) -> None:
 
 
 def test_short_data_cannot_use_much_memory_in_columns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two bytes may be an object of hundreds of fields; other rows are still decoded."""
+    """The two bytes of an empty object may become hundreds of fields; other rows are decoded."""
     monkeypatch.setattr(column_room, "FREE", 1 << 20)
     wide = {"type": "object", "properties": {f"f{at}": {"type": "number"} for at in range(500)}}
     schema = {"type": "object", "properties": {"w": {"type": "array", "items": wide}}}
@@ -424,7 +426,7 @@ def test_definitions_with_exponentially_many_fields_are_rejected() -> None:
         json_to_arrow(column(), Answers(), json.dumps(schema), validate=False)
 
 
-def test_values_round_trip(registry: SchemaRegistryClient) -> None:
+def test_columns_encoded_as_json_round_trip(registry: SchemaRegistryClient) -> None:
     """Nulls are omitted, unless the schema requires the field."""
     schema = json.dumps(FLIGHT | {"required": ["id", "to"]})
     write = JSONSerializer(schema, registry, conf={"auto.register.schemas": True})
@@ -472,7 +474,7 @@ def test_values_round_trip(registry: SchemaRegistryClient) -> None:
 def test_all_arrow_types_of_strings_bytes_and_lists_are_written(
     column: pa.Array, written: bytes
 ) -> None:
-    """Arrow has several types of each: Polars has its own, pandas' categories are dictionaries."""
+    """Arrow has several types of each; Polars and pandas use types that others don't use."""
     found = arrow_to_json(column, PlainJSONSerializer(), "t")
     assert (found.values.to_pylist(), found.errors) == ([written], {})
 

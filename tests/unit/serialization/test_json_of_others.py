@@ -1,4 +1,4 @@
-"""Test JSON schemas of other clients: references, formats, patterns, drafts."""
+"""Test JSON schemas written by other clients: references, formats, patterns, drafts."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ DRAFT_7 = "http://json-schema.org/draft-07/schema#"
 
 
 def put(registry: SchemaRegistryClient, subject: str, schema: Any, *names: str) -> SchemaReference:
-    """Register a schema whose references have these names and subjects."""
+    """Register the schema with references, given as names and subjects."""
     others = tuple(SchemaReference(name, name, 1) for name in names)
     registry.register_schema(subject, Schema(json.dumps(schema), "JSON", others))
     return SchemaReference(subject, subject, 1)
 
 
 def both(registry: SchemaRegistryClient, schema: Schema, value: Any) -> str | None:
-    """Return the error of serializer and deserializer, which must agree; None if both succeed."""
+    """Return the error of the serializer or None; the deserializer must have the same error."""
     why: list[str | None] = []
     for conf in (REGISTER, {**REGISTER, "validate": False}):
         try:
@@ -56,7 +56,7 @@ def referring(reference: SchemaReference, to: str, **more: Any) -> Schema:
 
 
 def test_references_with_similar_names_are_distinguished(registry: SchemaRegistryClient) -> None:
-    """They were once matched by the ends of their names."""
+    """References were once matched by the ends of their names."""
     put(registry, "common.json", {"type": "string"})
     put(registry, "a/common.json", {"type": "integer"})
     for order in (1, -1):
@@ -130,8 +130,10 @@ def test_the_error_names_an_unknown_reference(registry: SchemaRegistryClient) ->
 
 
 @pytest.mark.parametrize("draft", [None, DRAFT_7, "https://json-schema.org/draft/2020-12/schema"])
-def test_formats_are_not_checked(registry: SchemaRegistryClient, draft: str | None) -> None:
-    """As in confluent-kafka: Python's isoformat() of a local time has no zone."""
+def test_the_format_keyword_of_json_schema_is_not_checked(
+    registry: SchemaRegistryClient, draft: str | None
+) -> None:
+    """confluent-kafka doesn't check it: Python's isoformat() of a local time has no zone."""
     document = {
         "properties": {
             "at": {"type": "string", "format": "date-time"},
@@ -166,7 +168,7 @@ def test_regular_expressions_of_java_and_python_are_accepted(
         assert both(registry, schema, wrap(bad)) is not None
 
 
-def test_the_error_for_an_unusable_pattern_names_the_remedy(
+def test_the_error_for_an_unusable_regular_expression_names_the_remedy(
     server: RegistryServer, registry: SchemaRegistryClient
 ) -> None:
     schema = Schema(json.dumps({"pattern": "(", "const": {"pattern": r"\Z"}}), "JSON")
@@ -181,7 +183,7 @@ def test_the_error_for_an_unusable_pattern_names_the_remedy(
 @pytest.mark.parametrize(
     "draft", ["https://example.com/schema", "draft-99", "http://json-schema.org/schema#"]
 )
-def test_an_unknown_draft_is_treated_as_the_latest(
+def test_an_unknown_json_schema_draft_is_treated_as_the_latest(
     registry: SchemaRegistryClient, draft: str
 ) -> None:
     document = {"$schema": draft, "prefixItems": [{"type": "integer"}]}
@@ -216,7 +218,7 @@ def test_duplicate_items_are_rejected_if_items_must_be_unique(
 def test_unique_items_of_nested_lists_are_checked_in_linear_time(
     registry: SchemaRegistryClient,
 ) -> None:
-    """If that isn't possible, the value is rejected."""
+    """If linear time isn't possible, the value is rejected."""
     flat = Schema(json.dumps({"uniqueItems": True}), "JSON")
     recursive = Schema(json.dumps({"uniqueItems": True, "items": {"$ref": "#"}}), "JSON")
     deep: Any = "x" * 100_000
@@ -234,7 +236,9 @@ def test_unique_items_of_nested_lists_are_checked_in_linear_time(
 
 
 @pytest.mark.parametrize("depth", [100, 500, 900])
-def test_unique_items_may_be_deeply_nested(registry: SchemaRegistryClient, depth: int) -> None:
+def test_items_that_must_be_unique_may_be_deeply_nested(
+    registry: SchemaRegistryClient, depth: int
+) -> None:
     """The comparison of items must not recurse."""
     schema = Schema(json.dumps({"uniqueItems": True}), "JSON")
     items: list[Any] = [10**32 + n for n in range(20)]
@@ -246,8 +250,8 @@ def test_unique_items_may_be_deeply_nested(registry: SchemaRegistryClient, depth
     assert both(registry, schema, items) is None
 
 
-def test_strings_in_constants_are_not_changed(registry: SchemaRegistryClient) -> None:
-    """Patterns that the validator rejects are only translated in schemas."""
+def test_constants_that_look_like_patterns_are_not_changed(registry: SchemaRegistryClient) -> None:
+    """Java's regular expressions are only translated where the schema has a pattern keyword."""
     document = {"const": {"pattern": r"\Z"}, "allOf": [{"pattern": r"\Z"}]}
     schema = Schema(json.dumps(document), "JSON")
     assert both(registry, schema, {"pattern": r"\Z"}) is None

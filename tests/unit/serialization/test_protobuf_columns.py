@@ -1,4 +1,4 @@
-"""Test Protobuf columns: each row as its class decodes it, errors by row number."""
+"""Test Protobuf columns: rows are decoded as by a message class; errors have row numbers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from odradek.serialization.columns import column_room, framed_rows
 from odradek.serialization.protobuf.rows import ProtobufRows
 
 WAYS = pytest.mark.parametrize("way", [nullcontext, without_kernel])
-"""Run a test with the native kernel and without it."""
+"""Runs a test with the native kernel and without it."""
 FRAME = b"\0\0\0\0\1\0"
 BY_BYTES = api_implementation.Type() == "python"
 """True for Protobuf's pure Python version, the only one for 3.14t.
@@ -48,7 +48,7 @@ def column(*rows: bytes | None) -> pa.Array:
 
 
 def one_field(**said: Any) -> bytes:
-    """Return a proto3 file whose message M has a field x."""
+    """Return a proto3 file whose message M has the field x."""
     file = descriptor_pb2.FileDescriptorProto(name="f.proto", package="m", syntax="proto3")
     file.message_type.add(name="M").field.add(name="x", number=1, **said)
     return bytes(file.SerializeToString())
@@ -56,7 +56,7 @@ def one_field(**said: Any) -> bytes:
 
 @WAYS
 @pytest.mark.parametrize("given", [True, False])
-def test_values_of_every_type_are_decoded(
+def test_protobuf_values_of_every_type_are_decoded_to_columns(
     registry: SchemaRegistryClient, way: type[AbstractContextManager[None]], given: bool
 ) -> None:
     order = files()["Order"]
@@ -103,7 +103,7 @@ def test_values_of_every_type_are_decoded(
 def test_the_kernel_decodes_everything_that_serializers_write(
     registry: SchemaRegistryClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Test other binary types, chunked arrays, and older and newer versions of the message."""
+    """Test all Arrow binary types, chunked arrays, and other versions of the message."""
     monkeypatch.setattr(framed_rows, "column_reader", native("kernel_columns").ColumnReader)
     monkeypatch.setattr(ProtobufRows, "_by_library", lambda *_: pytest.fail("by the library"))
     old, new = files()["Order"], files(later=True)["Order"]
@@ -129,7 +129,7 @@ def test_the_kernel_decodes_everything_that_serializers_write(
 
 
 @WAYS
-def test_an_invalid_row_does_not_affect_others(
+def test_an_invalid_row_does_not_affect_other_rows(
     server: RegistryServer,
     registry: SchemaRegistryClient,
     way: type[AbstractContextManager[None]],
@@ -167,7 +167,7 @@ def test_an_invalid_row_does_not_affect_others(
 def test_unusual_encodings_are_decoded_as_by_protobuf(
     way: type[AbstractContextManager[None]],
 ) -> None:
-    """Test repeated fields (the last one counts), packed, overlong and unknown ones."""
+    """Test fields that occur twice (the last counts), and packed, overlong, unknown fields."""
     file = one_field(type=5, label=1)
     packed = one_field(type=5, label=3)
     overlong = 0 if BY_BYTES and way is without_kernel else 7
@@ -189,7 +189,7 @@ def test_unusual_encodings_are_decoded_as_by_protobuf(
 def test_a_map_entry_without_a_value_has_an_empty_message(
     registry: SchemaRegistryClient, way: type[AbstractContextManager[None]]
 ) -> None:
-    """Other missing messages are null."""
+    """Other message fields without a value become null."""
     order = files()["Order"]
     row = written(registry, order()) + b"\x9a\x02\x03\x0a\x01a"
     with way():
@@ -198,7 +198,7 @@ def test_a_map_entry_without_a_value_has_an_empty_message(
 
 
 def mapped(key: int) -> bytes:
-    """Return a proto3 file whose message M has a map x."""
+    """Return a proto3 file whose message M has the map field x."""
     file = descriptor_pb2.FileDescriptorProto(name="f.proto", package="m", syntax="proto3")
     message = file.message_type.add(name="M")
     entry = message.nested_type.add(name="XEntry")
@@ -210,13 +210,13 @@ def mapped(key: int) -> bytes:
 
 
 def entries(*keys: bytes) -> bytes:
-    """Return entries of a map; the value of each is its index."""
+    """Return the encoded entries of a map with these keys; each value is the entry's index."""
     made = (b"\x0a" + key + b"\x10" + bytes((at,)) for at, key in enumerate(keys))
     return b"".join(b"\x0a" + bytes((len(one),)) + one for one in made)
 
 
 def stamped() -> bytes:
-    """Return a proto3 file whose message M has a timestamp x."""
+    """Return a proto3 file whose message M has the timestamp field x."""
     file = descriptor_pb2.FileDescriptorProto.FromString(
         one_field(type=11, label=1, type_name=".google.protobuf.Timestamp")
     )
@@ -235,7 +235,7 @@ def extended() -> bytes:
 
 
 def stamps() -> list[bytes]:
-    """Return a timestamp's fields: extreme, negative, repeated, and next to unknown ones."""
+    """Return encoded timestamps: extreme, negative, with repeated and unknown fields."""
     edge = 9_223_372_036_853
     made = [
         Timestamp(seconds=seconds, nanos=nanos).SerializeToString()
@@ -247,7 +247,7 @@ def stamps() -> list[bytes]:
 
 
 NUMBERS = [bytes((1, at)) for at in range(100)]
-"""Strings of one byte, with their length."""
+"""Encoded strings of one byte: the length and the byte."""
 
 
 @pytest.mark.parametrize(
@@ -294,12 +294,12 @@ def test_the_kernel_decodes_nothing_that_protobuf_rejects(
 
 @pytest.mark.parametrize(("last", "left"), [(b"\1", 0), (b"\3", 1), (b"\x7f", 1)])
 def test_a_number_of_more_than_64_bits_is_left_to_protobuf(last: bytes, left: int) -> None:
-    """Protobuf's decoders differ: some truncate the number, some reject it."""
+    """Some implementations of Protobuf truncate the number, others reject it."""
     row = FRAME + b"\x08" + b"\xff" * 9 + last
     case = Case(one_field(type=5, label=1), [row], given=True)
     found = drive(native("kernel_columns"), case)
     assert found is not None
-    assert found[0][:2] == (1, left)  # the numbers of rows and of nulls
+    assert found[0][:2] == (1, left)  # one row, and the number of nulls
 
 
 def test_rows_of_several_schemas_need_a_message_class(registry: SchemaRegistryClient) -> None:
@@ -365,7 +365,7 @@ def test_recursive_wide_and_deep_messages_are_rejected(registry: SchemaRegistryC
 def test_short_data_cannot_use_much_memory_in_columns(
     monkeypatch: pytest.MonkeyPatch, way: type[AbstractContextManager[None]]
 ) -> None:
-    """Two bytes may be a message of hundreds of fields; other rows are still decoded."""
+    """Two bytes may become a message of hundreds of fields; other rows are decoded."""
     monkeypatch.setattr(column_room, "FREE", 1 << 20)
     file = descriptor_pb2.FileDescriptorProto(name="f.proto", package="m", syntax="proto3")
     first = file.message_type.add(name="M")
@@ -383,7 +383,7 @@ def test_short_data_cannot_use_much_memory_in_columns(
     assert pa.total_allocated_bytes() < 20 << 20
 
 
-def test_an_unavailable_registry_fails_the_call(
+def test_an_unavailable_registry_raises_instead_of_row_errors(
     server: RegistryServer, registry: SchemaRegistryClient
 ) -> None:
     row = written(registry, files()["Order"]())
@@ -394,7 +394,7 @@ def test_an_unavailable_registry_fails_the_call(
             protobuf_to_arrow(column(row), away, given)
 
 
-def test_values_round_trip(registry: SchemaRegistryClient) -> None:
+def test_columns_encoded_as_protobuf_round_trip(registry: SchemaRegistryClient) -> None:
     order = files()["Order"]
     messages = [
         order(
@@ -417,7 +417,7 @@ def test_values_round_trip(registry: SchemaRegistryClient) -> None:
 def test_a_struct_that_does_not_match_the_message_is_an_error_of_its_row(
     registry: SchemaRegistryClient,
 ) -> None:
-    """Test another type, several fields of a oneof, and an unknown name of an enum."""
+    """Test a wrong type, several fields of a oneof, and an unknown enum name."""
     file = descriptor_pb2.FileDescriptorProto(name="f.proto", package="m", syntax="proto3")
     message = file.message_type.add(name="M")
     message.oneof_decl.add(name="choice")
@@ -446,10 +446,10 @@ def test_a_struct_that_does_not_match_the_message_is_an_error_of_its_row(
         arrow_to_protobuf(pa.array(rows), write, "t", "neither")  # type: ignore[arg-type]
 
 
-def test_only_integers_and_booleans_are_accepted_for_such_fields(
+def test_integer_and_boolean_fields_accept_no_other_types(
     registry: SchemaRegistryClient,
 ) -> None:
-    """Fractions were once truncated, strings parsed, and any number was true."""
+    """Once, fractions were truncated, strings parsed, and all numbers but 0 were true."""
     file = descriptor_pb2.FileDescriptorProto(name="f.proto", package="m", syntax="proto3")
     message = file.message_type.add(name="M")
     for number, (name, kind) in enumerate({"u": 4, "f": 6, "b": 8}.items(), 1):

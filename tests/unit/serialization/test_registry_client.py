@@ -48,7 +48,7 @@ def client(server: RegistryServer, **more: Any) -> SchemaRegistryClient:
     return SchemaRegistryClient({"schema.registry.url": server.url, **QUICK, **settings})
 
 
-def test_each_schema_is_requested_once(server: RegistryServer) -> None:
+def test_each_schema_is_requested_from_the_registry_once(server: RegistryServer) -> None:
     one = client(server)
     assert one.register_schema("t-value", TEXT) == one.register_schema("t-value", TEXT) == 1
     threads = [threading.Thread(target=one.get_schema, args=(1,)) for _ in range(8)]
@@ -66,7 +66,7 @@ def test_each_schema_is_requested_once(server: RegistryServer) -> None:
 
 
 def test_a_new_client_does_not_share_caches_with_others(server: RegistryServer) -> None:
-    """In this test the registry is recreated, and the id belongs to another schema."""
+    """The registry was recreated: the same id now belongs to another schema."""
     of = SerializationContext("t", MessageField.VALUE)
     conf = {"auto.register.schemas": True}
     one = client(server)
@@ -77,7 +77,7 @@ def test_a_new_client_does_not_share_caches_with_others(server: RegistryServer) 
     other = client(server)
     assert other.get_schema(1).schema_str == '"int"'
     assert AvroSerializer(other, TEXT.schema_str, conf=conf)("a", of) == b"\0\0\0\0\2\2a"
-    assert (write("a", of), read(row, of)) == (row, "a")  # from the cache
+    assert (write("a", of), read(row, of)) == (row, "a")  # the first client uses its cache
     one.clear_caches()
     assert write("a", of) == b"\0\0\0\0\2\2a"
     assert read(b"\0\0\0\0\1\2", of) == 1
@@ -139,11 +139,15 @@ def test_the_latest_version_is_cached_until_its_ttl(
     assert len(server.asked) == questions
     newer = Schema('{"type": "int"}')
     one.register_schema("t-value", newer)
-    assert one.get_latest_version("t-value").schema == newer  # it registered this one itself
+    assert (
+        one.get_latest_version("t-value").schema == newer
+    )  # the client itself registered the newer version
     assert one.get_version("t-value", 1).schema == TEXT
 
 
-def test_references_type_and_special_characters_round_trip(server: RegistryServer) -> None:
+def test_schema_type_references_and_special_characters_are_stored_unchanged(
+    server: RegistryServer,
+) -> None:
     written = Schema("{}", "JSON", (SchemaReference("other.json", "other", 3),))
     client(server).register_schema("a b/c", written)
     assert server.asked == ["POST /subjects/a%20b%2Fc/versions"]
@@ -161,7 +165,7 @@ def test_references_type_and_special_characters_round_trip(server: RegistryServe
         (418, SchemaRegistryError, "Check schema.registry.url"),
     ],
 )
-def test_an_error_status_has_its_class_and_remedy(
+def test_each_http_error_status_has_its_error_class_and_remedy(
     server: RegistryServer, status: int, kind: type[SchemaRegistryError], words: str
 ) -> None:
     server.wrong = [(status, {"error_code": 40999, "message": "no \x1b[31m, for us3r:pa55word"})]
@@ -174,7 +178,7 @@ def test_an_error_status_has_its_class_and_remedy(
     for said in (str(error), str(pickle.loads(pickle.dumps(error)))):  # noqa: S301
         assert "\x1b" not in said
         assert "GET /subjects" in said
-    assert server.asked == ["GET /subjects"]  # no retry
+    assert server.asked == ["GET /subjects"]  # the client doesn't retry
 
 
 def test_a_token_in_the_registrys_response_is_redacted(server: RegistryServer) -> None:
@@ -189,7 +193,7 @@ def test_a_token_in_the_registrys_response_is_redacted(server: RegistryServer) -
 def test_an_escaped_password_in_the_registrys_response_is_redacted(
     server: RegistryServer, escaped: str
 ) -> None:
-    """Gson, for example, escapes characters with a meaning in HTML."""
+    """Some JSON libraries, such as Gson, escape characters that have a meaning in HTML."""
     server.wrong = [(401, f'{{"message": "bad me:{escaped}"}}'.encode())]
     with pytest.raises(RegistryAuthenticationError) as caught:
         client(server, basic_auth_user_info="me:p&q=x/y").get_subjects()
@@ -198,7 +202,7 @@ def test_an_escaped_password_in_the_registrys_response_is_redacted(
 
 
 @pytest.mark.parametrize("wrong", [None, "1?x=y", 1.5, True, b"1", [1], 2**70])
-def test_an_argument_that_is_no_number_is_rejected_without_a_request(
+def test_an_argument_that_is_not_a_number_is_rejected_without_a_request(
     server: RegistryServer, wrong: Any
 ) -> None:
     one = client(server)
@@ -222,7 +226,7 @@ def test_an_argument_that_is_no_number_is_rejected_without_a_request(
         (Schema('"string"', "avro"), "schema_type must be one of AVRO, JSON, PROTOBUF, not 'avro'"),
     ],
 )
-def test_an_argument_that_is_no_schema_is_rejected_without_a_request(
+def test_an_argument_that_is_not_a_schema_is_rejected_without_a_request(
     server: RegistryServer, wrong: Any, words: str
 ) -> None:
     """A registry may answer an unknown schema type with a server error."""
@@ -244,7 +248,7 @@ def test_the_repr_of_a_client_has_its_urls_without_secrets() -> None:
 
 
 @pytest.mark.parametrize("wrong", [None, 1, b"s", ["s"], "\ud800"])
-def test_an_argument_that_is_no_string_is_rejected_without_a_request(
+def test_an_argument_that_is_not_a_string_is_rejected_without_a_request(
     server: RegistryServer, wrong: Any
 ) -> None:
     one = client(server)
@@ -281,7 +285,7 @@ def test_a_temporary_error_is_retried(server: RegistryServer, status: int) -> No
     assert len(server.asked) == 3
 
 
-def test_a_lasting_error_is_raised_at_the_timeout(server: RegistryServer) -> None:
+def test_an_error_that_persists_is_raised_at_the_timeout(server: RegistryServer) -> None:
     server.rule = lambda _: (503, {"message": "later"})
     with pytest.raises(
         RegistryUnreachableError, match=r"HTTP 503: later.*check its logs"
@@ -292,9 +296,7 @@ def test_a_lasting_error_is_raised_at_the_timeout(server: RegistryServer) -> Non
 
 
 @pytest.mark.parametrize("status", [200, 404, 503])
-def test_an_incomplete_response_is_an_error_at_the_timeout(
-    server: RegistryServer, status: int
-) -> None:
+def test_an_incomplete_response_raises_at_the_timeout(server: RegistryServer, status: int) -> None:
     server.stalls, server.rule = True, lambda _: (status, {"message": "it goes on"})
     with pytest.raises(RegistryUnreachableError, match="didn't respond in time"):
         client(server, default_api_timeout_ms=300).get_subjects()
@@ -307,7 +309,7 @@ def test_an_invalid_response_is_an_error(server: RegistryServer, answer: Any) ->
         client(server).get_schema(1)
 
 
-def test_the_next_url_is_used_if_one_does_not_respond(server: RegistryServer) -> None:
+def test_the_next_registry_url_is_used_if_one_does_not_respond(server: RegistryServer) -> None:
     urls = f"http://127.0.0.1:1, {server.url}/"
     one = SchemaRegistryClient({"url": urls, **QUICK})
     assert one.get_subjects() == []
@@ -344,7 +346,9 @@ def test_a_token_function_is_called_for_each_request(server: RegistryServer) -> 
     assert sent == ["Bearer first", "Bearer second"]
 
 
-def test_cluster_and_identity_pool_of_a_token_are_sent_as_headers(server: RegistryServer) -> None:
+def test_the_cluster_and_identity_pool_settings_of_oauth_are_sent_as_headers(
+    server: RegistryServer,
+) -> None:
     more = {"bearer.auth.logical.cluster": "lsrc-1", "bearer.auth.identity.pool.id": "pool-1"}
     one = SchemaRegistryClient({"url": server.url, "bearer.auth.token": "x", **more})
     one.get_subjects()
@@ -376,7 +380,7 @@ def test_mutual_tls_is_supported(tmp_path: Path) -> None:
 
 
 def test_changed_certificate_files_are_read_again(tmp_path: Path) -> None:
-    """A partly written file is a connection error, which may be retried."""
+    """A file that is only partly written causes a connection error, which can be retried."""
     first, second = (Authority(tmp_path / name, name) for name in ("first", "second"))
     trust, new = tmp_path / "trust.pem", second.certificate.read_bytes()
     trust.write_bytes(first.certificate.read_bytes())
@@ -435,12 +439,14 @@ def test_no_traceback_shows_a_secret(kind: Any, name: str) -> None:
 
 
 @pytest.mark.parametrize("given", [None, "http://x", 5])
-def test_settings_must_be_a_dict(given: Any) -> None:
+def test_a_clients_settings_must_be_a_dict(given: Any) -> None:
     with pytest.raises(ConfigurationError, match="a dict"):
         SchemaRegistryClient(given)
 
 
-def test_only_allowed_urls_are_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_registry_urls_in_the_list_of_allowed_urls_are_accepted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv(ALLOWED_URLS, "https://tokens.example/,http://registry.example:8081")
     SchemaRegistryClient({"url": "http://registry.example:8081/"})
     with pytest.raises(ConfigurationError, match=rf"schema\.registry\.url.*{ALLOWED_URLS}"):
@@ -456,14 +462,14 @@ def test_the_asyncio_client_registers_and_fetches_schemas(server: RegistryServer
     assert asyncio.run(asked()) == (1, TEXT)
 
 
-def test_both_clients_have_the_same_methods() -> None:
+def test_the_blocking_and_the_asyncio_registry_client_have_the_same_methods() -> None:
     def calls(kind: type) -> set[str]:
         return {name for name in vars(kind) if not name.startswith("_")}
 
     assert calls(AsyncSchemaRegistryClient) == calls(SchemaRegistryClient)
 
 
-def test_arguments_have_the_names_of_confluent_kafka(server: RegistryServer) -> None:
+def test_methods_have_the_argument_names_of_confluent_kafka(server: RegistryServer) -> None:
     settings: dict[str, Any] = {"schema.registry.url": server.url, **QUICK}
     with SchemaRegistryClient(settings) as one:
         of: dict[str, Any] = {"subject_name": "s", "schema": TEXT}
@@ -501,7 +507,7 @@ STRANGE: tuple[Any, ...] = (
 def test_a_response_that_is_not_from_a_registry_is_an_error(
     server: RegistryServer, answer: Any
 ) -> None:
-    """A proxy, or another service, may respond with status 200 and any JSON."""
+    """A proxy or another service may respond with status 200 and any JSON document."""
     asked = client(server)
     questions: list[Callable[[], object]] = [
         lambda: asked.get_schema(77),
@@ -546,7 +552,7 @@ def test_a_version_with_a_field_of_another_type_is_an_error(
         client(server).get_version("odd", 1)
 
 
-def test_the_cache_keeps_at_most_its_capacity(server: RegistryServer) -> None:
+def test_the_schema_cache_contains_at_most_its_capacity(server: RegistryServer) -> None:
     one = client(server, cache_capacity=1)
     for text in ('"int"', '"long"'):
         one.register_schema("t-value", Schema(text))
@@ -592,7 +598,7 @@ def test_the_error_for_a_missing_schema_has_a_remedy(
 
 
 @pytest.mark.parametrize("path", ["/apis", "/apis/", "/apis/registry/v3"])
-def test_the_error_for_a_native_url_of_apicurio_names_the_compatible_one(
+def test_the_error_for_apicurios_native_url_names_the_confluent_compatible_url(
     server: RegistryServer, path: str
 ) -> None:
     server.rule = lambda _: (404, {"status": 404, "title": "No handler"})

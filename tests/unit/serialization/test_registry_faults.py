@@ -1,4 +1,4 @@
-"""Test a failing registry: records aren't blamed for it, and are read once it has recovered."""
+"""Test a failing registry: no record counts as invalid, and all are read after it recovers."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def client(url: str, **more: Any) -> SchemaRegistryClient:
 
 
 def fails(server: RegistryServer, fault: str, *clients: SchemaRegistryClient) -> None:
-    """Let a registry fail, and let clients wait only briefly for its recovery."""
+    """Make a registry fail, and clients wait only briefly for its recovery."""
     answer = FAULTS[fault]
     server.stalls = answer is None
     server.rule = (lambda _: None) if answer is None else (lambda _: answer)
@@ -105,7 +105,7 @@ def timestamp() -> Schema:
 
 
 def rows(server: RegistryServer) -> dict[str, bytes]:
-    """Return a framed value in each format."""
+    """Return a value in each format, with its schema id in front."""
     registry = client(server.url)
     found = {}
     for kind, schema, payload in (
@@ -119,7 +119,7 @@ def rows(server: RegistryServer) -> dict[str, bytes]:
 
 
 @EACH
-def test_deserializers_do_not_blame_a_record_for_a_registry_fault(
+def test_deserializers_do_not_report_a_registry_fault_as_an_error_of_the_record(
     server: RegistryServer, fault: str
 ) -> None:
     values = rows(server)
@@ -183,8 +183,10 @@ def test_column_decoders_raise_registry_errors_and_work_after_it_recovers(
         assert (found.errors, found.values.null_count) == ({}, 0)
 
 
-def test_a_program_that_skips_bad_records_skips_none_during_a_fault(server: RegistryServer) -> None:
-    """Test the loop of docs/serialization.md while an ingress responds with 404."""
+def test_an_application_that_skips_bad_records_skips_none_during_a_registry_fault(
+    server: RegistryServer,
+) -> None:
+    """Run the loop of docs/serialization.md while a proxy of the registry responds with 404."""
     value = rows(server)["avro"]
     with FakeCluster(brokers=1, topics=["t"]) as cluster:
         sends(cluster, value, 3)
@@ -207,7 +209,9 @@ def test_a_program_that_skips_bad_records_skips_none_during_a_fault(server: Regi
     assert (read, skipped, refused) == (["a"] * 3, 0, 3)
 
 
-def test_an_asyncio_consumer_skips_no_record_during_a_fault(server: RegistryServer) -> None:
+def test_an_asyncio_consumer_skips_no_record_during_a_registry_fault(
+    server: RegistryServer,
+) -> None:
     value = rows(server)["avro"]
 
     async def run(cluster: FakeCluster) -> list[Any]:
@@ -230,7 +234,9 @@ def test_an_asyncio_consumer_skips_no_record_during_a_fault(server: RegistryServ
 
 
 @pytest.mark.parametrize("fault", ["an ingress' 404", "a page", "405", "302", "late"])
-def test_workers_write_no_dead_letters_during_a_fault(server: RegistryServer, fault: str) -> None:
+def test_workers_write_no_dead_letters_during_a_registry_fault(
+    server: RegistryServer, fault: str
+) -> None:
     value = rows(server)["avro"]
     registry = client(server.url)
     reader = AvroDeserializer(registry)
@@ -278,24 +284,30 @@ def test_a_schema_that_is_missing_right_after_a_start_is_requested_again(
         patch.setattr(registry_client, "CONFIRM_S", 60.0)
         server.wrong = [MISSING]
         one = client(server.url, **{"default.api.timeout.ms": 400})
-        assert one.get_latest_version("avro").version == 1  # the pause leaves time for the request
+        assert (
+            one.get_latest_version("avro").version == 1
+        )  # after a pause, there is time for the request
         server.wrong = [MISSING]
         assert one.lookup_schema("json", Schema(JSON, "JSON")).version == 1
 
 
-def test_a_confirmed_404_is_an_error_of_the_record(server: RegistryServer) -> None:
+def test_a_missing_schema_that_a_second_request_confirms_is_an_error_of_the_record(
+    server: RegistryServer,
+) -> None:
     value = b"\0\0\0\0\x63\2a"
     registry = client(server.url)
     reading: Any = RecordReading(None, AvroDeserializer(registry))
     for _ in range(20):
         with pytest.raises(RecordDeserializationError, match="HTTP 404"):
             reading([record(value)])
-    assert server.asked == ["GET /schemas/ids/99"] * 2  # two requests for all records
+    assert (
+        server.asked == ["GET /schemas/ids/99"] * 2
+    )  # two requests, whatever the number of records
     found = avro_to_arrow(pa.array([value] * 3, pa.binary()), registry)
     assert list(found.errors) == [0, 1, 2]
 
 
-def test_missing_ids_cause_a_pause_only_until_the_registry_is_stable(
+def test_missing_schema_ids_cause_a_pause_only_until_the_registry_is_stable(
     server: RegistryServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(registry_client, "CONFIRM_S", 2.0)
@@ -321,10 +333,10 @@ def test_missing_ids_cause_a_pause_only_until_the_registry_is_stable(
     assert pauses_for(200) == []
     at[0] += 0.9
     assert pauses_for(300) == []
-    at[0] += 1.1  # in the meantime, the registry may have been restarted
+    at[0] += 1.1  # the registry may have been restarted meanwhile
     assert pauses_for(400) == [0.5] * 4
     server.wrong = [(503, {})]
-    assert pauses_for(500)[1:] == [0.5] * 4  # the first pause is that of the retry
+    assert pauses_for(500)[1:] == [0.5] * 4  # the first pause is before the retry after 503
     registry.clear_caches()
     assert pauses_for(600) == [0.5] * 4
     with registry_server() as other:
@@ -332,14 +344,14 @@ def test_missing_ids_cause_a_pause_only_until_the_registry_is_stable(
         registry = client(f"{server.url},{other.url}")
         clock = registry._servers._clock
         clock.now, clock.pause = lambda: at[0], pause
-        assert pauses_for(700) == [0.5] * 5  # the second server is asked after the first pause
+        assert pauses_for(700) == [0.5] * 5  # the second server confirms, too
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_an_unnoticed_restart_of_the_registry_is_confirmed_again(
+def test_after_an_unnoticed_registry_restart_missing_schemas_are_confirmed_again(
     server: RegistryServer, monkeypatch: pytest.MonkeyPatch, late: bool
 ) -> None:
-    """Either no request failed meanwhile, or the restart happened during a confirmation."""
+    """No request showed the restart, or it happened during the confirmation of a 404."""
     value = rows(server)["avro"]
     monkeypatch.setattr(registry_client, "CONFIRM_S", 2.0)
     registry = client(server.url)
@@ -352,7 +364,7 @@ def test_an_unnoticed_restart_of_the_registry_is_confirmed_again(
             server.wrong = [(503, {})]
 
     clock.now, clock.pause = lambda: at[0], pause
-    for number in range(100, 105):  # the registry responds for two seconds
+    for number in range(100, 105):  # the registry confirms missing ids for two seconds
         with pytest.raises(SchemaNotFoundError):
             registry.get_schema(number)
     at[0] += 1.5
@@ -362,8 +374,8 @@ def test_an_unnoticed_restart_of_the_registry_is_confirmed_again(
     assert reading([record(value)])[0].value == "a"
 
 
-def test_a_404_is_not_confirmed_within_a_short_timeout(server: RegistryServer) -> None:
-    """The next calls continue the confirmation, so that finally the record is blamed."""
+def test_a_missing_schema_is_not_confirmed_within_a_short_timeout(server: RegistryServer) -> None:
+    """Later calls continue the confirmation, until the missing schema is an error of the record."""
     value = rows(server)["avro"]
     registry = client(server.url, **{"default.api.timeout.ms": 500})
     reading: Any = RecordReading(None, AvroDeserializer(registry))
@@ -403,14 +415,14 @@ NONE = (SchemaReference("R", "none", 1),)
 
 
 def unusable(kind: str) -> list[Schema]:
-    """Return an unusable schema, and one with a reference that is missing in the registry."""
+    """Return a schema with an invalid text, and one with a reference that the registry lacks."""
     text = RECORD if kind == "AVRO" else OBJECT
     return [Schema(text, kind), Schema(text, kind, NONE)]
 
 
 @pytest.mark.parametrize("at", [0, 1], ids=["a bad text", "a missing reference"])
 @pytest.mark.parametrize("kind", ["AVRO", "JSON"])
-def test_only_an_unusable_schema_of_the_writer_is_an_error_of_the_record(
+def test_an_unusable_schema_is_an_error_of_the_record_only_if_the_record_names_it(
     server: RegistryServer, kind: str, at: int
 ) -> None:
     bad, good = unusable(kind)[at], Schema(AVRO if kind == "AVRO" else JSON, kind)
@@ -444,7 +456,9 @@ def test_only_an_unusable_schema_of_the_writer_is_an_error_of_the_record(
         assert caught.value.blames_record
 
 
-def test_a_program_with_an_unusable_reader_schema_skips_no_record(server: RegistryServer) -> None:
+def test_an_application_with_an_unusable_reader_schema_skips_no_record(
+    server: RegistryServer,
+) -> None:
     value = rows(server)["avro"]
     for schema in unusable("AVRO")[1:]:
         reading: Any = RecordReading(None, AvroDeserializer(client(server.url), schema))
@@ -459,7 +473,7 @@ def test_a_program_with_an_unusable_reader_schema_skips_no_record(server: Regist
     )
 
 
-def test_each_server_must_confirm_that_a_schema_is_missing(server: RegistryServer) -> None:
+def test_each_registry_server_must_confirm_that_a_schema_is_missing(server: RegistryServer) -> None:
     value = b"\0\0\0\0\x63\2a"
     with registry_server() as other:
         reading: Any = RecordReading(None, AvroDeserializer(client(f"{server.url},{other.url}")))
@@ -472,7 +486,7 @@ def test_each_server_must_confirm_that_a_schema_is_missing(server: RegistryServe
         with pytest.raises(RegistryUnreachableError):
             reading([record(value)])
         recovers(other, both)
-        other.schemas = [{"schema": AVRO}] * 99  # a replica that has more schemas
+        other.schemas = [{"schema": AVRO}] * 99  # this server has more schemas
         assert reading([record(value)])[0].value == "a"
 
 
@@ -487,7 +501,7 @@ def test_a_registered_schema_is_no_longer_missing(server: RegistryServer) -> Non
 
 
 @pytest.mark.parametrize("answer", [(404, b"no such path"), (404, {"error_code": 404}), (405, b"")])
-def test_the_next_url_is_tried_after_an_unexpected_response(
+def test_the_next_registry_url_is_tried_after_an_unexpected_response(
     server: RegistryServer, answer: Any
 ) -> None:
     server.rule = lambda _: answer
@@ -497,7 +511,7 @@ def test_the_next_url_is_tried_after_an_unexpected_response(
 
 
 class OddError(Exception):
-    """An error of a program's token function."""
+    """An error that an application's token function raises."""
 
 
 def test_a_failing_token_function_is_not_an_error_of_the_record(server: RegistryServer) -> None:
@@ -524,7 +538,7 @@ def test_a_failing_token_function_is_not_an_error_of_the_record(server: Registry
         assert type(caught.value.__cause__) in (OddError, type(None))
     registry._servers._limits = PATIENCE
     given[:] = [OddError("once")]
-    assert reading([record(value)])[0].value == "a"  # the function is called again
+    assert reading([record(value)])[0].value == "a"  # the token function is called again
 
 
 def test_a_missing_certificate_file_is_not_an_error_of_the_record() -> None:
@@ -534,7 +548,7 @@ def test_a_missing_certificate_file_is_not_an_error_of_the_record() -> None:
 
 
 def stopped(registry: SchemaRegistryClient, pauses: list[float]) -> None:
-    """Use a clock that only advances in pauses."""
+    """Replace the client's clock with one that only advances in pauses."""
     clock: Any = registry._servers._clock
     clock.now, clock.pause = lambda: 1000.0 + sum(pauses), pauses.append
 
@@ -542,7 +556,7 @@ def stopped(registry: SchemaRegistryClient, pauses: list[float]) -> None:
 @pytest.mark.parametrize(
     ("given", "seconds"), [("7", 7.0), ("soon", 0.0), ("Thu, 01 Jan 1970 00:00:00 GMT", 0.0)]
 )
-def test_retry_after_determines_the_pause(
+def test_the_retry_after_header_determines_the_pause(
     server: RegistryServer, given: str, seconds: float
 ) -> None:
     pauses: list[float] = []
@@ -576,7 +590,7 @@ def test_a_retry_after_beyond_the_timeout_ends_the_call(server: RegistryServer) 
     assert len(server.asked) == 1
 
 
-def test_unexpected_responses_are_retried_for_a_while(
+def test_unexpected_responses_are_retried_until_the_timeout(
     server: RegistryServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rest_client, "UNEXPECTED_RESPONSE_S", 30.0)
@@ -586,7 +600,7 @@ def test_unexpected_responses_are_retried_for_a_while(
     assert len(server.asked) == 5
 
 
-def test_the_error_contains_the_servers_text(server: RegistryServer) -> None:
+def test_the_error_contains_the_text_of_the_registrys_response(server: RegistryServer) -> None:
     for answer, words in (
         ((404, PAGE), "HTTP 404: 404 no route"),
         ((200, PAGE), "HTTP 200: 404 no route"),
@@ -614,7 +628,7 @@ def test_the_error_contains_the_servers_text(server: RegistryServer) -> None:
         (404, 40408, "SchemaRegistryError", "default applies"),
     ],
 )
-def test_each_error_code_has_its_class_and_remedy(
+def test_each_registry_error_code_has_its_error_class_and_remedy(
     server: RegistryServer, status: int, code: int, kind: str, words: str
 ) -> None:
     server.rule = lambda _: (status, {"error_code": code, "message": "said"})
@@ -633,17 +647,17 @@ def test_the_error_of_a_registry_without_guids_says_so(server: RegistryServer) -
     assert caught.value.blames_record
 
 
-def test_a_format_that_the_registry_rejects_is_left_out(server: RegistryServer) -> None:
+def test_a_format_parameter_that_the_registry_rejects_is_left_out(server: RegistryServer) -> None:
     rows(server)
     server.wrong = [(400, {"error_code": 400, "message": "format"})]
     assert client(server.url).get_schema(1, "resolved").schema_str == AVRO
 
 
 @pytest.mark.parametrize("status", [401, 403, 409])
-def test_other_errors_are_not_treated_as_a_rejected_format(
+def test_other_errors_are_not_treated_as_a_rejected_format_parameter(
     server: RegistryServer, status: int
 ) -> None:
-    """Otherwise the schema's text would be cached as its descriptor."""
+    """If they were, the schema's text would be cached as its descriptor."""
     registry = client(server.url)
     number = registry.register_schema("p", Schema("message M {}", "PROTOBUF"))
     server.serialized = "the descriptor"
@@ -656,7 +670,7 @@ def test_other_errors_are_not_treated_as_a_rejected_format(
 def clears_during(
     ask: Callable[[], object], registry: SchemaRegistryClient, server: RegistryServer
 ) -> Any:
-    """Recreate the registry after it has responded and before the client gets the response."""
+    """Run `ask`; before it gets its response, clear the caches and recreate the registry."""
     real, left = registry._servers.call, [1]
 
     def call(*given: Any, **more: Any) -> Any:
@@ -704,7 +718,7 @@ def fails_or(read: Callable[[bytes], Any], data: bytes) -> Any:
         return error
 
 
-def test_clear_caches_drops_parsed_references(server: RegistryServer) -> None:
+def test_clear_caches_also_drops_parsed_references(server: RegistryServer) -> None:
     def inner(name: str) -> str:
         field = {"name": name, "type": "string"}
         return json.dumps({"type": "record", "name": "R", "fields": [field]})

@@ -30,13 +30,13 @@ def rule(mode: str, **more: Any) -> dict[str, Any]:
 
 
 def holds(server: RegistryServer, *rules: dict[str, Any], **more: Any) -> None:
-    """Let the subject's only version have these rules."""
+    """Store a version of subject t-value that has these rules."""
     server.schemas = [{"schema": CARD, "ruleSet": {"domainRules": list(rules), **more}}]
     server.subjects = {"t-value": [1]}
 
 
 def tried(registry: SchemaRegistryClient) -> set[str]:
-    """Return the operations that are rejected."""
+    """Write, read, and read a column; return the names of the operations that are rejected."""
     refused = set()
     calls: dict[str, Callable[[], object]] = {
         "write": lambda: AvroSerializer(registry, conf={"use.latest.version": True})(
@@ -72,14 +72,14 @@ READS = {"read", "column"}
         ([], set()),
     ],
 )
-def test_a_rule_is_rejected_for_the_operations_of_its_mode(
+def test_a_schema_rule_is_rejected_only_for_the_operations_of_its_mode(
     server: RegistryServer, registry: SchemaRegistryClient, rules: list[Any], refused: set[str]
 ) -> None:
     holds(server, *rules)
     assert tried(registry) == refused
 
 
-def test_encoding_rules_are_rejected_and_rules_of_the_server_ignored(
+def test_encoding_rules_are_rejected_and_rules_that_the_server_executes_are_ignored(
     server: RegistryServer, registry: SchemaRegistryClient
 ) -> None:
     holds(server, encodingRules=[rule("WRITE")])
@@ -98,7 +98,7 @@ def test_rules_of_a_schema_found_by_its_text_are_rejected(
     with pytest.raises(InvalidSchemaError, match="no executor for rule"):
         AvroSerializer(registry, CARD)({"number": "1"}, VALUE)
     copied = found.schema
-    assert registry.register_schema("copy", copied) == 1  # the rules are registered, too
+    assert registry.register_schema("copy", copied) == 1  # the copy was registered with its rules
     assert registry.get_latest_version("copy").schema.rule_set == copied.rule_set
 
 

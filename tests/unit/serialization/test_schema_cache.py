@@ -1,4 +1,4 @@
-"""Test the cache of registry responses: bounded, one request per key, other keys not blocked."""
+"""Test the cache of registry responses: its size, and one request for each key."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_dict_of_limited_size_drops_its_oldest_entry(monkeypatch: pytest.Monke
     assert known == {2: "2", 3: "3"}
 
 
-def test_a_request_for_one_key_does_not_block_others() -> None:
+def test_a_request_for_one_key_does_not_block_requests_for_other_keys() -> None:
     known: Lookups[str, str] = Lookups(9)
     asked, answer, found = threading.Event(), threading.Event(), list[str]()
     questions = 0
@@ -66,7 +66,7 @@ def test_a_request_for_one_key_does_not_block_others() -> None:
     assert (found, questions) == (["slow"] * 3, 1)
 
 
-def test_all_waiting_threads_get_the_error() -> None:
+def test_all_threads_that_wait_for_a_key_get_the_requests_error() -> None:
     known: Lookups[str, str] = Lookups(9)
     asked, answer = threading.Event(), threading.Event()
     heard: list[SchemaNotFoundError] = []
@@ -95,12 +95,12 @@ def test_all_waiting_threads_get_the_error() -> None:
     for thread in (first, *others):
         thread.join(10)
     assert (questions, [one.error_code for one in heard]) == (1, [40403] * 3)
-    assert len({id(one) for one in heard}) == 3  # each with its own traceback
+    assert len({id(one) for one in heard}) == 3  # each thread gets its own copy of the error
     assert known.once("a", lambda: "there now") == "there now"
 
 
 def test_a_signal_handler_may_request_the_same_key() -> None:
-    """It runs in the requesting thread, which would otherwise wait for itself."""
+    """A signal handler runs in the thread of the request, and mustn't wait for that request."""
     known: Lookups[str, str] = Lookups(9)
     assert known.once("a", lambda: known.once("a", lambda: "inner") + " and outer") == (
         "inner and outer"
@@ -108,7 +108,7 @@ def test_a_signal_handler_may_request_the_same_key() -> None:
 
 
 class Clock:
-    """A clock that a test sets."""
+    """A clock whose time the test sets."""
 
     time = 100.0
 
@@ -117,7 +117,7 @@ class Clock:
 
 
 def test_an_event_loop_uses_a_cached_error_only_briefly() -> None:
-    """The error of a cancelled call stays in the cache, and may be outdated for the next call."""
+    """The error of a cancelled call remains in the cache, and may be outdated later."""
     known: Lookups[str, str] = Lookups(9)
     known._clock = clock = Clock()  # type: ignore[assignment]
 
@@ -147,6 +147,6 @@ def test_an_event_loop_uses_a_cached_error_only_briefly() -> None:
             known.once("b", refused)
         NO_WAITING.set(False)
         other.value.fetch()
-        assert list(known._refused) == ["b"]  # the older error, which no call used, was dropped
+        assert list(known._refused) == ["b"]  # the older error was dropped
     finally:
         NO_WAITING.reset(token)

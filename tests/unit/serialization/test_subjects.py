@@ -1,4 +1,4 @@
-"""Test the subject under which a schema is registered."""
+"""Test the strategies that name the subject under which a schema is registered."""
 
 from __future__ import annotations
 
@@ -21,16 +21,18 @@ CONTEXT = SerializationContext("t", MessageField.KEY)
         ("io.confluent.kafka.serializers.subject.TopicRecordNameStrategy", "t-a.B"),
     ],
 )
-def test_named_strategies_build_the_subject(name: str, subject: str) -> None:
+def test_named_strategies_build_the_subject_from_topic_and_record_name(
+    name: str, subject: str
+) -> None:
     assert strategy("subject.name.strategy", name)(CONTEXT, "a.B") == subject
 
 
-def test_a_function_can_be_a_strategy() -> None:
+def test_a_function_can_be_a_subject_name_strategy() -> None:
     assert strategy("x", lambda context, name: "mine")(CONTEXT, None) == "mine"
 
 
 @pytest.mark.parametrize("given", ["os.system", "", 5, None])
-def test_an_unknown_strategy_is_rejected(given: object) -> None:
+def test_an_unknown_subject_name_strategy_is_rejected(given: object) -> None:
     with pytest.raises(ConfigurationError, match="TOPIC_RECORD"):
         strategy("subject.name.strategy", given)
 

@@ -1,4 +1,4 @@
-"""Test the bytes before a payload: ids, GUIDs, message indexes."""
+"""Test the bytes in front of a payload: schema ids, GUIDs, message indexes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GUID = "89791762-2336-4186-9674-299b90a802e2"
         ((64, 3), "04800106"),
     ],
 )
-def test_a_prefix_contains_id_and_message_indexes(
+def test_the_prefix_of_a_payload_contains_schema_id_and_message_indexes(
     indexes: tuple[int, ...] | None, written: str
 ) -> None:
     prefix = SchemaId(258, indexes=indexes).prefix()
@@ -33,7 +33,7 @@ def test_a_prefix_contains_id_and_message_indexes(
 
 @pytest.mark.parametrize("field", MessageField)
 @pytest.mark.parametrize("headers", [[("other", b"x")], {"other": b"x"}])
-def test_a_header_contains_guid_and_message_indexes(
+def test_a_record_header_contains_schema_guid_and_message_indexes(
     field: MessageField, headers: list[tuple[str, bytes]] | dict[str, bytes]
 ) -> None:
     context = SerializationContext("t", field, headers)
@@ -45,7 +45,7 @@ def test_a_header_contains_guid_and_message_indexes(
     assert schema_of(b"\0\0\0\0\7x", other) == (SchemaId(7), 5)
 
 
-def test_a_guid_can_be_the_prefix() -> None:
+def test_the_prefix_of_a_payload_can_contain_a_schema_guid() -> None:
     assert schema_of(SchemaId(1, GUID).header() + b"x") == (SchemaId(None, GUID), 17)
 
 
@@ -79,7 +79,7 @@ def test_invalid_message_indexes_are_rejected(data: bytes, why: str) -> None:
         schema_of(b"\0\0\0\0\1" + data, indexed=True)
 
 
-def test_an_id_that_cannot_be_encoded_is_rejected() -> None:
+def test_a_schema_id_that_cannot_be_encoded_is_rejected() -> None:
     with pytest.raises(SerializationError, match="four bytes"):
         SchemaId(1 << 32).prefix()
     with pytest.raises(SerializationError, match="schema's GUID, which"):

@@ -1,4 +1,4 @@
-"""A client without an engine: connects, sends requests, keeps the responses."""
+"""A minimal client for tests: it connects, sends single requests and keeps the responses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from odradek.simulation.world.link import Link, Mode, Watcher
 
 
 class RawClient:
-    """Implements a link's client end, with one connection."""
+    """The client's end of one simulated connection (a `Link`)."""
 
     def __init__(
         self, world: World, mode: Mode = "bytes", profile: LinkProfile | None = None
@@ -44,7 +44,7 @@ class RawClient:
         self._next += 1
 
     def ask(self, body: Any, version: int, wait: float = 1.0) -> Any:
-        """Send, advance the time, and return the response, or None."""
+        """Send a request and return its response, or None if it doesn't arrive within `wait`."""
         before = len(self.answers)
         self.send(body, version)
         self.world.run_while(lambda: len(self.answers) == before and not self.lost, wait)

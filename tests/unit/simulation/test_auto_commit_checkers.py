@@ -1,4 +1,4 @@
-"""The checker compares a member's automatic commits only within one ownership period."""
+"""The checker compares automatic commits only while a member owns a partition without a break."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from odradek.simulation.checkers.invariants import Violation
 
 
 class Scene:
-    """A member that was notified once that it owns t-0."""
+    """A member that owns t-0, and a checker of its automatic commits."""
 
     def __init__(self) -> None:
         self.ledger, self.member = ledger_of(1), Member("a", ("id-a", 1), auto_commits=True)
@@ -27,7 +27,7 @@ class Scene:
         return self.checker.begins(self.member, commit, None if asked else renewed)
 
 
-def test_renewing_an_older_offset_than_the_last_commit_is_reported() -> None:
+def test_an_automatic_commit_of_a_lower_offset_than_the_last_commit_is_reported() -> None:
     for asked in (False, True):
         scene, ownership = Scene(), Ownership()
         assert scene.begin(3, ownership, asked=asked) is None
@@ -35,8 +35,8 @@ def test_renewing_an_older_offset_than_the_last_commit_is_reported() -> None:
         assert "t-0 at 2 by itself after it has begun a commit at 3" in str(found)
 
 
-def test_a_commit_from_before_a_rejoin_in_the_background_is_not_compared() -> None:
-    """The member was removed, so its commit was refused, and has rejoined in the background."""
+def test_a_commit_before_the_member_was_removed_and_rejoined_is_not_compared() -> None:
+    """The member's commit was rejected because it had been removed; meanwhile it has rejoined."""
     for asked in (False, True):
         scene, removed, joined = Scene(), Ownership(), Ownership()
         assert scene.begin(3, removed, asked=asked) is None
@@ -46,14 +46,14 @@ def test_a_commit_from_before_a_rejoin_in_the_background_is_not_compared() -> No
 
 
 def test_commits_of_a_deleted_topic_in_stale_metadata_are_not_compared() -> None:
-    """A broker that is cut off may still name a deleted topic; the client then reads it again."""
+    """A broker that is cut off may still name a deleted topic, which the client then rereads."""
     scene, ownership = Scene(), Ownership()
     assert scene.begin(2, ownership) is None
     scene.member.former = bytes(range(16))
     assert scene.begin(0, ownership) is None
 
 
-def test_a_commit_that_was_certainly_refused_is_not_compared() -> None:
+def test_a_commit_that_the_coordinator_rejected_is_not_compared() -> None:
     scene, ownership = Scene(), Ownership()
     assert scene.begin(2, ownership) is None
     refused = AskedCommit({T0: OffsetAndMetadata(5)}, {T0: ownership})

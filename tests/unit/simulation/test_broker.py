@@ -25,7 +25,7 @@ from odradek.simulation.brokers.telemetry_receiver import TelemetryReceiver
 from odradek.simulation.brokers.transaction_handlers import TRANSACTION_HANDLERS
 
 COORDINATED = {*GROUP_HANDLERS, *TRANSACTION_HANDLERS} - {InitProducerIdRequest}
-"""APIs that need coordinators, which their own tests call in every version."""
+"""APIs that only coordinators answer; the coordinators' tests call every version of them."""
 KINDS: list[type[Message]] = [ApiVersionsRequest, *(k for k in HANDLERS if k not in COORDINATED)]
 ALL_VERSIONS = [
     (kind, version) for kind in KINDS for version in range(kind.MIN_VERSION, kind.MAX_VERSION + 1)
@@ -136,7 +136,7 @@ REFUSED: dict[str, type[BrokerError]] = {
     "UnregisterController": errors.ControllerIdNotRegisteredError,
     **dict.fromkeys(("SaslAuthenticate", "SaslHandshake"), errors.IllegalSaslStateError),
 }
-"""Error codes that requests about unknown things get. (A port without SASL refuses SASL.)"""
+"""Error codes that requests about unknown groups, ids etc. get; without SASL, SASL requests."""
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_every_api_answers_in_every_version(
     assert setting.broker.requests == {kind.API_NAME: 1}
 
 
-def test_api_versions_of_an_unknown_version_is_answered_in_version_0() -> None:
+def test_an_api_versions_request_of_an_unknown_version_is_answered_in_version_0() -> None:
     setting = Setting()
     setting.cluster.versions[18] = (0, 3)
     answer = setting.ask(ApiVersionsRequest("odradek", "1"), 4)
@@ -180,7 +180,9 @@ def test_fetched_records_equal_the_produced_ones(setting: Setting) -> None:
     assert [row[4] for row in setting.cluster.records("t", 0)] == [b"a", b"b", b"c"]
 
 
-def test_produce_refuses_a_corrupt_batch_and_stores_the_others(setting: Setting) -> None:
+def test_a_produce_request_with_a_corrupt_or_out_of_order_batch_is_rejected(
+    setting: Setting,
+) -> None:
     bad = bytearray(records(b"x"))
     bad[-1] ^= 1
     answer = setting.produced(13, bytes(bad))
@@ -195,20 +197,20 @@ def test_produce_refuses_a_corrupt_batch_and_stores_the_others(setting: Setting)
     assert gap.error_message
 
 
-def test_without_acks_only_the_next_request_is_answered(setting: Setting) -> None:
+def test_a_produce_request_with_acks_0_gets_no_response(setting: Setting) -> None:
     setting.client.send(setting.produce(13, records(b"a"), acks=0), 13)
     assert setting.ask(DescribeClusterRequest(), 2).API_NAME == "DescribeCluster"
     assert len(setting.client.answers) == 1
     assert len(setting.cluster.records("t", 0)) == 1
 
 
-def test_produce_is_refused_with_too_few_replicas(setting: Setting) -> None:
+def test_a_produce_request_is_rejected_if_too_few_replicas_are_in_sync(setting: Setting) -> None:
     setting.cluster.min_insync_replicas = 2
     answer = setting.produced(13, records(b"a"))
     assert answer.error_code == errors.NotEnoughReplicasError.code
 
 
-def test_unknown_topics_partitions_and_ids_are_refused(setting: Setting) -> None:
+def test_unknown_topics_partitions_and_topic_ids_are_rejected(setting: Setting) -> None:
     answer = setting.produced(13, records(b"a"), partition=9)
     assert answer.error_code == errors.UnknownTopicOrPartitionError.code
     old_id = setting.topic.id
@@ -238,7 +240,7 @@ def test_a_broker_that_is_not_the_leader_names_the_current_leader() -> None:
     assert response.node_endpoints[0].node_id == 2
 
 
-def test_a_wrong_leader_epoch_is_refused(setting: Setting) -> None:
+def test_a_request_with_a_wrong_leader_epoch_is_rejected(setting: Setting) -> None:
     setting.topic.partitions[0].leader_epoch = 5
     assert setting.fetched(18, leader_epoch=4).error_code == errors.FencedLeaderEpochError.code
     assert setting.fetched(18, leader_epoch=6).error_code == errors.UnknownLeaderEpochError.code
@@ -246,7 +248,7 @@ def test_a_wrong_leader_epoch_is_refused(setting: Setting) -> None:
     assert setting.offset(-1, 4).error_code == errors.FencedLeaderEpochError.code
 
 
-def test_an_offset_outside_the_log_is_refused(setting: Setting) -> None:
+def test_a_fetch_at_an_offset_outside_the_log_is_rejected(setting: Setting) -> None:
     assert setting.fetched(18, 1).error_code == errors.OffsetOutOfRangeError.code
     setting.produced(13, records(b"a"))
     assert setting.fetched(18, 1).error_code == 0
@@ -287,7 +289,7 @@ def test_later_requests_of_a_connection_wait_for_a_long_poll(setting: Setting) -
     assert [m.API_NAME for _, m in setting.client.answers] == ["Fetch", "DescribeCluster"]
 
 
-def test_fetch_sessions_report_changes_only(setting: Setting) -> None:
+def test_fetch_sessions_return_only_changed_partitions(setting: Setting) -> None:
     first = setting.ask(setting.fetch(18, session_epoch=0), 18)
     assert first.session_id > 0
     assert len(first.responses[0].partitions) == 1
@@ -297,7 +299,7 @@ def test_fetch_sessions_report_changes_only(setting: Setting) -> None:
     more.session_epoch = 2
     (topic,) = setting.ask(more, 18).responses
     assert len(topic.partitions[0].records) > 0
-    more.session_epoch = 3  # returned again, as the fetch offset is the same
+    more.session_epoch = 3  # the fetch offset is the same as before
     assert setting.ask(more, 18).responses != []
     more.session_epoch = 4
     more.forgotten_topics_data = [f.ForgottenTopic(topic_id=setting.topic.id, partitions=[0])]
@@ -308,10 +310,10 @@ def test_fetch_sessions_report_changes_only(setting: Setting) -> None:
     assert setting.ask(more, 18).error_code == errors.FetchSessionIdNotFoundError.code
 
 
-def test_fetch_sessions_report_new_log_ends(setting: Setting) -> None:
-    """A session reports a partition that is new, has grown, or was refused before.
+def test_fetch_sessions_return_partitions_whose_log_has_grown(setting: Setting) -> None:
+    """A response contains a partition that is new, has grown, or had an error before.
 
-    As in Kafka's `CachedPartition`, growth counts even if the records weren't requested.
+    As in Kafka's `CachedPartition`, it counts as grown even if its records weren't requested.
     """
     first = setting.ask(setting.fetch(18, session_epoch=0), 18)
     steps = [(0, 0, [0]), (0, 0, []), (1, 1, [1]), (1, 9, [1]), (1, 1, [1]), (1, 1, [])]
@@ -336,7 +338,7 @@ def test_a_fetch_without_a_session_returns_every_partition(setting: Setting) -> 
         assert len(single.responses[0].partitions) == 1
 
 
-def test_list_offsets_finds_offsets_by_timestamp(setting: Setting) -> None:
+def test_list_offsets_returns_offsets_by_timestamp(setting: Setting) -> None:
     setting.produced(13, records(b"a", b"b"))
     assert setting.offset(-2).offset == 0
     assert setting.offset(-1).offset == 2

@@ -1,4 +1,4 @@
-"""Checkers of calls report late or missing ends, exceeded limits and unexpected exceptions."""
+"""Checkers of API calls report calls that end late or never, exceeded limits, exceptions."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def engine() -> ClientEngine:
     return ClientEngine(Config(ADMIN, SERVERS), random.Random(1))
 
 
-def test_memory_above_its_limit_is_reported() -> None:
+def test_memory_use_above_buffer_memory_or_below_zero_is_reported() -> None:
     producer = ProducerEngine(Config(PRODUCER, SERVERS), random.Random(1), NullLock())
     check_limits(producer, 0)
     producer.accumulator.used = producer.accumulator.limit + 1
@@ -89,7 +89,7 @@ def test_memory_above_its_limit_is_reported() -> None:
         check_limits(producer, 0)
 
 
-def test_flows_that_accumulate_are_reported() -> None:
+def test_generators_that_outlive_their_calls_are_reported() -> None:
     def waits() -> Flow[None]:
         yield START
         yield Wait((), 100.0)
@@ -103,7 +103,7 @@ def test_flows_that_accumulate_are_reported() -> None:
         check_limits(client, calls=0)
 
 
-def test_a_client_that_failed_is_reported() -> None:
+def test_a_client_whose_engine_failed_is_reported() -> None:
     client = engine()
     check_sound(client)
 

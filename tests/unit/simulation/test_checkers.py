@@ -1,4 +1,4 @@
-"""Each checker reports its violation. Scenarios show that it accepts correct behaviour."""
+"""Each checker reports a violation of its rule, and accepts correct behaviour."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ SEEN: dict[str, tuple[list[Happening], list[Happening], str]] = {
     "a second metadata request in flight": (
         [
             *(at(1.0, "metadata_request"), at(1.1, "metadata"), at(1.2, "metadata_request")),
-            at(1.3, "metadata_failed", B),  # the attempt of the bootstrap round, not the request
+            at(1.3, "metadata_failed", B),  # an attempt at a bootstrap address
         ],
         [at(1.4, "metadata_request", B)],
         "while the one to",
@@ -175,7 +175,7 @@ def test_a_checker_accepts_correct_behaviour_and_reports_a_violation(name: str) 
         checkers.verify()
 
 
-def test_going_back_to_the_id_of_a_deleted_topic_is_reported() -> None:
+def test_a_client_that_returns_to_the_id_of_a_deleted_topic_is_reported() -> None:
     ids: dict[str, bytes] = {}
     older, newer = b"older", b"newer"
     tick = Event(1.0, "metadata", {})
@@ -191,25 +191,30 @@ def test_going_back_to_the_id_of_a_deleted_topic_is_reported() -> None:
             check(tick)
 
     client({"t": older}, {"t": newer}, {"t": newer})
-    client({"t": newer}, {}, {"t": older})  # it has never seen the older id: ids have no order
+    client({"t": newer}, {}, {"t": older})  # the client has never had the older id
     client({"t": older}, {"t": newer}, None, {"t": older})
     for wrong in (
         [{"t": newer}, {"t": older}],
         [{"t": older}, {"t": newer}, {}, {"t": older}],
-        [{"t": newer}, {}, {"t": newer}, {"t": older}],  # the metadata had the topic again
+        [
+            {"t": newer},
+            {},
+            {"t": newer},
+            {"t": older},
+        ],  # the deleted topic was in the metadata again
         [{"t": newer}, None, {"t": newer}, {}, {"t": newer}, {"t": older}],
     ):
         with pytest.raises(Violation, match="which was deleted before"):
             client(*wrong)
 
 
-def test_after_a_rebootstrap_only_an_id_that_the_client_has_had_is_older() -> None:
+def test_after_a_rebootstrap_an_older_topic_id_is_accepted_unless_the_client_knew_it() -> None:
     ids = {"t": b"newer"}
     check = TopicIdsAdvance(lambda: ids, lambda _: [b"older", b"newer"], ["kafka:9092"])
     usual = Event(1.0, "metadata", {"address": "10.0.0.2:9092"})
     again = Event(2.0, "metadata", {"address": "kafka:9092"})
     check(usual)
-    ids["t"] = b"older"  # the client has never had it
+    ids["t"] = b"older"  # the client has never had this id
     check(again)
     ids["t"] = b"newer"
     check(usual)
@@ -264,7 +269,7 @@ def test_lost_duplicated_and_reordered_records_are_reported(
         ledger(*records).verify(stored(*log))
 
 
-def test_unacknowledged_records_may_be_lost_or_kept() -> None:
+def test_unacknowledged_records_may_be_lost_or_stored() -> None:
     sent = ledger((b"a", 0), (b"b", None), (b"c", 1), (b"d", None))
     sent.verify(stored(b"a", b"c", b"d"))
 

@@ -73,7 +73,7 @@ def test_metadata_names_brokers_leaders_and_the_cluster(dial: Dial) -> None:
     assert epochs(answer) == [0] * 6
 
 
-def test_a_crashed_broker_is_replaced_when_the_controller_notices(
+def test_partitions_of_a_crashed_broker_get_new_leaders_when_the_controller_notices(
     world: World, cluster: SimulatedCluster, dial: Dial
 ) -> None:
     client = dial(1)
@@ -133,7 +133,7 @@ def test_a_broker_that_was_paused_too_long_loses_its_leaderships(
     assert [b.node_id for b in metadata(dial(1)).brokers] == [1, 2, 3]
 
 
-def test_packets_to_a_black_hole_are_kept_until_it_is_repaired(
+def test_packets_to_a_black_hole_broker_are_kept_until_the_fault_is_repaired(
     world: World, cluster: SimulatedCluster, dial: Dial
 ) -> None:
     client = dial(1)
@@ -159,7 +159,7 @@ def test_a_broker_can_reset_connections_after_accepting_them(
     assert [type(error) for error in lost] == [ConnectionResetError] * 2
 
 
-def test_connections_are_closed_after_the_handshake(
+def test_a_broker_can_close_connections_after_the_handshake(
     cluster: SimulatedCluster, world: World, dial: Dial
 ) -> None:
     cluster.ready_then_close(1)
@@ -254,13 +254,13 @@ def test_acknowledged_records_survive_any_number_of_crashes(
         cluster.restart(leader.id)
         world.advance(1.0)
     rows = {row[0]: row[4] for row in cluster.records("t", 0)}
-    assert 0 < len(kept) < 30  # some were acknowledged, some not
-    assert len(rows) > len(kept)  # some unacknowledged records are stored …
-    assert len(rows) < 30  # … and some are lost
+    assert 0 < len(kept) < 30  # some records were acknowledged, some not
+    assert len(rows) > len(kept)  # some unacknowledged records are stored
+    assert len(rows) < 30  # some unacknowledged records are lost
     assert [rows[offset] for offset, _ in kept] == [value for _, value in kept]
 
 
-def test_a_batch_being_replicated_during_a_leader_change_is_refused_and_kept(
+def test_a_batch_replicated_during_a_leader_change_returns_an_error_and_is_stored(
     cluster: SimulatedCluster, world: World, dial: Dial
 ) -> None:
     cluster.replication_delay = 1.0
@@ -282,13 +282,13 @@ def test_without_running_brokers_no_partition_has_a_leader(
         cluster.crash(i)
     world.advance(10.0)
     cluster.restart(3)
-    world.advance(0.01)  # it listens, but isn't registered with the controller yet
+    world.advance(0.01)  # the broker listens, but isn't registered yet
     assert set(leaders(metadata(dial(3)))) == {-1}
     world.advance(1.0)
     assert set(leaders(metadata(dial(3)))) == {3}
 
 
-def test_metadata_responses_can_be_made_empty_or_errors(
+def test_metadata_responses_can_be_replaced_with_empty_ones_or_errors(
     cluster: SimulatedCluster, dial: Dial
 ) -> None:
     client = dial(1)

@@ -39,7 +39,7 @@ class Setting:
 
     @property
     def node(self) -> SimulatedBroker:
-        """Return the coordinator's broker."""
+        """Return the id of the broker that coordinates the group."""
         node = self.cluster.leader("__consumer_offsets", self.index)
         assert node is not None
         return node
@@ -51,7 +51,7 @@ class Setting:
         return group
 
     def check(self) -> None:
-        """Assert that no two members own, or must still revoke, the same partition."""
+        """Assert that no partition belongs to two members, even while it has to be revoked."""
         held: set[Any] = set()
         group = self.groups.shard(self.node, GROUP_ID).groups.get(GROUP_ID)
         for member in group.members.values() if group is not None else ():
@@ -61,7 +61,7 @@ class Setting:
 
 
 class Member:
-    """One member, which owns exactly the partitions that it was assigned."""
+    """A member of the group, which accepts each assignment at once."""
 
     def __init__(self, setting: Setting, name: str, instance_id: str | None = None) -> None:
         self.setting = setting
@@ -79,7 +79,7 @@ class Member:
         return self.setting.client.ask(request, 1)
 
     def join(self, topics: tuple[str, ...] = ("t",), **fields: Any) -> int:
-        """Join without owned partitions."""
+        """Join as a member that owns no partition, and return the error code."""
         self.owned = set()
         answer = self.ask(
             0,
@@ -91,7 +91,7 @@ class Member:
         return self.take(answer)
 
     def beat(self, **fields: Any) -> int:
-        """Send a heartbeat that reports the owned partitions."""
+        """Send a heartbeat that reports the owned partitions; return the error code."""
         owned = [
             h.ConsumerGroupHeartbeatRequestTopicPartitions(
                 self.setting.topic.id, sorted(self.owned)
@@ -100,7 +100,7 @@ class Member:
         return self.take(self.ask(self.epoch, topic_partitions=owned, **fields))
 
     def take(self, answer: Any) -> int:
-        """Apply the assignment of a response at once."""
+        """Apply the assignment in a heartbeat response, and return the error code."""
         if answer.error_code == 0:
             self.epoch = answer.member_epoch
         if answer.assignment is not None:
@@ -116,7 +116,7 @@ def setting() -> Setting:
 
 
 def pair(setting: Setting, *, settled: bool = True) -> tuple[Member, Member]:
-    """Return two members that have joined."""
+    """Return two members of the group; if `settled`, each owns its partitions."""
     a, b = Member(setting, "a"), Member(setting, "b")
     a.join()
     b.join()
@@ -126,7 +126,7 @@ def pair(setting: Setting, *, settled: bool = True) -> tuple[Member, Member]:
 
 
 def settle(*members: Member) -> None:
-    """Let all members send heartbeats until nothing changes."""
+    """Let each member send four heartbeats, after which assignments no longer change."""
     for _ in range(4):
         for member in members:
             assert member.beat() == 0
@@ -147,7 +147,7 @@ def test_partitions_are_revoked_before_another_member_gets_them(setting: Setting
     assert (b.epoch, b.owned) == (2, set())
     before = set(a.owned)
     answer = a.ask(a.epoch)
-    assert answer.member_epoch == 1  # it has to revoke first
+    assert answer.member_epoch == 1  # it has to revoke partitions before it gets the next epoch
     left = set(answer.assignment.topic_partitions[0].partitions)
     assert len(left) == 2
     assert setting.group.members["a"].state is Reconciliation.UNREVOKED_PARTITIONS
@@ -182,7 +182,7 @@ def test_a_member_without_heartbeats_is_fenced(setting: Setting) -> None:
     assert sorted([*a.owned, *b.owned]) == [0, 1, 2, 3]
 
 
-def test_leaving_frees_the_partitions_at_once(setting: Setting) -> None:
+def test_partitions_of_a_member_that_leaves_are_free_at_once(setting: Setting) -> None:
     a, b = pair(setting)
     answer = a.ask(-1)
     assert (answer.error_code, answer.member_epoch) == (0, -1)
@@ -191,13 +191,13 @@ def test_leaving_frees_the_partitions_at_once(setting: Setting) -> None:
     assert a.ask(a.epoch).error_code == errors.UnknownMemberIdError.code
 
 
-def test_wrong_epochs_are_fenced(setting: Setting) -> None:
+def test_heartbeats_with_a_wrong_member_epoch_are_fenced(setting: Setting) -> None:
     a, _ = pair(setting)
     assert a.ask(a.epoch + 1).error_code == errors.FencedMemberEpochError.code
     assert (
         a.ask(a.epoch - 1).error_code == errors.FencedMemberEpochError.code
-    )  # no owned partitions
-    a.epoch -= 1  # the response was lost
+    )  # the former epoch, without owned partitions
+    a.epoch -= 1  # as if the last response had been lost
     assert a.beat() == 0
     assert a.epoch == setting.group.epoch
     a.epoch -= 1
@@ -208,7 +208,7 @@ def test_wrong_epochs_are_fenced(setting: Setting) -> None:
 
 
 @pytest.mark.parametrize("strict", [True, False])
-def test_commits_need_the_epoch_of_the_assignment(setting: Setting, strict: bool) -> None:
+def test_commits_need_the_member_epoch_of_the_assignment(setting: Setting, strict: bool) -> None:
     setting.cluster.group_settings.strict_epochs = strict
     a, b = pair(setting)
 
@@ -226,7 +226,7 @@ def test_commits_need_the_epoch_of_the_assignment(setting: Setting, strict: bool
     assert commit(a, a.epoch + 1) == [stale, stale]
 
 
-def test_static_members_get_their_partitions_back(setting: Setting) -> None:
+def test_a_static_member_that_rejoins_gets_its_partitions_back(setting: Setting) -> None:
     a, b = Member(setting, "a", "i"), Member(setting, "b")
     a.join()
     b.join()
@@ -270,7 +270,7 @@ def test_invalid_requests_are_refused(setting: Setting) -> None:
     assert member.join() == invalid
 
 
-def test_a_group_survives_its_coordinator(setting: Setting) -> None:
+def test_a_group_continues_after_its_coordinator_crashed(setting: Setting) -> None:
     a, b = pair(setting)
     owned, epoch = set(a.owned), a.epoch
     setting.cluster.crash(setting.node.id)

@@ -19,11 +19,11 @@ from odradek.simulation.coordinators.shards import (
 
 TOPIC = "__consumer_offsets"
 KIND = 7
-"""A key type that Kafka doesn't have."""
+"""A coordinator key type that Kafka doesn't define."""
 
 
 class Notes:
-    """A coordinator shard that keeps the value of each key."""
+    """A coordinator's state of one partition: the last value of each key."""
 
     def __init__(self, leadership: Leadership[Notes]) -> None:
         self.leadership = leadership
@@ -46,7 +46,7 @@ class Notes:
 
 
 class Setting:
-    """Three brokers with one internal topic, and a raw client of the first."""
+    """Three brokers with one internal topic, and a raw client that is connected to broker 1."""
 
     def __init__(self) -> None:
         self.world = World(3)
@@ -57,7 +57,7 @@ class Setting:
         self.client.dial(self.cluster.brokers[1].address.host)
 
     def find(self, key: str, version: int = 6) -> Any:
-        """Return FindCoordinator's response for one key."""
+        """Send FindCoordinator to broker 1 and return the part of the response about one key."""
         request = FindCoordinatorRequest(key_type=KIND)
         if version < 4:
             request.key = key
@@ -66,7 +66,7 @@ class Setting:
         return self.client.ask(request, version).coordinators[0]
 
     def there(self, key: str = "g") -> int:
-        """Wait for the coordinator of a key and return its broker id."""
+        """Wait until a key has a coordinator, and return its broker id."""
         self.find(key)
         self.world.advance(0.1)
         found = self.find(key)
@@ -109,20 +109,22 @@ def test_the_internal_topic_is_created_at_the_first_lookup(setting: Setting, ver
     assert {t.name: t.is_internal for t in metadata.topics} == {TOPIC: True}
 
 
-def test_old_versions_name_the_coordinator_and_unknown_types_are_refused(setting: Setting) -> None:
+def test_old_request_versions_find_a_coordinator_and_unknown_key_types_are_rejected(
+    setting: Setting,
+) -> None:
     node = setting.there()
     assert setting.find("g", 3).node_id == node
     assert setting.client.ask(FindCoordinatorRequest("g", KIND - 1), 3).error_code == 42
 
 
-def test_version_0_finds_group_coordinators_only(setting: Setting) -> None:
+def test_find_coordinator_version_0_finds_only_group_coordinators(setting: Setting) -> None:
     setting.cluster.coordinators[0] = setting.cluster.coordinators.pop(KIND)
     assert setting.client.ask(FindCoordinatorRequest("g"), 0).error_code == 15
     setting.world.advance(0.1)
     assert setting.client.ask(FindCoordinatorRequest("g"), 0).error_code == 0
 
 
-def test_only_the_coordinator_of_a_key_accepts_it(setting: Setting) -> None:
+def test_only_the_coordinator_of_a_key_accepts_requests_for_the_key(setting: Setting) -> None:
     node = setting.there()
     assert setting.shard(node).kept == {}
     for other in {1, 2, 3} - {node}:
@@ -130,7 +132,7 @@ def test_only_the_coordinator_of_a_key_accepts_it(setting: Setting) -> None:
             setting.shard(other)
 
 
-def test_entries_survive_a_failover(setting: Setting) -> None:
+def test_entries_in_the_coordinators_log_survive_a_failover(setting: Setting) -> None:
     node = setting.there()
     settled: list[bool] = []
     old = setting.shard(node)
@@ -154,7 +156,7 @@ def test_entries_survive_a_failover(setting: Setting) -> None:
         setting.shard(node)
 
 
-def test_entries_in_replication_may_be_lost_or_kept_at_a_crash() -> None:
+def test_entries_not_yet_replicated_may_be_lost_or_kept_at_a_crash() -> None:
     kept = set()
     for attempt in range(12):
         setting = Setting()
@@ -169,7 +171,7 @@ def test_entries_in_replication_may_be_lost_or_kept_at_a_crash() -> None:
     assert kept == {None, 1}
 
 
-def test_an_orderly_move_stops_the_shard_at_once(setting: Setting) -> None:
+def test_moving_a_coordinator_stops_the_old_one_and_its_timers_at_once(setting: Setting) -> None:
     node = setting.there()
     old = setting.shard(node)
     fired: list[float] = []
@@ -197,7 +199,7 @@ def test_timers_of_a_paused_coordinator_fire_after_it_resumes(setting: Setting) 
     assert fired == [pytest.approx(1.0, abs=0.06)]
 
 
-def test_without_brokers_there_is_no_coordinator(setting: Setting) -> None:
+def test_without_a_running_replica_there_is_no_coordinator(setting: Setting) -> None:
     setting.there()
     for i in (2, 3):
         setting.cluster.crash(i)
@@ -209,7 +211,7 @@ def test_without_brokers_there_is_no_coordinator(setting: Setting) -> None:
     assert setting.find("g").error_code == errors.CoordinatorNotAvailableError.code
 
 
-def test_a_stale_broker_names_the_old_coordinator(setting: Setting) -> None:
+def test_a_broker_with_stale_metadata_names_the_old_coordinator(setting: Setting) -> None:
     node = setting.there()
     setting.cluster.stale_metadata(1)
     setting.cluster.move_leader(TOPIC, setting.topic.index("g"))
@@ -218,7 +220,9 @@ def test_a_stale_broker_names_the_old_coordinator(setting: Setting) -> None:
     assert setting.find("g").node_id != node
 
 
-def test_compacted_entries_survive_a_failover(setting: Setting) -> None:
+def test_entries_survive_a_compaction_of_the_coordinators_log_and_a_failover(
+    setting: Setting,
+) -> None:
     node = setting.there()
     leadership = setting.shard(node).leadership
     for n in range(20):
@@ -235,7 +239,7 @@ def test_compacted_entries_survive_a_failover(setting: Setting) -> None:
     assert again.kept == {("key 0",): 18, ("key 1",): 19, ("key 2",): 17}
 
 
-def test_offsets_of_completed_transactions_are_merged() -> None:
+def test_compaction_merges_the_offsets_of_committed_transactions() -> None:
     entries = [
         (("offset", "g", "t", 0), 1),
         (("pending", "g", "t", 0, 1000), 2),

@@ -1,4 +1,4 @@
-"""Faults as data, and the effect of the newer ones on a client in virtual time."""
+"""Descriptions of faults, and effects of faults on a client in simulated time."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ OF_THE_ISSUE = (
 
 
 class Client:
-    """An admin client that makes one call after the other."""
+    """An admin client that makes one API call after the other."""
 
     def __init__(self, world: World, cluster: SimulatedCluster, name: str = "one") -> None:
         self.world = world
@@ -54,7 +54,7 @@ class Client:
         self.host.attach(self.engine)
 
     def ask(self, timeout: float = 5.0) -> float:
-        """Describe the cluster; return the duration."""
+        """Call `describe_cluster` and return the duration of the call."""
         begin = self.world.now
         done: Completion[Any] = self.engine.start(
             cluster.describe(False, False).flow(self.engine, begin + timeout)
@@ -87,14 +87,14 @@ def test_every_fault_has_a_description() -> None:
 
 
 @pytest.mark.parametrize("name", VERBS)
-def test_the_page_lists_each_fault_with_its_arguments(name: str) -> None:
+def test_the_documentation_lists_each_fault_with_its_arguments(name: str) -> None:
     arguments = ", ".join(k + "?" * a.optional for k, a in VERBS[name].arguments.items())
     row = f"| `{name}` | {arguments or '–'} | "
     assert any(line.startswith(row) for line in DOCS.read_text().splitlines()), f"no row {row}…"
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_every_fault_can_be_drawn_injected_and_repaired(verb: str) -> None:
+def test_every_fault_can_be_chosen_at_random_injected_and_repaired(verb: str) -> None:
     rng = random.Random(1)
     for seed in range(5):
         world = World(seed)
@@ -114,7 +114,7 @@ def test_every_fault_can_be_drawn_injected_and_repaired(verb: str) -> None:
             one.ask(60.0)
 
 
-def test_drawn_faults_are_valid() -> None:
+def test_randomly_chosen_faults_are_valid() -> None:
     rng = random.Random(2)
     for verbs in (PLAIN, HOSTILE, APPLICATION):
         for _ in range(500):
@@ -146,7 +146,7 @@ def test_an_invalid_description_of_a_fault_is_rejected(fault: Fault, complaint: 
 # Their effects
 
 
-def test_throttled_clients_send_nothing(stage: Stage) -> None:
+def test_clients_send_nothing_while_a_broker_throttles_them(stage: Stage) -> None:
     client = Client(stage.world, stage.cluster)
     client.ask()
     act(stage, "throttle", i=1, seconds=0.5)
@@ -162,7 +162,7 @@ def test_a_client_waits_for_a_slow_handshake(stage: Stage) -> None:
     assert 1.5 < Client(stage.world, stage.cluster).ask() < 4.0
 
 
-def test_a_partition_isolates_one_client_only(stage: Stage) -> None:
+def test_a_network_partition_can_isolate_a_single_client(stage: Stage) -> None:
     one, two = (Client(stage.world, stage.cluster, name) for name in ("one", "two"))
     one.ask()
     two.ask()
@@ -175,7 +175,7 @@ def test_a_partition_isolates_one_client_only(stage: Stage) -> None:
     assert one.ask(20.0) < 15.0
 
 
-def test_a_half_open_connection_is_noticed_by_the_next_request(stage: Stage) -> None:
+def test_a_half_open_connection_is_noticed_at_the_next_request(stage: Stage) -> None:
     client = Client(stage.world, stage.cluster)
     client.ask()
     act(stage, "half_open", i=1)
@@ -186,7 +186,7 @@ def test_a_half_open_connection_is_noticed_by_the_next_request(stage: Stage) -> 
     assert "reset" in lost.fields["error"]
 
 
-def test_an_exhausted_machine_runs_out_of_memory_then_of_sockets(stage: Stage) -> None:
+def test_a_client_recovers_after_its_machine_lacked_memory_and_then_sockets(stage: Stage) -> None:
     client = Client(stage.world, stage.cluster)
     client.ask()
     act(stage, "exhaust", memory=True, seconds=1.0)
@@ -223,7 +223,7 @@ def test_stale_metadata_shows_old_leaders_and_epochs() -> None:
     assert client.ask(body, 12).topics[0].partitions[0].leader_epoch == old + 1
 
 
-def test_a_name_resolves_to_another_address_or_none(stage: Stage) -> None:
+def test_a_host_name_can_be_made_to_resolve_to_another_address_or_to_none(stage: Stage) -> None:
     act(stage, "dns_change", name=BOOTSTRAP_NAME, addresses=["broker-1", "front-door"])
     address = stage.cluster.brokers[1].address.host
     assert stage.world.dns[BOOTSTRAP_NAME][0] == address
@@ -236,7 +236,7 @@ def test_a_name_resolves_to_another_address_or_none(stage: Stage) -> None:
     Client(stage.world, stage.cluster, "three").ask(10.0)
 
 
-def test_link_changes_apply_to_all_clients_or_one(stage: Stage) -> None:
+def test_a_change_of_network_latency_applies_to_one_client_or_to_all(stage: Stage) -> None:
     one, two = (Client(stage.world, stage.cluster, name) for name in ("one", "two"))
     one.ask()
     two.ask()
@@ -249,14 +249,14 @@ def test_link_changes_apply_to_all_clients_or_one(stage: Stage) -> None:
     assert two.ask() < 0.1
 
 
-def test_only_the_wall_clock_jumps(stage: Stage) -> None:
+def test_a_clock_jump_changes_only_the_wall_clock(stage: Stage) -> None:
     before, now = stage.world.wall_clock(), stage.world.now
     act(stage, "clock_jump", seconds=-100.0)
     assert stage.world.wall_clock() == before - 100.0
     assert stage.world.now == now
 
 
-def test_a_replaced_cluster_stays_down(stage: Stage) -> None:
+def test_a_cluster_that_was_replaced_with_a_different_one_remains_down(stage: Stage) -> None:
     cluster = stage.cluster
     act(stage, "move", after=2.0)
     act(stage, "replace_with_foreign")

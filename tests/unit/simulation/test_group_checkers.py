@@ -84,7 +84,7 @@ def test_two_owners_in_one_generation_are_reported(ledger: GroupLedger) -> None:
 def test_a_static_member_that_rejoins_late_may_still_own_a_reassigned_partition(
     ledger: GroupLedger,
 ) -> None:
-    """KIP-345: it remains a member until its session times out, even if it doesn't rejoin."""
+    """KIP-345: a static member remains in the group until its session times out."""
     a, b = Member("a", ("id-a", 3), static=True), Member("b", ("id-b", 4))
     group = shard(ledger).consumer("g", create=True)
     group.members |= {name: ConsumerMember(name) for name in ("id-a", "id-b")}
@@ -102,20 +102,22 @@ def test_a_seek_by_the_application_is_accepted(ledger: GroupLedger) -> None:
     for offset in range(3):
         ledger.record(a, T0, offset, b"v")
     ledger.sought(a, T0)
-    ledger.sought(a, T1)  # a seek in a partition that it has lost is ignored
+    ledger.sought(a, T1)  # ignored, because a doesn't own t-1
     ledger.record(a, T0, 1, b"v")
     with pytest.raises(Violation, match="at 1, though 2 was next"):
         ledger.record(a, T0, 1, b"v")
 
 
-def test_only_an_owner_that_the_group_has_removed_is_excused(ledger: GroupLedger) -> None:
+def test_a_second_owner_is_accepted_only_if_the_group_has_removed_the_first_owner(
+    ledger: GroupLedger,
+) -> None:
     a, b = Member("a", ("id-a", 3)), Member("b", ("id-b", 4))
     group = shard(ledger).consumer("g", create=True)
     ledger.assigned(a, [T0])
     ledger.assigned(b, [T0])
     ledger.revoked(b, [T0])
     group.members["id-a"] = None  # type: ignore[assignment]  # it is looked for, no more
-    ledger.assigned(b, [T0])  # accepted, because b isn't in the group
+    ledger.assigned(b, [T0])  # accepted, because b isn't in the group yet
     ledger.revoked(b, [T0])
     group.members["id-b"] = None  # type: ignore[assignment]
     with pytest.raises(Violation, match="t-0, which a has, a member like it"):
@@ -124,11 +126,13 @@ def test_only_an_owner_that_the_group_has_removed_is_excused(ledger: GroupLedger
     with pytest.raises(Violation, match="t-0, though it isn't a member"):
         ledger.assigned(b, [T0])
     b.identity = ("id-b", 4)
-    a.gone.add(T0)  # a's client knows of the loss, its application doesn't yet
+    a.gone.add(T0)  # only a's client knows of the loss
     ledger.assigned(b, [T0])
 
 
-def test_partitions_that_are_returned_or_read_must_be_owned(ledger: GroupLedger) -> None:
+def test_revoking_or_reading_a_partition_that_the_member_does_not_own_is_reported(
+    ledger: GroupLedger,
+) -> None:
     a = Member("a")
     with pytest.raises(Violation, match="returns t-0"):
         ledger.revoked(a, [T0])
@@ -141,7 +145,7 @@ def test_partitions_that_are_returned_or_read_must_be_owned(ledger: GroupLedger)
         ledger.record(a, T0, 1, b"v")
 
 
-def test_wrong_order_and_gaps_are_reported(ledger: GroupLedger) -> None:
+def test_records_in_a_wrong_order_and_skipped_records_are_reported(ledger: GroupLedger) -> None:
     a, b = Member("a"), Member("b")
     ledger.assigned(a, [T0])
     with pytest.raises(Violation, match="at 1: 0 was never returned to a caller"):
@@ -152,7 +156,7 @@ def test_wrong_order_and_gaps_are_reported(ledger: GroupLedger) -> None:
         ledger.record(a, T0, 1, b"v")
     ledger.revoked(a, [T0])
     ledger.assigned(b, [T0])
-    ledger.record(b, T0, 1, b"v")  # was returned to a before
+    ledger.record(b, T0, 1, b"v")  # a second read: member a got this record before
     assert ledger.again == 1
     with pytest.raises(Violation, match="at 3, though 2 was next"):
         ledger.record(b, T0, 3, b"v")
@@ -170,7 +174,9 @@ def test_committed_records_must_have_been_returned(ledger: GroupLedger) -> None:
         ledger.look()
 
 
-def test_missing_records_and_owners_at_the_end_are_reported(ledger: GroupLedger) -> None:
+def test_unread_records_and_partitions_without_an_owner_at_the_end_are_reported(
+    ledger: GroupLedger,
+) -> None:
     a = Member("a")
     log = ledger.cluster.log("t", 0)
     data = bytes(records(b"x", b"y"))
@@ -197,7 +203,7 @@ def test_without_a_coordinator_no_violation_is_reported(ledger: GroupLedger) -> 
     ledger.look()
 
 
-def test_records_in_progress_are_not_committed_and_are_read_again_after_a_crash(
+def test_commits_of_unprocessed_records_and_unread_records_after_a_crash_are_reported(
     ledger: GroupLedger,
 ) -> None:
     a, b = Member("a", ("id-a", 3)), Member("b")
@@ -206,7 +212,7 @@ def test_records_in_progress_are_not_committed_and_are_read_again_after_a_crash(
     ledger.record(a, T0, 1, b"v")
     ledger.revoked(a, [T0])
     ledger.assigned(a, [T0])
-    for offset in (1, 2):  # returned twice before it dies; that isn't what it still has to read
+    for offset in (1, 2):  # records that a reads before it dies
         ledger.record(a, T0, offset, b"v")
     ledger.works_on(a, {T0: 1})
     group = shard(ledger).consumer("g", create=True)
@@ -219,9 +225,9 @@ def test_records_in_progress_are_not_committed_and_are_read_again_after_a_crash(
     a.gone.add(T0)
     ledger.look()
     ledger.gone(a)
-    shard(ledger).replay(("offset", "g", "t", 0), Committed(1))  # the record in progress is next
+    shard(ledger).replay(("offset", "g", "t", 0), Committed(1))  # offset 1 is still in progress
     ledger.assigned(b, [T0, T1])
-    ledger.ends[T0] = 0  # this cluster's log is empty
+    ledger.ends[T0] = 0  # the log has no record; a read one
     assert (
         ledger.settled("t") == "t-0 at 1 wasn't returned again: the member that processed it died"
     )
@@ -231,7 +237,9 @@ def test_records_in_progress_are_not_committed_and_are_read_again_after_a_crash(
     assert ledger.settled("t") == ""
 
 
-def test_a_new_owner_starts_at_the_committed_offset(ledger: GroupLedger) -> None:
+def test_a_new_owner_that_does_not_start_at_the_committed_offset_is_reported(
+    ledger: GroupLedger,
+) -> None:
     a = Member("a", ("id-a", 3))
     ledger.ends[T0] = 9
     shard(ledger).replay(("offset", "g", "t", 0), Committed(5, 1))
@@ -260,15 +268,17 @@ def test_a_fenced_member_may_start_at_an_older_committed_offset() -> None:
     ledger.record(a, T0, 2, b"v")
 
 
-# Committed offsets that move back, topics that are recreated
+# Committed offsets that move back, and recreated topics
 
 
 def commits(ledger: GroupLedger, member: Member | None, offset: int) -> None:
-    """Let the coordinator accept an offset of t-0."""
+    """Report to the checker that the coordinator accepted a commit of t-0 at `offset`."""
     ledger.commits("g", None if member is None else member.identity[0], {T0: Committed(offset)})
 
 
-def test_only_a_late_commit_of_its_owner_moves_a_committed_offset_back(ledger: GroupLedger) -> None:
+def test_only_a_late_commit_of_the_same_owner_may_move_a_committed_offset_back(
+    ledger: GroupLedger,
+) -> None:
     a, b = Member("a", ("id-a", 1)), Member("b", ("id-b", 2))
     ledger.assigned(a, [T0])
     for offset in range(9):
@@ -287,7 +297,7 @@ def test_only_a_late_commit_of_its_owner_moves_a_committed_offset_back(ledger: G
 
 @pytest.mark.parametrize("epoch", [-1, 0])
 @pytest.mark.parametrize("zombie", ["leader", "another broker"])
-def test_a_zombie_leader_may_set_back_only_an_offset_without_a_leader_epoch(
+def test_with_a_zombie_leader_an_offset_may_move_back_if_it_has_no_leader_epoch(
     epoch: int, zombie: str
 ) -> None:
     a, b, ledger = Member("a", ("id-a", 1)), Member("b", ("id-b", 2)), ledger_of(3)
@@ -310,7 +320,7 @@ def test_a_zombie_leader_may_set_back_only_an_offset_without_a_leader_epoch(
             ledger.look()
 
 
-def test_offsets_of_a_transaction_never_move_back(ledger: GroupLedger) -> None:
+def test_a_transaction_that_moves_a_committed_offset_back_is_reported(ledger: GroupLedger) -> None:
     a = Member("a")
     ledger.assigned(a, [T0])
     for offset in range(9):
@@ -321,13 +331,13 @@ def test_offsets_of_a_transaction_never_move_back(ledger: GroupLedger) -> None:
         ledger.look()
 
 
-def test_an_ownership_ends_when_another_member_has_committed(ledger: GroupLedger) -> None:
+def test_a_members_ownership_ends_when_another_member_has_committed(ledger: GroupLedger) -> None:
     a, b = Member("a", ("id-a", 1)), Member("b", ("id-b", 2))
     ledger.assigned(a, [T0, T1])
     assert ledger.broken(a, T0) is None
     ledger.cluster.environment.time.run_until(1.0)
     commits(ledger, a, 0)
-    a.identity = ("id-a2", 3)  # it has rejoined, and its application isn't notified yet
+    a.identity = ("id-a2", 3)  # a rejoined; its application doesn't know yet
     commits(ledger, a, 0)
     assert ledger.broken(a, T0) is None
     a.gone.add(T0)
@@ -384,7 +394,7 @@ def test_an_offset_of_a_deleted_topic_is_excused_if_the_member_cannot_know_the_n
     assert (ledger.place(T0) in ledger.misnamed) == (not reported)
 
 
-def test_a_recreated_topic_is_checked_separately(ledger: GroupLedger) -> None:
+def test_a_recreated_topic_is_checked_separately_from_the_deleted_one(ledger: GroupLedger) -> None:
     a = Member("a")
     ledger.assigned(a, [T0, T1])
     for offset, value in enumerate((b"v", b"w")):
@@ -396,7 +406,7 @@ def test_a_recreated_topic_is_checked_separately(ledger: GroupLedger) -> None:
     with pytest.raises(Violation, match="t#2-0 at 0 was returned to no member"):
         ledger.verify("t")
     shard(ledger).replay(("offset", "g", "t", 0), Committed(2))
-    ledger.look()  # the coordinator is about to delete it
+    ledger.look()  # the coordinator will delete the old topic's offset
     commits(ledger, a, 2)
     with pytest.raises(Violation, match="t#2-0 is committed at 2, but returned records end at 0"):
         ledger.look()
@@ -424,7 +434,7 @@ def test_a_recreated_topic_may_be_assigned_while_the_old_one_is_owned(ledger: Gr
     with pytest.raises(Violation, match="t#2-0 was committed at 1 by b, and goes back to 0"):
         ledger.look()
     ledger.violations.clear()
-    commits(ledger, a, 5)  # the deleted topic's offset
+    commits(ledger, a, 5)  # the old topic had an offset 5
     with pytest.raises(Violation, match="t#2-0 is committed at 5, but returned records end at 1"):
         ledger.look()
     ledger.violations.clear()
@@ -436,8 +446,10 @@ def test_a_recreated_topic_may_be_assigned_while_the_old_one_is_owned(ledger: Gr
         ledger.assigned(a, [T0])
 
 
-def test_an_assignment_may_arrive_after_its_topic_was_recreated(ledger: GroupLedger) -> None:
-    """The new topic's partition has another owner; the coordinator tells them apart."""
+def test_an_assignment_of_a_deleted_topic_may_arrive_after_the_topics_recreation(
+    ledger: GroupLedger,
+) -> None:
+    """Member a still gets the deleted topic's partition, while b owns the new topic's."""
     a, b = Member("a", ("id-a", 1)), Member("b", ("id-b", 5))
     ledger.by_id = True
     group = shard(ledger).consumer("g", create=True)
@@ -458,7 +470,7 @@ def test_an_assignment_may_arrive_after_its_topic_was_recreated(ledger: GroupLed
         ledger.assigned(a, [T0])
 
 
-def test_commits_of_a_topic_deleted_meanwhile_are_not_recorded(ledger: GroupLedger) -> None:
+def test_commits_of_a_topic_that_is_deleted_meanwhile_are_ignored(ledger: GroupLedger) -> None:
     ledger.cluster.group_settings.observers.append(ledger.commits)
     heard: list[object] = []
     words = ("", -1, None)
@@ -473,13 +485,13 @@ def test_commits_of_a_topic_deleted_meanwhile_are_not_recorded(ledger: GroupLedg
     ledger.look()
 
 
-def test_with_auto_offset_reset_latest_records_after_the_first_commit_must_be_read(
+def test_with_reset_to_latest_records_after_the_first_commit_must_be_read(
     ledger: GroupLedger,
 ) -> None:
     a, b = Member("a", ("id-a", 1)), Member("b", ("id-b", 2))
     ledger.latest = True
     ledger.assigned(a, [T0])
-    ledger.record(a, T0, 5, b"v")  # nothing was committed, so that it may start anywhere
+    ledger.record(a, T0, 5, b"v")  # without a committed offset, a may start anywhere
     ledger.revoked(a, [T0])
     ledger.assigned(b, [T0])
     commits(ledger, b, 8)
@@ -495,14 +507,14 @@ def test_with_auto_offset_reset_latest_records_after_the_first_commit_must_be_re
 
 
 def stored(ledger: GroupLedger, member: Member, offset: int, now: float) -> None:
-    """Let the coordinator accept and store an offset of t-0 at this time."""
+    """Advance to a time, and let the coordinator accept and store an offset of t-0."""
     ledger.cluster.environment.time.run_until(now)
     commits(ledger, member, offset)
     shard(ledger).replay(("offset", "g", "t", 0), Committed(offset, at=now))
 
 
 def expires(ledger: GroupLedger, now: float) -> None:
-    """Let the coordinator have no offset of t-0 from this time on."""
+    """Advance to a time, and let the coordinator delete the offset of t-0."""
     ledger.cluster.environment.time.run_until(now)
     shard(ledger).replay(("offset", "g", "t", 0), None)
 
@@ -532,7 +544,7 @@ def test_records_after_an_expired_offset_may_be_read_and_committed_again(
 
 
 @pytest.mark.parametrize("expired", [True, False])
-def test_with_auto_offset_reset_latest_records_are_skipped_only_if_the_offset_expired(
+def test_with_reset_to_latest_records_may_be_skipped_only_if_the_offset_expired(
     ledger: GroupLedger, expired: bool
 ) -> None:
     a, b = Member("a", ("id-a", 1)), Member("b", ("id-b", 2))
@@ -554,7 +566,7 @@ def test_with_auto_offset_reset_latest_records_are_skipped_only_if_the_offset_ex
 
 
 @pytest.mark.parametrize("late", [True, False])
-def test_an_offset_that_expires_soon_after_an_auto_committing_owner_is_reported(
+def test_an_offset_that_expires_too_soon_after_its_auto_committing_owner_left_is_reported(
     ledger: GroupLedger, late: bool
 ) -> None:
     a = Member("a", ("id-a", 1), auto_commits=True)
@@ -581,7 +593,7 @@ RETENTION = 900.0
 
 
 def expired(ledger: GroupLedger, *, age: float) -> Member:
-    """Let one member commit t-0 at 5 and leave, and the offset expire; return the next member."""
+    """Let member a commit t-0 at 5 and leave; expire the offset after `age`; return member b."""
     ledger.cluster.group_settings.offsets_retention = RETENTION
     a = Member("a", ("id-a", 1), auto_commits=True)
     group = shard(ledger).consumer("g", create=True)
@@ -600,13 +612,15 @@ def expired(ledger: GroupLedger, *, age: float) -> Member:
     return Member("b", ("id-b", 2), auto_commits=True)
 
 
-def test_the_owner_after_an_expired_offset_may_commit_a_lower_one(ledger: GroupLedger) -> None:
+def test_after_an_offset_has_expired_the_next_owner_may_commit_a_lower_offset(
+    ledger: GroupLedger,
+) -> None:
     b = expired(ledger, age=RETENTION)
     ledger.assigned(b, [T0])
     ledger.look()
     ledger.look()
     ledger.record(b, T0, 0, b"v")
-    commits(ledger, b, 1)  # not moved back, because 5 has expired
+    commits(ledger, b, 1)  # accepted, because the offset 5 has expired
     shard(ledger).replay(("offset", "g", "t", 0), Committed(1))
     ledger.look()
     shard(ledger).replay(("offset", "g", "t", 0), None)

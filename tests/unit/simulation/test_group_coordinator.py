@@ -33,7 +33,7 @@ class Setting:
 
     @property
     def node(self) -> int:
-        """Return the coordinator's broker."""
+        """Return the id of the broker that coordinates the group."""
         return self.cluster.topics["__consumer_offsets"].partitions[self.index].leader
 
     def client(self) -> Any:
@@ -49,7 +49,7 @@ class Setting:
 
 
 class Member:
-    """One member of a classic group that sends each request on demand."""
+    """A member of a classic group that sends a request only when a test asks for it."""
 
     def __init__(self, setting: Setting, instance_id: str | None = None) -> None:
         self.setting = setting
@@ -73,7 +73,7 @@ class Member:
         )
 
     def joined(self) -> Any:
-        """Wait for the response to a join, and return it."""
+        """Wait for the response to a JoinGroup request, and return it."""
         seen = len(self.client.answers)
         if not seen or not isinstance(self.client.answers[-1][1], j.JoinGroupResponse):
             self.setting.world.run_while(lambda: len(self.client.answers) == seen, 60.0)
@@ -85,7 +85,7 @@ class Member:
         return answer
 
     def join(self, *protocols: str, version: int = 9, **fields: Any) -> Any:
-        """Join, and rejoin with the assigned id."""
+        """Join, and join again with the member id of the first response."""
         self.client.answers.clear()
         self.send_join(*protocols, version=version, **fields)
         answer = self.joined()
@@ -95,7 +95,7 @@ class Member:
         return answer
 
     def sync(self, assignments: dict[str, bytes] | None = None, version: int = 5) -> Any:
-        """Sync, as the leader if there are assignments."""
+        """Send SyncGroup: with assignments as the leader, without them as a follower."""
         request = sg.SyncGroupRequest(
             GROUP_ID,
             self.generation,
@@ -110,7 +110,7 @@ class Member:
         return self.client.ask(request, version, wait=30.0)
 
     def heartbeat(self, version: int = 4) -> int:
-        """Return the error code of a heartbeat."""
+        """Send a heartbeat and return the response's error code."""
         request = HeartbeatRequest(GROUP_ID, self.generation, self.id)
         if version >= 3:
             request.group_instance_id = self.instance_id
@@ -124,7 +124,7 @@ class Member:
         return self.client.ask(lg.LeaveGroupRequest(GROUP_ID, members=[one]), version)
 
     def commit(self, offset: int, version: int = 9, generation: int | None = None) -> int:
-        """Return the error code of a commit for t-0."""
+        """Commit an offset of t-0 and return the response's error code."""
         request = oc.OffsetCommitRequest(
             GROUP_ID, self.generation if generation is None else generation, self.id
         )
@@ -140,7 +140,7 @@ class Member:
         return int(answer.topics[0].partitions[0].error_code)
 
     def committed(self, version: int = 9, *, stable: bool = False) -> tuple[int, int]:
-        """Return error code and offset of t-0."""
+        """Fetch the committed offset of t-0; return the error code and the offset."""
         request = of.OffsetFetchRequest()
         if version >= 7:
             request.require_stable = stable
@@ -168,7 +168,7 @@ def setting() -> Setting:
 
 @pytest.fixture
 def pair(setting: Setting) -> tuple[Member, Member]:
-    """Return a stable group of two; the first leads."""
+    """Return the two members of a stable group; the first is the leader."""
     first, second = Member(setting), Member(setting)
     first.join()
     first.sync({first.id: b"all"})
@@ -177,7 +177,7 @@ def pair(setting: Setting) -> tuple[Member, Member]:
 
 
 def stabilise(first: Member, second: Member) -> None:
-    """Let both rejoin, and sync."""
+    """Let both members rejoin and send SyncGroup, so that the group is stable again."""
     second.client.answers.clear()
     second.send_join()
     if second.joined().error_code:
@@ -207,7 +207,9 @@ def test_members_join_with_an_assigned_id(setting: Setting) -> None:
 
 
 @pytest.mark.parametrize("version", range(10))
-def test_a_group_works_in_every_version(setting: Setting, version: int) -> None:
+def test_members_join_commit_and_leave_with_every_request_version(
+    setting: Setting, version: int
+) -> None:
     member = Member(setting)
     answer = member.join(version=version)
     assert (answer.error_code, answer.leader, len(answer.members)) == (0, member.id, 1)
@@ -221,7 +223,7 @@ def test_a_group_works_in_every_version(setting: Setting, version: int) -> None:
     assert member.heartbeat(min(version, 4)) == errors.UnknownMemberIdError.code
 
 
-def test_the_latest_versions_use_topic_ids(setting: Setting) -> None:
+def test_the_latest_request_versions_use_topic_ids(setting: Setting) -> None:
     member = Member(setting)
     member.join()
     member.sync({})
@@ -268,7 +270,7 @@ def test_a_member_without_heartbeats_is_removed(pair: tuple[Member, Member]) -> 
     assert second.heartbeat() == errors.UnknownMemberIdError.code
 
 
-def test_wrong_generations_and_ids_are_refused(pair: tuple[Member, Member]) -> None:
+def test_wrong_generations_and_member_ids_are_rejected(pair: tuple[Member, Member]) -> None:
     first, second = pair
     assert first.commit(1, generation=1) == errors.IllegalGenerationError.code
     assert first.commit(1, generation=-1) == errors.IllegalGenerationError.code
@@ -282,7 +284,9 @@ def test_wrong_generations_and_ids_are_refused(pair: tuple[Member, Member]) -> N
     assert second.commit(1) == errors.UnknownMemberIdError.code
 
 
-def test_a_client_outside_the_group_commits_only_if_the_group_is_empty(setting: Setting) -> None:
+def test_a_client_that_is_not_a_member_may_commit_only_if_the_group_is_empty(
+    setting: Setting,
+) -> None:
     stranger, member = Member(setting), Member(setting)
     assert stranger.commit(5) == 0
     assert stranger.committed() == (0, 5)
@@ -322,7 +326,7 @@ def test_a_new_group_may_wait_for_members(setting: Setting) -> None:
     assert setting.world.now >= 6.0
 
 
-def test_a_group_survives_its_coordinator(pair: tuple[Member, Member]) -> None:
+def test_a_group_continues_after_its_coordinator_has_crashed(pair: tuple[Member, Member]) -> None:
     first, second = pair
     setting = first.setting
     assert first.commit(5) == 0
@@ -344,7 +348,7 @@ def test_waiting_joins_fail_when_the_coordinator_moves(pair: tuple[Member, Membe
     assert first.commit(1) == errors.NotCoordinatorError.code
 
 
-def test_transactional_offsets_are_unstable_until_the_end(setting: Setting) -> None:
+def test_offsets_of_a_transaction_are_unstable_until_the_transaction_ends(setting: Setting) -> None:
     member = Member(setting)
     heard: list[Any] = []
 

@@ -54,7 +54,7 @@ def read(
 
 
 def good() -> History:
-    """Two transactions over two partitions, an aborted one between them, one input each."""
+    """Build a history of two committed transactions and an aborted one, with an input each."""
     history = History(lambda: 0.0)
     transaction(history, [(IN, "i0")], producer="source")
     transaction(history, [(IN, "i1")], producer="source")
@@ -97,7 +97,7 @@ def wrote(
     group: str | None = None,
     **how: Any,
 ) -> Spoil:
-    """Add a transaction; the first letter of a value names its partition."""
+    """Add a transaction with these values; the first letter of each names its partition."""
 
     def spoil(history: History) -> None:
         made = transaction(history, [(HOMES[v[0]], v) for v in values], outcome, **how)
@@ -107,7 +107,7 @@ def wrote(
 
 
 def saw(reader: TopicPartition, *more: tuple[int, str], at: int | None = None) -> Spoil:
-    """Let the reader of the whole partition see additional values, at the end or in between."""
+    """Add values to those that the reader of a whole partition saw, at the end or at `at`."""
 
     def spoil(history: History) -> None:
         poll = history.polls[(IN, A, B).index(reader)]
@@ -207,7 +207,7 @@ BAD: dict[str, tuple[set[Kind], tuple[Spoil, ...]]] = {
         {Kind.CYCLE},
         (wrote("ix", producer="one", inputs=[2], group="g1"), saw(IN, (2, "ix"))),
     ),
-    # The producer's first transaction consumes a record that its second one writes.
+    # The producer's first transaction consumes a record that its second transaction writes.
     "reads the future": (
         {Kind.CYCLE},
         (
@@ -228,7 +228,7 @@ BAD: dict[str, tuple[set[Kind], tuple[Spoil, ...]]] = {
         {Kind.INPUT_LOST},
         (wrote("i2", producer="source"), saw(IN, (2, "i2")), committed(3)),
     ),
-    # The transaction's offsets are committed, but its records aren't.
+    # The transaction's offsets are committed, but its records were aborted.
     "committed by an aborted one": (
         {Kind.INPUT_LOST},
         (
@@ -248,7 +248,7 @@ def spoilt(*how: Spoil) -> History:
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_each_anomaly_is_found_alone(name: str) -> None:
+def test_each_anomaly_is_found_without_others(name: str) -> None:
     expected, how = BAD[name]
     assert kinds(spoilt(*how)) == expected
 
@@ -268,7 +268,7 @@ def test_an_anomaly_names_its_record_and_offset() -> None:
     assert "aborted read: 'a1' of p#0/4 in a-0 at 2" in texts
 
 
-def test_a_poll_without_records_hides_no_unseen_record() -> None:
+def test_records_never_polled_are_found_even_if_another_poll_returned_no_records() -> None:
     history = good()
     history.read("idle", TopicPartition("empty", 0), [], complete=False)
     for spoil in BAD["never polled"][1]:
@@ -276,14 +276,14 @@ def test_a_poll_without_records_hides_no_unseen_record() -> None:
     assert kinds(history) == {Kind.UNSEEN}
 
 
-def test_an_unknown_result_of_a_transaction_is_inferred_from_its_readers() -> None:
+def test_an_unknown_transaction_result_is_inferred_from_the_records_read() -> None:
     history = spoilt(wrote("a3", "b3", outcome=MAYBE, inputs=[2]))
-    assert check(history) == []  # aborted: no record was read, and the offset wasn't committed
+    assert check(history) == []  # aborted: no record was read, no offset committed
     saw(A, (9, "a3"))(history)
     saw(B, (9, "b3"))(history)
     assert kinds(history) == {Kind.OFFSET_TOO_LOW}
     history.group_ends("g", [(IN, 3)])
-    assert check(history) == []  # committed: all records were read
+    assert check(history) == []  # committed: its records were read, its offset too
 
 
 def test_inputs_of_an_empty_transaction_with_an_unknown_result_are_not_lost() -> None:
@@ -293,8 +293,8 @@ def test_inputs_of_an_empty_transaction_with_an_unknown_result_are_not_lost() ->
     assert check(history) == []
 
 
-def test_transactions_may_interleave_differently_in_other_partitions() -> None:
-    """Kafka doesn't isolate writers (what Elle calls G0 happens)."""
+def test_two_transactions_may_be_written_in_different_orders_in_two_partitions() -> None:
+    """Kafka doesn't isolate writers from each other (the anomaly that Elle calls G0)."""
     history = History(lambda: 0.0)
     p, q = history.begin("p"), history.begin("q")
     for partition, name in ((A, "a"), (B, "b")):
@@ -310,13 +310,13 @@ def test_transactions_may_interleave_differently_in_other_partitions() -> None:
 
 
 @pytest.mark.parametrize("uptime", [0.0, 1e5, 1e9])
-def test_timestamps_of_a_history_differ_after_any_uptime(uptime: float) -> None:
+def test_times_in_a_history_are_distinct_after_any_uptime(uptime: float) -> None:
     history = History(lambda: uptime)
     times = [history.now() for _ in range(10)]
     assert times == sorted(set(times))
 
 
-def test_transactions_are_numbered_by_line_in_a_part_of_a_history() -> None:
+def test_a_part_of_a_history_numbers_its_transactions_anew() -> None:
     history = History(lambda: 0.0)
     history.sent("another", IN, "i0")
     made = history.begin("p", group="g")

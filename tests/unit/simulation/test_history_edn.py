@@ -1,4 +1,4 @@
-"""Histories in the form of Jepsen's Kafka workload."""
+"""Histories written in the EDN format of Jepsen's Kafka workload."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def made() -> History:
 
 
 def completions(history: History) -> list[str]:
-    """Return the completed operations, without their indices and times."""
+    """Return the lines of completed operations, without their indices and times."""
     lines = [line for line in edn_lines(history) if ":type" in line and ":invoke" not in line]
     return [line[line.index(":type") : -1] for line in lines]
 
 
-def test_a_transaction_is_one_operation_with_its_polls() -> None:
+def test_a_transaction_and_its_polls_are_one_operation() -> None:
     history = made()
     txn = history.begin("p", 1)
     poll = history.invoke(CallKind.POLL, "c", 1)
@@ -62,7 +62,7 @@ def test_a_poll_lists_no_partition_without_records() -> None:
     ]
 
 
-def test_overlapping_sends_belong_to_several_processes() -> None:
+def test_overlapping_sends_of_a_producer_get_different_process_numbers() -> None:
     history = made()
     first, second = history.sent("p", A, "x"), history.sent("p", A, "y")
     second.acknowledged(1)
@@ -77,7 +77,7 @@ def test_overlapping_sends_belong_to_several_processes() -> None:
     ]
 
 
-def test_a_seek_is_two_assignments_without_and_with_the_partition() -> None:
+def test_a_seek_is_written_as_an_assignment_without_the_partition_and_one_with_it() -> None:
     history = made()
     history.note(CallKind.ASSIGNED, "c", 1, [A, B])
     history.note(CallKind.SEEK, "c", 1, [B], 5)

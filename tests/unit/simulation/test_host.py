@@ -1,4 +1,4 @@
-"""The simulated host with a scripted engine: how it executes effects, and when it steps."""
+"""The simulated I/O host: how it carries out an engine's effects, and when it runs the engine."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BROKER = Address("10.0.0.2", 9092)
 
 
 class ScriptedEngine:
-    """Record inputs and steps; the test sets effects and deadlines."""
+    """An engine that records its inputs and steps; tests set its effects and deadlines."""
 
     def __init__(self) -> None:
         self.effects: deque[Effect] = deque()
@@ -145,11 +145,13 @@ def test_names_are_resolved_when_the_answer_arrives(world: World) -> None:
     assert isinstance(engine.seen[0][2], OSError)
     assert engine.seen[1:] == [("resolved", 1, ["10.0.0.9"])]
     assert world.lookups == {"a": 1, "b": 1, "c": 1}
-    world.advance(1)  # a lookup without an answer is reported at its deadline, as by the real hosts
+    world.advance(1)  # a lookup without an answer ends at its deadline
     assert [(seen[1], type(seen[2])) for seen in engine.seen[2:]] == [(2, TimeoutError)]
 
 
-def test_calls_outside_the_engine_run_at_once_or_after_the_given_duration(world: World) -> None:
+def test_functions_called_for_the_engine_end_at_once_or_after_the_given_duration(
+    world: World,
+) -> None:
     made, engine = attached(world)
     made.worker_delay = 0.05
 
@@ -164,17 +166,17 @@ def test_calls_outside_the_engine_run_at_once_or_after_the_given_duration(world:
     assert 0.05 in engine.steps
 
 
-def test_the_engine_is_stepped_exactly_at_its_deadlines(world: World) -> None:
+def test_the_host_runs_the_engine_exactly_at_the_engines_deadlines(world: World) -> None:
     made, engine = attached(world)
     due = [0.3, 1.7, 1.7000001, 40.0]
     engine.deadline = lambda now: next((d for d in due if d > now), None)
     made.wake()
     world.advance(100)
     assert engine.steps == [0.0, *due]
-    assert made.timed_steps == len(due)  # the first step was requested by `wake`
+    assert made.timed_steps == len(due)  # `wake` requested the first step
 
 
-def test_a_postponed_deadline_causes_no_step(world: World) -> None:
+def test_the_engine_is_not_run_at_a_deadline_that_was_postponed(world: World) -> None:
     made, engine = attached(world)
     deadlines = iter([1.0, 5.0, None])
     engine.deadline = lambda now: next(deadlines)
@@ -185,7 +187,7 @@ def test_a_postponed_deadline_causes_no_step(world: World) -> None:
     assert engine.steps == [0.0, 0.5, 5.0]
 
 
-def test_run_returns_at_the_completion_or_its_deadline(world: World) -> None:
+def test_run_returns_when_its_result_is_complete_or_at_the_deadline(world: World) -> None:
     made, _ = attached(world)
     completion: Completion[int] = Completion()
     assert not made.run(completion, 2.5)
@@ -197,7 +199,7 @@ def test_run_returns_at_the_completion_or_its_deadline(world: World) -> None:
         made.run(Completion(), None)
 
 
-def test_a_host_without_background_steps_only_inside_its_calls(world: World) -> None:
+def test_a_host_without_a_background_thread_runs_the_engine_only_inside_calls(world: World) -> None:
     made, engine = attached(world, background=False)
     engine.deadline = lambda now: 1.0 if now < 1.0 else None
     engine._note("anything")
@@ -212,7 +214,7 @@ def test_a_host_without_background_steps_only_inside_its_calls(world: World) -> 
     assert engine.steps == [10.0, 10.0, 11.0]
 
 
-def test_deferred_actions_run_between_steps(world: World) -> None:
+def test_deferred_actions_run_between_two_steps_of_the_engine(world: World) -> None:
     made, engine = attached(world)
     order: list[str] = []
 
@@ -227,7 +229,7 @@ def test_deferred_actions_run_between_steps(world: World) -> None:
     assert order == ["step", "deferred", "step"]
 
 
-def test_an_engine_that_steps_endlessly_is_detected(
+def test_an_engine_that_requests_endless_steps_at_one_time_is_detected(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(step_count, "STEPS_AT_ONCE", 50)
@@ -247,7 +249,7 @@ def test_a_client_that_steps_too_often_is_reported_once_a_second(world: World) -
     assert world.hot_loops[0].startswith("client: 1002 steps in second 0")
 
 
-def test_a_closed_host_opens_steps_and_reports_nothing(world: World) -> None:
+def test_a_closed_host_opens_no_connection_and_runs_no_step(world: World) -> None:
     SimulatedCluster(world, 1)
     made, engine = attached(world)
     do(world, made, engine, Open(1, BROKER, BROKER.host))
@@ -262,7 +264,7 @@ def test_a_closed_host_opens_steps_and_reports_nothing(world: World) -> None:
     assert not made.links
 
 
-def test_hosts_have_their_own_random_numbers_and_names() -> None:
+def test_each_host_has_its_own_random_numbers_and_name() -> None:
     alone, crowded = World(9), World(9)
     crowded.host("other")
     assert alone.host("client").rng().random() == crowded.host("client").rng().random()

@@ -63,7 +63,7 @@ def test_responses_arrive_in_order_despite_jitter(mode: Mode) -> None:
     assert names == ["Metadata", "DescribeCluster"] * 10
 
 
-def test_byte_and_message_modes_deliver_the_same_responses_at_the_same_times() -> None:
+def test_links_of_bytes_and_links_of_messages_deliver_the_same_responses_at_equal_times() -> None:
     answers = []
     for mode in ("bytes", "messages"):
         client, _ = connected(mode, jitter=0.01)
@@ -75,7 +75,7 @@ def test_byte_and_message_modes_deliver_the_same_responses_at_the_same_times() -
     assert answers[0] == answers[1]
 
 
-def test_bytes_are_split_anywhere() -> None:
+def test_the_link_splits_bytes_at_random_positions() -> None:
     client, _ = connected()
     for _ in range(200):
         client.send(MetadataRequest(None), 13)
@@ -98,7 +98,7 @@ def test_a_large_response_arrives_gradually_on_a_slow_link() -> None:
     assert len(client.answers[0][1].topics) == 60
 
 
-def test_packets_in_a_black_hole_arrive_after_its_repair() -> None:
+def test_packets_to_a_black_hole_arrive_after_the_fault_is_repaired() -> None:
     client, _ = connected()
     client.link.hold(True)
     client.send(DescribeClusterRequest(), 2)
@@ -117,7 +117,7 @@ def test_a_lost_frame_resets_the_connection() -> None:
     assert not cluster.brokers[1].sessions
 
 
-def test_a_broker_that_stops_delivers_its_responses_first() -> None:
+def test_a_broker_that_stops_sends_its_pending_responses_first() -> None:
     client, cluster = connected(latency=0.1, jitter=0.0)
     client.send(DescribeClusterRequest(), 2)
     client.world.advance(0.101)

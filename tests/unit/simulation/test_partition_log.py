@@ -37,7 +37,7 @@ def values(log: PartitionLog) -> list[bytes | None]:
     return [row[4] for row in log.rows()]
 
 
-def test_the_epoch_of_a_position_neither_ends_before_nor_begins_after() -> None:
+def test_a_leader_epoch_that_ends_before_or_begins_after_an_offset_is_recognized() -> None:
     log = PartitionLog()
     append(log, batch(b"a", b"b"), epoch=3)
     append(log, batch(b"c"), epoch=5)
@@ -90,16 +90,16 @@ def test_a_read_is_limited_in_bytes_except_for_its_first_batch() -> None:
         (lambda d: b"x" * (MAX_MESSAGE_BYTES + 1), errors.MessageTooLargeError),
     ],
 )
-def test_a_corrupt_batch_is_refused(change, error) -> None:  # type: ignore[no-untyped-def]
+def test_a_corrupt_or_too_large_batch_is_rejected(change, error) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(error):
         check_batch(change(batch(b"value")))
 
 
-def test_a_repeated_batch_gets_its_first_offset() -> None:
+def test_a_repeated_batch_of_an_idempotent_producer_keeps_its_offset() -> None:
     log = PartitionLog()
     sent = [batch(b"%d" % i, producer=7, sequence=i) for i in range(7)]
     first = [append(log, data) for data in sent]
-    for i in range(2, 7):  # the last five are remembered
+    for i in range(2, 7):  # the log remembers a producer's last five batches
         assert append(log, sent[i]) is first[i]
     with pytest.raises(errors.OutOfOrderSequenceNumberError):
         append(log, sent[1])
@@ -120,7 +120,7 @@ def test_sequence_numbers_are_contiguous_and_start_at_zero_in_a_new_epoch() -> N
     assert values(log) == [b"a", b"b", b"c", b"d"]
 
 
-def test_only_a_strict_log_refuses_an_unknown_producer() -> None:
+def test_an_unknown_producer_id_is_rejected_only_if_strict_producers_is_set() -> None:
     append(PartitionLog(), batch(b"a", producer=7, sequence=5))
     log = PartitionLog()
     log.strict_producers = True
@@ -133,7 +133,7 @@ def test_sequence_numbers_wrap_around() -> None:
     assert next_sequence(MAX_SEQUENCE - 1, 3) == 1
 
 
-def test_a_leader_that_is_lost_loses_its_last_uncommitted_batches() -> None:
+def test_a_crashed_leader_may_lose_its_last_uncommitted_batches() -> None:
     log = PartitionLog()
     append(log, batch(b"a", producer=7, sequence=0))
     told: list[tuple[bytes, bool]] = []
@@ -144,12 +144,12 @@ def test_a_leader_that_is_lost_loses_its_last_uncommitted_batches() -> None:
     assert values(log) == [b"a", b"b"]
     assert (log.end_offset, log.high_watermark) == (2, 2)
     assert told == [(b"b", False), (b"c", False), (b"d", False)]
-    append(log, batch(b"b", producer=7, sequence=1))  # kept, but not acknowledged to its producer
+    append(log, batch(b"b", producer=7, sequence=1))  # a retry of a batch that was kept
     append(log, batch(b"c", producer=7, sequence=2))
     assert values(log) == [b"a", b"b", b"c"]
 
 
-def test_a_commit_completes_all_earlier_batches_and_waiting_fetches() -> None:
+def test_a_batchs_commit_also_completes_earlier_batches_and_wakes_waiting_fetches() -> None:
     log = PartitionLog()
     told: list[bool] = []
     woken: list[int] = []

@@ -1,4 +1,4 @@
-"""Schedule files: a written schedule can be read again, and errors in a file are reported."""
+"""Files of fault schedules: they are read as they were written, and errors are reported."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SMALLEST: dict[str, Any] = {"seed": 1, "clients": [{"name": "one", "kind": "meta
 
 
 @pytest.mark.parametrize("short", [True, False])
-def test_random_schedules_are_valid_and_can_be_stored(short: bool) -> None:
+def test_random_fault_schedules_are_valid_and_equal_after_a_json_round_trip(short: bool) -> None:
     for seed in range(part(300, 20)):
         schedule = random_schedule(seed, short=short)
         validate(schedule)
@@ -43,7 +43,7 @@ def test_random_schedules_of_each_family_are_valid(family: Family, short: bool) 
         assert from_json(schedule.to_json()) == schedule
 
 
-def test_most_fields_are_optional() -> None:
+def test_most_fields_of_a_schedule_file_are_optional() -> None:
     schedule = from_json(json.dumps(SMALLEST))
     assert schedule == Schedule(1, (ScheduledClient("one", "metadata"),))
     assert str(schedule).startswith("seed 1: 3 brokers, 1 partitions, messages; one (5 operations)")
@@ -99,12 +99,12 @@ def test_errors_in_a_schedule_are_reported(change: dict[str, Any], complaint: st
 
 
 @pytest.mark.parametrize(("text", "complaint"), [("{", "isn't JSON"), ("[]", "a JSON object")])
-def test_a_document_that_is_no_schedule_is_refused(text: str, complaint: str) -> None:
+def test_a_json_document_that_is_not_a_schedule_is_rejected(text: str, complaint: str) -> None:
     with pytest.raises(ScheduleError, match=complaint):
         from_json(text)
 
 
-def test_errors_name_the_file(tmp_path: Path) -> None:
+def test_errors_name_the_schedule_file(tmp_path: Path) -> None:
     path = tmp_path / "schedule.json"
     with pytest.raises(ScheduleError, match=r"schedule\.json can't be read"):
         load(path)

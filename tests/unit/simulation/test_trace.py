@@ -27,7 +27,7 @@ def trace(port: int, *, seconds: float) -> Trace:
     return made
 
 
-def test_lines_have_times_and_traces_by_connection_have_none() -> None:
+def test_a_traces_lines_have_times_but_its_lines_grouped_by_connection_have_none() -> None:
     first, second = trace(1234, seconds=1.5), trace(4321, seconds=2.25)
     assert first.lines() != second.lines()
     assert first.lines()[0].startswith("1.5 client dial address=127.0.0.1:1234")

@@ -1,4 +1,4 @@
-"""Simulated transactions with raw requests: fencing, markers, timeouts, failovers."""
+"""Transactions of simulated brokers, tested with single requests: fencing, markers, timeouts."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_a_batch_outside_a_transaction_is_refused(setting: Setting) -> None:
     assert setting.cluster.records("t", 0) == []
 
 
-def test_a_missing_partition_is_reported_and_none_is_added(setting: Setting) -> None:
+def test_if_a_partition_does_not_exist_none_is_added_to_the_transaction(setting: Setting) -> None:
     producer = setting.producer(version=OLD)
     assert producer.add(7, 0) == code(errors.UnknownTopicOrPartitionError)
     assert producer.add(0, 7) == code(errors.OperationNotAttemptedError)
@@ -107,7 +107,9 @@ def test_a_missing_partition_is_reported_and_none_is_added(setting: Setting) -> 
 
 
 @both
-def test_a_repeated_batch_is_stored_once_even_after_the_end(setting: Setting, version: int) -> None:
+def test_a_batch_repeated_after_the_end_of_its_transaction_is_stored_once(
+    setting: Setting, version: int
+) -> None:
     producer = setting.producer(version=version)
     before = (producer.id, producer.epoch)
     assert (producer.send(b"a"), producer.send(b"a", again=True)) == (0, 0)
@@ -121,7 +123,7 @@ def test_a_repeated_batch_is_stored_once_even_after_the_end(setting: Setting, ve
     assert setting.visible() == [b"a"]
 
 
-def test_the_end_of_a_transaction_may_be_repeated(setting: Setting) -> None:
+def test_an_end_txn_request_may_be_repeated(setting: Setting) -> None:
     for version in (OLD, NEW):
         producer = setting.producer(f"v{version}", version)
         producer.send(b"a")
@@ -137,7 +139,9 @@ def test_the_end_of_a_transaction_may_be_repeated(setting: Setting) -> None:
 
 
 @both
-def test_the_next_transaction_waits_for_pending_markers(setting: Setting, version: int) -> None:
+def test_the_next_transaction_waits_for_the_previous_ones_markers(
+    setting: Setting, version: int
+) -> None:
     producer = setting.producer(version=version)
     assert producer.send(b"a") == 0
     assert producer.end() == 0
@@ -184,7 +188,7 @@ def test_offsets_of_unknown_members_and_fenced_producers_are_refused(setting: Se
     assert setting.committed() is None
 
 
-def test_pending_offsets_survive_their_coordinator(setting: Setting) -> None:
+def test_pending_offsets_survive_a_crash_of_their_coordinator(setting: Setting) -> None:
     producer = setting.producer()
     assert producer.commit_offset(3, 5) == 0
     index = setting.cluster.groups.index("g")
@@ -210,7 +214,7 @@ def test_a_transaction_times_out(setting: Setting) -> None:
     assert setting.visible() == []
 
 
-def test_a_repeated_init_returns_the_same_epoch(setting: Setting) -> None:
+def test_a_repeated_init_producer_id_request_returns_the_same_epoch(setting: Setting) -> None:
     producer = setting.producer()
     first = setting.init("x", (producer.id, producer.epoch))
     again = setting.init("x", (producer.id, producer.epoch))
@@ -223,7 +227,9 @@ def test_a_repeated_init_returns_the_same_epoch(setting: Setting) -> None:
 
 
 @both
-def test_exhausted_epochs_lead_to_a_new_producer_id(setting: Setting, version: int) -> None:
+def test_after_the_highest_epoch_a_producer_gets_a_new_producer_id(
+    setting: Setting, version: int
+) -> None:
     producer = setting.producer(version=version)
     shard = next(s for s in setting.cluster.transactions.shards() if "x" in s.known)
     found = shard.known["x"]
@@ -245,7 +251,9 @@ def test_exhausted_epochs_lead_to_a_new_producer_id(setting: Setting, version: i
     assert setting.visible() == [b"a", b"b"]
 
 
-def test_the_next_coordinator_completes_a_transaction(setting: Setting) -> None:
+def test_after_a_coordinators_crash_the_next_one_completes_its_transaction(
+    setting: Setting,
+) -> None:
     setting.cluster.transactions.marker_delay = 1.0
     producer = setting.producer()
     assert (producer.send(b"a"), producer.send(b"b", partition=1)) == (0, 0)
@@ -263,7 +271,9 @@ def test_the_next_coordinator_completes_a_transaction(setting: Setting) -> None:
     assert setting.visible() == [b"a", b"c"]
 
 
-def test_an_open_transaction_times_out_at_the_next_coordinator(setting: Setting) -> None:
+def test_after_a_coordinators_crash_an_open_transaction_times_out_at_the_next_one(
+    setting: Setting,
+) -> None:
     answer = setting.init("x", timeout=5000)
     producer = Producer(setting, "x", answer.producer_id, answer.producer_epoch, OLD)
     assert producer.send(b"a") == 0

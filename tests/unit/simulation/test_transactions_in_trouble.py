@@ -1,4 +1,4 @@
-"""Raw transactional producers during broker faults: transactions are atomic."""
+"""Transactions of simulated brokers are atomic during faults of the brokers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SEEDS = 40
 
 
 def _trouble(world: World, cluster: SimulatedCluster, rng: random.Random) -> None:
-    """Return a random fault that lasts some seconds."""
+    """Inject a random fault that lasts up to some seconds."""
 
     def pause(i: int) -> None:
         cluster.pause(i)
@@ -37,7 +37,7 @@ def _trouble(world: World, cluster: SimulatedCluster, rng: random.Random) -> Non
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_transactions_are_atomic_during_faults(seed: int) -> None:
-    """The producers try once and abandon a transaction with an unknown result."""
+    """The producers never retry; the result of a transaction may remain unknown."""
     setting = Setting(seed)
     rng = random.Random(seed)
     world, cluster = setting.world, setting.cluster
@@ -57,7 +57,7 @@ def test_transactions_are_atomic_during_faults(seed: int) -> None:
         producer = Producer(setting, name, answer.producer_id, answer.producer_epoch, version)
         _transact(history, producer, rng, [incarnations[name], n])
     cluster.heal()
-    world.advance(100.0)  # open transactions are aborted by their timeout
+    world.advance(100.0)  # open transactions time out and are aborted
     for partition in range(2):
         rows = [(row[0], row[4]) for row in cluster.log("t", partition).visible_rows()]
         history.read("log", TopicPartition("t", partition), rows, complete=True)

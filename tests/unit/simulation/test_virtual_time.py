@@ -6,7 +6,7 @@ from odradek.simulation import StuckError, VirtualTime, derived_rng
 from odradek.simulation.world import virtual_time
 
 
-def test_actions_happen_by_time_then_in_the_order_of_planning() -> None:
+def test_planned_actions_run_by_time_and_those_of_one_time_in_planning_order() -> None:
     time = VirtualTime()
     seen: list[tuple[str, float]] = []
     for name, when in (("late", 2.0), ("a", 1.0), ("b", 1.0), ("first", 0.5)):
@@ -19,7 +19,7 @@ def test_actions_happen_by_time_then_in_the_order_of_planning() -> None:
     assert not time.fire_next()
 
 
-def test_actions_planned_in_the_past_happen_now() -> None:
+def test_an_action_planned_for_a_past_time_runs_at_the_current_time() -> None:
     time = VirtualTime(5.0)
     seen: list[float] = []
     time.at(1.0, lambda: seen.append(time.now))
@@ -30,7 +30,7 @@ def test_actions_planned_in_the_past_happen_now() -> None:
     assert time.now == 5.0
 
 
-def test_a_cancelled_action_does_not_happen_and_is_removed() -> None:
+def test_a_cancelled_action_does_not_run_and_is_removed() -> None:
     time = VirtualTime()
     timer = time.after(1.0, lambda: pytest.fail("cancelled"))
     timer.cancel()
@@ -38,7 +38,7 @@ def test_a_cancelled_action_does_not_happen_and_is_removed() -> None:
     time.run_until(2.0)
 
 
-def test_an_endless_chain_of_actions_at_one_time_is_reported(
+def test_actions_that_plan_each_other_endlessly_at_one_time_are_reported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(virtual_time, "MAX_ACTIONS_AT_ONCE", 100)
@@ -52,7 +52,7 @@ def test_an_endless_chain_of_actions_at_one_time_is_reported(
         time.run_until(1.0)
 
 
-def test_a_derived_generator_depends_on_seed_and_name_only() -> None:
+def test_a_derived_random_generator_depends_only_on_its_seed_and_name() -> None:
     first = [derived_rng(1, "producer").random() for _ in range(2)]
     assert first[0] == first[1]
     assert derived_rng(1, "consumer").random() != first[0]

@@ -1,4 +1,4 @@
-"""Checkers of requests on the wire: each violated limit is reported."""
+"""Checkers of requests between client and brokers: each violated limit is reported."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ A, B = Address("10.0.0.2", 9092), Address("10.0.0.3", 9092)
 
 
 class Watched:
-    """A wire with the requests of one client, and one connection for each address."""
+    """The checker `Wire` with one client, which has a connection to each of two addresses."""
 
     def __init__(self, kind: str = "producer", config: dict[str, Any] | None = None) -> None:
         self.time = VirtualTime()
@@ -88,7 +88,7 @@ def test_an_unlimited_queue_of_requests_is_reported(watched: Watched) -> None:
     assert watched.found == ["0.0: 17 requests in flight to 10.0.0.2:9092"]
 
 
-def test_requests_without_a_connection_are_reported(watched: Watched) -> None:
+def test_requests_sent_without_an_open_connection_are_reported(watched: Watched) -> None:
     watched.wire.opened(3, A, A.host)
     watched.send(3, MetadataRequest())
     assert "isn't connected" in watched.found[-1]
@@ -117,7 +117,7 @@ def test_a_rebootstrap_while_a_known_broker_answers_is_reported(watched: Watched
 
 
 def test_responses_on_a_secondary_connection_permit_a_rebootstrap(watched: Watched) -> None:
-    """Clients don't count these responses, because the address may lead to another broker."""
+    """Clients ignore such responses, because the address may lead to another broker."""
     dial = {"address": str(A), "purpose": "aside", "connection": 1}
     watched.wire(Event(watched.time.now, "dial", dial))
     watched.wire.answered(1, watched.send(1, MetadataRequest()))
@@ -129,13 +129,13 @@ def test_responses_on_a_secondary_connection_permit_a_rebootstrap(watched: Watch
 
 
 @pytest.mark.parametrize("how", ["nothing for a while", "lost", "ApiVersions only"])
-def test_a_rebootstrap_with_a_reason_is_accepted(watched: Watched, how: str) -> None:
+def test_a_rebootstrap_is_accepted_if_no_broker_answers(watched: Watched, how: str) -> None:
     for number in (1, 2):
         watched.wire.answered(number, watched.send(number, ApiVersionsRequest()))
         if how != "ApiVersions only":
             watched.wire.answered(number, watched.send(number, MetadataRequest()))
     if how == "lost":
-        watched.wire.ended(1)  # the host reports the end; the next line is the client's event
+        watched.wire.ended(1)  # as the I/O host reports it; below: as the client does
         watched.wire(Event(0.0, "disconnected", {"connection": 2, "address": str(B)}))
     elif how == "nothing for a while":
         watched.time.run_until(0.21)
@@ -143,7 +143,7 @@ def test_a_rebootstrap_with_a_reason_is_accepted(watched: Watched, how: str) -> 
     assert watched.found == []
 
 
-def test_a_broker_counts_as_blocked_while_a_write_and_later_requests_are_unanswered(
+def test_a_broker_counts_as_blocked_while_later_requests_wait_behind_a_produce_request(
     watched: Watched,
 ) -> None:
     number = watched.send(1, ProduceRequest())
@@ -154,7 +154,7 @@ def test_a_broker_counts_as_blocked_while_a_write_and_later_requests_are_unanswe
     assert watched.wire.is_held(str(A))
     assert not watched.wire.is_held(str(B))
     watched.wire.answered(1, number)
-    assert watched.wire.is_held(str(A))  # the metadata request has waited for the write
+    assert watched.wire.is_held(str(A))  # the metadata request is still unanswered
     watched.wire.answered(1, asked)
     assert not watched.wire.is_held(str(A))
 
@@ -208,7 +208,7 @@ def test_a_response_timeout_while_a_response_progresses_is_reported() -> None:
     assert "10.0.0.2:9092 has until 4.5 for a response" in watched.found[0]
 
 
-def test_a_join_may_take_the_rebalance_timeout_and_five_seconds() -> None:
+def test_a_join_response_may_take_the_rebalance_timeout_plus_five_seconds() -> None:
     config = {"max.poll.interval.ms": 40000}
     watched = Watched("consumer", config)
     watched.send(1, JoinGroupRequest())
@@ -223,7 +223,7 @@ def test_a_join_may_take_the_rebalance_timeout_and_five_seconds() -> None:
     assert "of 0.0 is open; it ends at 45.0" in watched.found[0]
 
 
-def test_an_event_of_a_silent_broker_during_a_throttle_is_reported() -> None:
+def test_a_client_that_calls_a_broker_silent_during_its_throttle_time_is_reported() -> None:
     watched = Watched(config=TIMEOUT)
     first, _ = (watched.send(1, MetadataRequest()) for _ in range(2))
     watched.wire.answered(1, first, 5.0)

@@ -1,4 +1,4 @@
-"""A raw transactional client, and a cluster whose handlers it calls without connections."""
+"""A simple transactional producer that calls a simulated cluster's request handlers directly."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from odradek.simulation.brokers.broker_handlers import HANDLERS
 from odradek.simulation.coordinators.transaction_states import State
 
 OLD, NEW = 0, 2
-"""transaction.version"""
+"""Values of the cluster's feature level transaction.version."""
 
 
 def code(error: type[Any]) -> int:
@@ -28,7 +28,7 @@ def code(error: type[Any]) -> int:
 
 
 class Setting:
-    """Three brokers, a topic of two partitions, and requests that are passed to the handlers."""
+    """Three brokers and a topic of two partitions; requests are passed to brokers' handlers."""
 
     def __init__(self, seed: int = 5) -> None:
         self.world = World(seed)
@@ -38,7 +38,7 @@ class Setting:
         self.cluster.groups.create()
 
     def ask(self, broker: SimulatedBroker | None, request: Message, version: int) -> Any:
-        """Return the response, or None if it takes over a second or the broker is down."""
+        """Return the response; None if the broker is down or doesn't answer within a second."""
         answers: list[Message | None] = []
         if broker is None or not broker.reachable:
             return None
@@ -76,7 +76,7 @@ class Setting:
         return found
 
     def committed(self, group: str = "g") -> int | None:
-        """Return the committed offset of t-0 of a group."""
+        """Return a group's committed offset of t-0, or None."""
         leader = self.cluster.leader("__consumer_offsets", self.cluster.groups.index(group))
         assert leader is not None
         offsets = self.cluster.groups.shard(leader, group).offsets.get(group)
@@ -92,7 +92,7 @@ class Setting:
 
 
 class Producer:
-    """The state that a transactional producer keeps."""
+    """A transactional producer: its id, epoch and sequence numbers, and its requests."""
 
     def __init__(
         self, setting: Setting, name: str, producer_id: int, epoch: int, version: int
@@ -117,7 +117,7 @@ class Producer:
     def send(
         self, *values: bytes, partition: int = 0, version: int | None = None, again: bool = False
     ) -> int | None:
-        """Produce, after adding the partition if this version requires it."""
+        """Produce records in the transaction; return an error code, or None without a response."""
         if version is None:
             version = 12 if self.version == NEW else 11
             if version < 12 and (refusal := self.add(partition)) != 0:

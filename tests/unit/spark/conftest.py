@@ -1,11 +1,11 @@
 """An in-memory cluster for the protocol that `odradek.spark` uses, and a simulated clock.
 
-It replaces the *client*, not a broker: the client's network behaviour is tested elsewhere. Tests
-set offsets, topic ids, outages and lost records.
+The fakes replace the *client*, not only the brokers: other tests cover its network behaviour.
+Tests set offsets, topic ids, outages and lost records.
 
-It exists beside the simulation because it is faster (a plan takes 0.2 ms instead of 8 ms) and
-allows offsets of eleven digits, 100,000 partitions, and an outage between two requests.
-tests/simulation/test_spark_* test the same with the real client.
+They exist besides the simulation because they are faster (planning a batch takes 0.2 ms, not
+8 ms) and allow offsets of eleven digits, 100,000 partitions, and an outage between two requests.
+The tests in tests/simulation/test_spark_* use the real client and simulated brokers.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class JumpingClock:
         self.at = 1000.0
         self.pauses: list[float] = []
         self.meanwhile: Callable[[], object] = lambda: None
-        """Called after each pause."""
+        """Function to call after each pause of the code under test."""
 
     def now(self) -> float:
         return self.at
@@ -71,7 +71,7 @@ class JumpingClock:
 
 @dataclass
 class MemoryCluster:
-    """A cluster with topics as (id, {partition: (begin, end)}); it records the calls."""
+    """A cluster; `topics` contains (id, {partition: (begin, end)}), `calls` the clients' calls."""
 
     clock: JumpingClock
     cluster: str = "cluster-A"
@@ -82,17 +82,17 @@ class MemoryCluster:
     dropped: int = 0
     gaps: dict[TopicPartition, set[int]] = field(default_factory=dict)
     refused: dict[TopicPartition, KafkaError] = field(default_factory=dict)
-    """The error that a poll raises for a partition, at most once per second."""
+    """Errors by partition; polling a partition raises its error, at most once per second."""
     wild: dict[int, int] = field(default_factory=dict)
-    """Timestamps by offset that are out of range in microseconds."""
+    """Timestamps by offset, too large to be stored in microseconds."""
     stuck: bool = False
     waits_through: bool = False
-    """Whether a call waits for the end of an outage that ends within the call's timeout."""
+    """Whether calls wait for the end of an outage that ends within their timeout."""
     per_poll: int = 100
     epochs: dict[TopicPartition, int] = field(default_factory=dict)
-    """Leader epochs; -1, as old brokers answer, for partitions that are not in it."""
+    """Leader epochs by partition; for others the epoch is -1, as old brokers answer."""
     epoch_ends: dict[tuple[TopicPartition, int], int] = field(default_factory=dict)
-    """End offsets of partitions' leader epochs; by default the log end offset."""
+    """End offsets by partition and leader epoch; by default the log end offset."""
 
     def connect(self, config: Mapping[str, str]) -> Any:
         self.configs.append(dict(config))
@@ -121,7 +121,7 @@ class MemoryConsumer:
         self._backoffs: dict[TopicPartition, float] = {}
         self.closed = False
         self.known_ids: dict[str, str] = {}
-        """Topic ids that the client was created with; a real client keeps them for minutes."""
+        """Topic ids given to the new client as a hint; a real client keeps them for minutes."""
 
     def _ask(self, what: str, timeout: float | None) -> None:
         self._cluster.calls.append(what)
@@ -178,7 +178,7 @@ class MemoryConsumer:
         self._ask("end", timeout)
         return {tp: self._cluster.bounds(tp)[1] for tp in partitions}
 
-    # Methods that `LogEnds` calls
+    # Methods that the driver's `LogEnds` calls
 
     def has_other_ids(self, topic_ids: Mapping[str, bytes]) -> bool:
         known = self.known_ids
@@ -315,7 +315,7 @@ def clock() -> JumpingClock:
 
 @pytest.fixture(params=[0, 2])
 def log(clock: JumpingClock, request: Any) -> MemoryLog:
-    """Return the log of a cluster; a test runs once for each transaction.version."""
+    """Return a cluster's log; each test runs once for each supported transaction.version."""
     return MemoryLog(clock, version=request.param)
 
 
@@ -345,6 +345,6 @@ def tracker(cluster: MemoryCluster, clock: JumpingClock) -> Any:
 
 
 def following(tracker: OffsetTracker, start: Any) -> dict[str, Any]:
-    """Return the next end offset after a round trip through text, as Spark stores it."""
+    """Return the next end offset, converted to JSON text and back, as Spark stores it."""
     found: dict[str, Any] = json.loads(json.dumps(tracker.latest(start)))
     return found

@@ -1,7 +1,7 @@
-"""Producers of a cluster in memory: transactions, fencing, outages and rejected rows.
+"""In-memory producers and their cluster: transactions, fencing, outages, rejected rows.
 
-Coordinators use the simulation's state transitions (`simulation/coordinators`). Each request is a
-step, and tests can run code before and after it.
+Coordinators use the simulation's state transitions (`simulation/coordinators`). Each request is
+a step of `MemoryLog`, and tests can run code before and after each step.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class MemoryLog:
     rows: list[Row] = field(default_factory=list)
     offsets: dict[str, Offsets] = field(default_factory=dict)
     former: dict[str, list[Offsets]] = field(default_factory=dict)
-    """Earlier offsets of each group."""
+    """Earlier committed offsets of each group, oldest first."""
     known: dict[str, TransactionMetadata] = field(default_factory=dict)
     pending: dict[str, Pending] = field(default_factory=dict)
     steps: list[str] = field(default_factory=list)
@@ -63,19 +63,19 @@ class MemoryLog:
     timeouts: int = 0
     """Number of transactions that timed out."""
     before: Callable[[str, MemoryProducer], None] = lambda *_: None
-    """Called before each step."""
+    """Function called with the name of each request before the request takes effect."""
     after: Callable[[str, MemoryProducer], None] = lambda *_: None
-    """Called after a request has taken effect, before its response arrives."""
+    """Function called after a request has taken effect, before its response arrives."""
     late_markers: Callable[[], bool] = lambda: False
-    """Returns whether the markers of an ended transaction are written later."""
+    """Function that says whether an ended transaction's markers are written only later."""
     outdated: Callable[[str], Offsets | None] = lambda _: None
-    """Returns outdated offsets of a group if its coordinator is partitioned from other brokers."""
+    """Function that returns outdated offsets if the group's coordinator is cut off, else None."""
     ends: Callable[..., None] = lambda *_, **__: None
-    """Called when a process ends an open transaction of another process."""
+    """Function called when an open transaction of a task is committed or aborted."""
     dead: Callable[[], bool] = lambda: False
-    """Returns whether the calling process was killed, so that it can't abort its transaction."""
+    """Function that says whether the calling process was killed, so it can't abort anything."""
     refuse: str | None = None
-    """The value of a row that is too large."""
+    """The producer rejects rows with this value as too large; None: it rejects no row."""
     before_3_0: bool = False
     """Whether the brokers can't describe transactions."""
     producers: list[MemoryProducer] = field(default_factory=list)
@@ -93,7 +93,7 @@ class MemoryLog:
 
     @property
     def in_use(self) -> list[str | None]:
-        """Return the ids of producers that are neither closed nor ready for another task."""
+        """Transactional ids of producers that are neither closed nor ready for another task."""
         return [p.name for p in self.producers if p.is_in_use]
 
     @staticmethod
@@ -103,7 +103,7 @@ class MemoryLog:
     def values(self) -> list[Any]:
         return [value for _, value in self.rows]
 
-    # The coordinator of each transactional id
+    # Requests to the transaction coordinator, by transactional id
 
     def new_id(self) -> int:
         return int(next(self.ids))
@@ -183,7 +183,7 @@ class MemoryLog:
             self.complete(name)
 
     def unstable(self, group: str) -> list[str]:
-        """Return transactional ids with a pending transaction that contains offsets of a group."""
+        """Return the transactional ids whose pending transaction contains offsets of a group."""
         for name in list(self.pending):
             self.state(name)
         return [name for name, pending in self.pending.items() if group in pending.offsets]

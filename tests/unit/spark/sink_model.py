@@ -1,10 +1,10 @@
 """Run the exactly-once sink under random schedules of drivers, tasks and zombies.
 
 In: a seed. Out: the records that read_committed returns, and violations. Each driver and each task
-attempt runs in a thread of its own, but only one of them at a time: before each request it hands
-over to the scheduler, which lets a random one continue. Drivers die or are replaced while they
-still run, tasks fail and continue as zombies, batches are planned again with other tasks or other
-rows, transactions time out, answers are lost.
+attempt has its own thread, but only one thread runs at a time: before each request, the thread
+waits for the scheduler, which lets a randomly chosen thread continue. Drivers die or are replaced
+while they still run, tasks fail and continue as zombies, batches are planned again with other tasks
+or other rows, transactions time out, and responses are lost.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from odradek.spark.sink.sink_schema import SinkColumns
 BATCHES = 2
 ATTEMPTS = 6
 COMMIT_STEPS = 14
-"""The number of steps within which a driver dies that is to die during its commit."""
+"""A driver that is to die during its commit dies within this number of steps."""
 ROWS = 6
 OPTIONS = parse_sink_options(
     {"kafka.bootstrap.servers": "h:1", "topic": "t", "delivery": "exactly_once"}, STREAM
@@ -44,7 +44,7 @@ OPTIONS = parse_sink_options(
 
 
 class DiedError(BaseException):
-    """The process was killed."""
+    """Raised in a process's thread when the process is killed."""
 
 
 @dataclass
@@ -66,9 +66,9 @@ class Actor:
         self._go, self._back = threading.Semaphore(0), threading.Semaphore(0)
         self.killed = self.done = False
         self.frozen_until = 0
-        """The scheduler's step number at which the process continues."""
+        """The scheduler's step number from which on the process may run."""
         self.ends_in = -1
-        """Steps until the driver dies or counts as dead; negative if neither is planned."""
+        """Steps until the driver dies or is taken for dead; negative if neither will happen."""
         self.result: Any = None
         self.error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -107,7 +107,7 @@ class Actor:
 
 @dataclass
 class Plan:
-    """The rows of a batch, as one run divides them into tasks."""
+    """The rows of a batch and their division into tasks, in one run of the query."""
 
     batch: int
     run: str
@@ -120,7 +120,7 @@ class Plan:
 
 @dataclass
 class Model:
-    """One random history of a query."""
+    """A query whose drivers and tasks are run in a random order, with random faults."""
 
     seed: int
     complaints: list[str] = field(default_factory=list)
@@ -140,7 +140,7 @@ class Model:
         self.current: Actor | None = None
         self.plans: dict[int, list[Plan]] = {}
         self.calm = False
-        # If 0.0 is drawn, the history has no fault of this kind.
+        # Each number is the probability of a fault; with 0.0, that fault never happens.
         self.other_rows = self.rng.choice((0.0, 0.0, 0.3))
         self.other_plans = self.rng.choice((0.0, 0.5, 0.9))
         self.late = self.rng.choice((0.0, 0.0, 0.01, 0.05))
@@ -151,7 +151,7 @@ class Model:
         self.log.outdated = self._outdated
         self.log.ends = self._ends
         self.commits: dict[str, int] = {}
-        """Number of transaction timeouts before the first commit of each run."""
+        """By run: the number of transactions that had timed out at its first commit."""
         self.steps = 0
 
     # The scheduler
@@ -172,7 +172,7 @@ class Model:
         return dict(self.rng.choice(self.log.former.get(group, []) or [{}]))
 
     def _ends(self, name: str, *, commit: bool) -> None:
-        """Note the first commit of each run, with the number of timeouts until then."""
+        """Store the number of timed-out transactions at the first commit of each run."""
         if self.current is not None and commit:
             self.commits.setdefault(self.current.run, self.log.timeouts)
 
@@ -263,7 +263,7 @@ class Model:
                     if not task.done and self.rng.random() < 0.3:
                         self._kill(task)
                     elif not task.done:
-                        self.freeze(task)  # it continues as a zombie later
+                        self.freeze(task)  # the frozen task continues as a zombie later
                     running[partition] = self.task(plan, partition, attempts[partition])
                     attempts[partition] += 1
 
@@ -281,7 +281,7 @@ class Model:
             late = self.log.timeouts
             self.log.settle()
             whole = self.visible(plan.batch) in [p.rows for p in self.plans[plan.batch]]
-            # The batch may be incomplete if another transaction timed out after the first commit.
+            # A batch is allowed to be incomplete if a transaction timed out after the first commit.
             if not whole and self.commits.get(plan.run) == late:
                 self.complain(plan, f"it is refused after it has committed: {error}")
             elif not whole and not self.late:
@@ -292,10 +292,10 @@ class Model:
         if not any(seen == other.rows for other in self.plans[plan.batch]):
             self.complain(plan, f"the batch is finished, but readers see {seen}")
 
-    # The history
+    # The query's batches
 
     def plan(self, batch: int, number: int) -> Plan:
-        """Return the next plan of a batch, at random with other tasks or other rows."""
+        """Plan a batch again; at random, use other tasks or other rows than before."""
         before = self.plans.setdefault(batch, [])
         if before and self.rng.random() >= self.other_plans:
             tasks = len(before[-1].parts)
@@ -311,7 +311,7 @@ class Model:
         return plan
 
     def run(self) -> None:
-        """Write all batches with faults; after `ATTEMPTS` failures, write the batch without."""
+        """Write all batches with faults; retry a batch without faults after `ATTEMPTS` failures."""
         for batch in range(BATCHES):
             self.calm = False
             done = any(self._attempt(self.plan(batch, n)) for n in range(ATTEMPTS))
@@ -335,19 +335,19 @@ class Model:
         return False
 
     def _finish(self, batch: int) -> bool:
-        """Return whether one of the plans that were tried succeeds without faults."""
+        """Repeat the failed plans of a batch without faults; return whether one succeeds."""
         self._run_out()
         self.calm = True
         tried = [Plan(batch, f"calm{batch}.{n}", p.parts) for n, p in enumerate(self.plans[batch])]
         return any(self._attempt(plan) for plan in reversed(tried))
 
     def _run_out(self) -> None:
-        """Run all remaining processes until they end."""
+        """Run all processes that have not ended until they end."""
         while self.actors:
             self.run_one()
 
     def _watch(self, driver: Actor) -> None:
-        """Run processes until the driver ends, dies, or counts as dead."""
+        """Run processes until the driver ends, dies, or is taken for dead."""
         while not driver.done and driver.ends_in != 0:
             self.run_one()
         if driver.done:
@@ -355,7 +355,7 @@ class Model:
         if self.rng.random() < 0.7:
             self._kill(driver)
         else:
-            self.freeze(driver)  # it continues as a zombie during a later run
+            self.freeze(driver)  # the frozen driver continues in a later run
             driver.ends_in = -1
         for task in [a for a in self.actors if a is not driver and a.ends_in < 0]:
             if self.rng.random() < 0.5:
@@ -385,12 +385,12 @@ class Model:
 
 
 def quick_digest(batch: pa.RecordBatch) -> int:
-    """Return a digest that is faster than the real one, which takes a third of a history's time."""
+    """Return a cheaper digest than the real one, which would take a third of the tests' time."""
     return sum(zlib.crc32(value.encode()) for value in batch.column("value").to_pylist())
 
 
 def played(seed: int) -> Model:
-    """Run the random history of a seed, and return its model."""
+    """Run a model with random decisions from the seed, and return it."""
     model = Model(seed)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(exactly_once, "digest", quick_digest)

@@ -143,10 +143,10 @@ TENTHS = {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 1}
         (["null", "bytes"], None, None),
     ],
 )
-def test_a_missing_column_is_encoded_with_its_default(
+def test_a_missing_column_is_encoded_with_the_default_of_its_field(
     server: RegistryServer, registry: SchemaRegistryClient, kind: Any, default: Any, value: Any
 ) -> None:
-    """Defaults of bytes are strings in a schema's JSON, and must be converted to bytes."""
+    """In a schema's JSON, the default of a bytes field is a string; it is converted to bytes."""
     late = {"name": "late", "type": kind, "default": default}
     registry.register_schema("t-value", Schema(record(NOTE, late)))
     (found,) = written(asked(server), pa.array([{"note": "x"}], pa.struct([("note", pa.string())])))
@@ -175,14 +175,16 @@ def test_avro_schema_and_value_subject_options_select_the_writer_schema(
     for text in (FIRST, SECOND):
         registry.register_schema("t-value", Schema(text))
     rows = pa.array([{"id": 1}], pa.struct([("id", pa.int32())]))
-    assert written(asked(server), rows) == [b"\0\0\0\0\2\2\0"]  # latest schema; note has a default
+    assert written(asked(server), rows) == [
+        b"\0\0\0\0\2\2\0"
+    ]  # the latest schema; field note has a default
     assert written(asked(server, avroSchema=FIRST), rows) == [b"\0\0\0\0\1\2"]
     registry.register_schema("other", Schema(FIRST))
     assert written(asked(server, topic="", valueSubject="other"), rows) == [b"\0\0\0\0\1\2"]
     before = len(server.schemas)
     with pytest.raises(SchemaNotFoundError, match="t-value"):
         written(asked(server, avroSchema=record(ID, name="Unknown")), rows)
-    assert len(server.schemas) == before  # nothing is registered
+    assert len(server.schemas) == before  # the sink registered no schema
 
 
 @pytest.mark.parametrize(
@@ -242,7 +244,7 @@ def test_column_types_that_do_not_match_the_schema_are_rejected(
         written(asked(server), pa.array([None], pa.struct([("x", given)])))
 
 
-def test_referenced_schemas_and_unions_are_encoded(
+def test_rows_of_schemas_with_references_and_unions_are_encoded(
     server: RegistryServer, registry: SchemaRegistryClient
 ) -> None:
     """A deserializer and the source must decode the rows that the sink encoded."""
@@ -338,7 +340,9 @@ def test_a_string_that_is_not_a_uuid_is_rejected_for_a_uuid_field(
             written(asked(server), pa.array([*good, bad], kind))
 
 
-def test_a_column_may_have_any_type_if_the_sink_encodes_it(server: RegistryServer) -> None:
+def test_key_and_value_columns_may_have_any_type_if_the_sink_encodes_them(
+    server: RegistryServer,
+) -> None:
     from pyspark.sql import types as t
 
     schema = t.StructType([t.StructField("value", value_schema("id int"))])
@@ -347,7 +351,7 @@ def test_a_column_may_have_any_type_if_the_sink_encodes_it(server: RegistryServe
         check_columns(schema, asked(server, valueFormat="", keyFormat="avro"))
 
 
-def test_reprs_of_the_options_do_not_contain_the_registry_token(server: RegistryServer) -> None:
+def test_the_repr_of_options_does_not_contain_the_registry_token(server: RegistryServer) -> None:
     options = asked(server, **{"schemaRegistry.bearer.auth.token": "t0ken-word"})
     assert "t0ken-word" not in repr(options) + repr(options.encodings["value"].settings)
 

@@ -81,7 +81,7 @@ def test_each_avro_type_is_converted_to_the_type_that_spark_uses(schema: Any, wa
     assert in_spark(schema) == f"struct<f0:{wanted}>"
 
 
-def test_names_of_types_are_resolved_by_their_namespaces() -> None:
+def test_names_of_types_are_resolved_within_their_namespaces() -> None:
     inner = record("int", name="Inner", namespace="other")
     outer = record(inner, "other.Inner", ENUM, "E", "test.E", name="Outer", namespace="test")
     found = avro_schema(json.dumps(outer), "option valueSchema").spark

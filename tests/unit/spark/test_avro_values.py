@@ -1,4 +1,4 @@
-"""Avro values decoded to columns: every type, both modes, readers' schemas, hostile bytes."""
+"""Avro values decoded to columns: every type, both parse modes, readers' schemas, bad bytes."""
 
 from __future__ import annotations
 
@@ -69,7 +69,9 @@ MISFITS = [
 
 
 @pytest.mark.parametrize(("value", "told"), MISFITS)
-def test_a_malformed_value_becomes_nulls_or_raises_with_fail_fast(value: bytes, told: str) -> None:
+def test_a_malformed_value_becomes_nulls_but_raises_in_failfast_mode(
+    value: bytes, told: str
+) -> None:
     good, nothing = {"a": 1, "b": "x"}, {"a": None, "b": None}
     assert decoded(GOOD, value, None, GOOD, schema=SMALL) == [good, nothing, None, good]
     with pytest.raises(ValueDecodeError) as caught:
@@ -79,7 +81,7 @@ def test_a_malformed_value_becomes_nulls_or_raises_with_fail_fast(value: bytes, 
 
 
 def test_out_of_range_timestamps_and_decimals_become_null() -> None:
-    far = b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01"  # the largest long
+    far = b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01"  # the largest Avro long
     times = record(t=logical("long", "timestamp-millis"))
     assert decoded(b"\x02", far, schema=times)[1] == {"t": None}
     digits = record(d=logical("bytes", "decimal", precision=4, scale=2))
@@ -172,7 +174,7 @@ def test_values_are_converted_to_the_reader_schema() -> None:
     assert found[4] == dict.fromkeys(wanted)
 
 
-def test_a_branch_or_symbol_unknown_to_the_reader_schema_is_malformed() -> None:
+def test_a_union_branch_or_enum_symbol_that_the_reader_schema_lacks_is_malformed() -> None:
     letters = {"type": "enum", "name": "E", "symbols": ["A", "B"]}
     schema = record(s=["null", "string"], e=letters, u=["int", "boolean"])
     read_as = record(s="string", e=letters | {"symbols": ["A"]}, u=["int", "bytes"])
@@ -359,7 +361,7 @@ def test_the_error_for_a_missing_fastavro_names_the_install_command(
 
 
 def test_avro_options_of_the_source_are_parsed() -> None:
-    """Values that don't fit are handled as for JSON: see test_values."""
+    """Values that don't fit the schema are handled as for JSON: see test_values."""
     given = {"valueFormat": "Avro", "valueSchema": json.dumps(SMALL), "valueMode": "failfast"}
     found = options(**given, avroWireFormat="Confluent", avroSchemaId="7, 9")
     assert found.formats["value"] == AvroFormat(json.dumps(SMALL), None, True, (7, 9), True)

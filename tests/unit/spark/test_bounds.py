@@ -15,19 +15,21 @@ from odradek.spark.options.option_table import BATCH
 
 
 @pytest.mark.parametrize("said", ['"earliest"', "-2", '"EARLIEST"'])
-def test_earliest_for_a_whole_topic_starts_at_its_beginning(tracker: Any, said: str) -> None:
+def test_earliest_for_a_whole_topic_starts_at_the_topics_beginning(tracker: Any, said: str) -> None:
     plan = tracker(BATCH, startingOffsets=f'{{"t":{said}}}').plan_batch()
     assert [(r.tp.partition, r.start, r.until) for r in plan.ranges] == [(0, 0, 100), (1, 10, 20)]
 
 
 @pytest.mark.parametrize("said", ['"latest"', "-1"])
-def test_latest_for_a_whole_topic_starts_a_stream_at_its_end(tracker: Any, said: str) -> None:
+def test_latest_for_a_whole_topic_starts_a_stream_at_the_topics_end(
+    tracker: Any, said: str
+) -> None:
     offset = tracker(startingOffsets=f'{{"t":{said}}}').latest({"v": 1, "init": True})
     assert offset["o"] == {"t": {"0": 100, "1": 20}}
     assert offset["from"] == {"t": {"0": 100, "1": 20}}
 
 
-def test_earliest_and_latest_are_accepted_for_a_partition(tracker: Any) -> None:
+def test_earliest_and_latest_are_accepted_for_a_single_partition(tracker: Any) -> None:
     given = {
         "startingOffsets": '{"t":{"0":"earliest","1":12}}',
         "endingOffsets": '{"t":{"0":7,"1":"latest"}}',
@@ -36,7 +38,9 @@ def test_earliest_and_latest_are_accepted_for_a_partition(tracker: Any) -> None:
     assert [(r.start, r.until) for r in plan.ranges] == [(0, 7), (12, 20)]
 
 
-def test_a_start_for_a_whole_topic_can_be_combined_with_ends_by_partition(tracker: Any) -> None:
+def test_starting_offsets_by_topic_can_be_combined_with_ending_offsets_by_partition(
+    tracker: Any,
+) -> None:
     given = {"startingOffsets": '{"t":"earliest"}', "endingOffsets": '{"t":{"0":7,"1":11}}'}
     plan = tracker(BATCH, **given).plan_batch()
     assert [(r.start, r.until) for r in plan.ranges] == [(0, 7), (10, 11)]
@@ -60,7 +64,7 @@ def test_invalid_offsets_for_a_whole_topic_are_rejected(
         tracker(BATCH, **given).plan_batch()
 
 
-def test_offsets_of_a_topic_named_v_are_not_mistaken_for_a_checkpoint() -> None:
+def test_starting_offsets_of_a_topic_named_v_are_not_mistaken_for_checkpoint_json() -> None:
     assert starting_spec({"startingoffsets": '{"v":-1}'}, "latest").topics == {"v": LATEST}
     own = starting_spec({"startingoffsets": '{"v":1,"o":{"t":{"0":3}}}'}, "latest")
     assert (own.topics, own.offsets) == ({}, {TopicPartition("t", 0): 3})
@@ -83,7 +87,7 @@ def test_a_timestamp_that_looks_like_seconds_logs_a_warning(caplog: Any, tracker
     ]
 
 
-def test_the_error_for_a_timestamp_without_records_shows_its_date(tracker: Any) -> None:
+def test_the_error_for_a_timestamp_after_the_last_record_shows_the_date(tracker: Any) -> None:
     with pytest.raises(OptionError, match=r"t-0 has no .* 1700000000000 ms \(2023-11-14T22:13:20"):
         tracker(BATCH, startingTimestamp="1700000000000").plan_batch()
     assert time_in_words(1_700_000_000_000_000) == "1700000000000000 ms (beyond the year 9999)"

@@ -34,10 +34,10 @@ def failing(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     monkeypatch.setattr(POLL, poll)
 
 
-# -- gaps in a log ---------------------------------------------------------------------------------
+# -- missing offsets in a log ----------------------------------------------------------------------
 
 
-def test_a_gap_before_the_first_record_does_not_reduce_the_sampled_size(
+def test_missing_offsets_before_the_first_record_do_not_reduce_the_sampled_size(
     rates: ByteRates, cluster: Any
 ) -> None:
     cluster.gaps[P0] = set(range(90))
@@ -48,18 +48,22 @@ def test_a_gap_before_the_first_record_does_not_reduce_the_sampled_size(
     assert size > 2  # the average over 10 offsets, not over 100
 
 
-def test_a_partition_with_only_gaps_logs_no_warning(
+def test_a_partition_without_any_records_in_its_offset_range_logs_no_warning(
     rates: ByteRates, cluster: Any, caplog: Any
 ) -> None:
     cluster.gaps[P0] = set(range(100))
-    assert rates.weigh({}, {P0: 0}, {P0: 100}).starts == {P0: 100}  # all offsets are gaps
+    assert rates.weigh({}, {P0: 0}, {P0: 100}).starts == {
+        P0: 100
+    }  # the log contains none of the 100 offsets
     assert not warnings(caplog)
 
 
 # -- timeouts and errors ---------------------------------------------------------------------------
 
 
-def test_sizes_are_unknown_until_a_topic_has_a_sample(rates: ByteRates, cluster: Any) -> None:
+def test_record_sizes_are_unknown_until_a_topic_has_a_sample(
+    rates: ByteRates, cluster: Any
+) -> None:
     cluster.stuck = True
     assert rates.weigh({}, {P0: 0}, {P0: 100}).sizes == {P0: None}
     cluster.stuck = False
@@ -85,13 +89,13 @@ def test_a_sample_that_arrives_late_is_used_for_the_next_batch(
     cluster.stuck = True
     assert rates.weigh({}, {P0: 0}, {P0: 100}).sizes[P0] is None
     cluster.stuck = False
-    found = rates.weigh({}, {P0: 3}, {P0: 100})  # the sample has arrived
+    found = rates.weigh({}, {P0: 3}, {P0: 100})  # the sampled records have arrived
     assert found.sizes[P0] is not None
     assert found.starts == {P0: 3}
     assert sought == [0]  # a seek would discard the response
 
 
-def test_a_retriable_error_keeps_the_client_and_the_known_sizes(
+def test_after_a_retriable_error_the_client_and_the_known_sizes_are_kept(
     rates: ByteRates, cluster: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known = rates.weigh({}, {P0: 0}, {P0: 100}).sizes[P0]
@@ -100,7 +104,7 @@ def test_a_retriable_error_keeps_the_client_and_the_known_sizes(
     assert cluster.dropped == 0
 
 
-def test_a_fatal_error_replaces_the_client_and_sampling_continues(
+def test_after_a_fatal_error_sampling_continues_with_a_new_client(
     rates: ByteRates, cluster: Any, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
     with monkeypatch.context() as broken:
@@ -152,7 +156,7 @@ def test_the_start_and_the_end_of_an_outage_are_each_logged_once(
     assert len(warnings(caplog)) == 2  # the last sample is new enough
 
 
-def test_the_use_of_outdated_sizes_is_logged(
+def test_a_warning_is_logged_while_outdated_record_sizes_are_used(
     rates: ByteRates, cluster: Any, clock: Any, caplog: Any
 ) -> None:
     known = rates.weigh({}, {P0: 0}, {P0: 100}).sizes[P0]
@@ -167,7 +171,7 @@ def test_the_use_of_outdated_sizes_is_logged(
 # -- choice of the partitions to sample ------------------------------------------------------------
 
 
-def test_one_partition_of_each_topic_without_samples_is_sampled_first(
+def test_one_partition_of_each_topic_that_has_no_sample_is_sampled_first(
     rates: ByteRates, cluster: Any
 ) -> None:
     cluster.topics = {"t": (str(UUID(int=1)), dict.fromkeys(range(40), (0, 1000)))}

@@ -1,4 +1,4 @@
-"""Runs of a cached Spark plan: when their tasks plan again, and that they read the log once."""
+"""Runs of a cached Spark plan: when their tasks plan again; each record is read once."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ def test_the_creation_time_is_read_from_a_query_id() -> None:
         assert made_at(strange) is None
 
 
-def test_only_a_query_created_after_the_plan_counts_as_later() -> None:
+def test_only_a_query_created_after_the_cached_plan_plans_again() -> None:
     share = Share(PLANNED)
     later = [is_later(share, query, None) for query in (BEFORE, SAME, AFTER, None, STREAM_ID)]
     assert later == [False, False, True, False, False]
 
 
-def test_a_micro_batch_with_the_query_id_of_its_stream_plans_again() -> None:
+def test_a_micro_batch_plans_again_if_its_query_id_is_that_of_its_stream() -> None:
     share = Share(PLANNED)
     assert is_later(share, STREAM_ID, "0")
     assert is_later(share, AFTER, "3")
@@ -68,7 +68,7 @@ def test_a_micro_batch_with_the_query_id_of_its_stream_plans_again() -> None:
 
 
 class TasksOfAMemoryCluster:
-    """Plans batches and runs their tasks as Spark does: with pickled partitions, one by one."""
+    """Plans batches and runs their tasks one by one, with pickled partitions as in Spark."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, cluster: Any) -> None:
         self._cluster, self.out = cluster, 0
@@ -119,22 +119,22 @@ def test_the_first_run_reads_the_planned_ranges(spark_tasks: Any, cluster: Any) 
         assert spark_tasks.read(planned) == sorted([*range(100), *range(10, 20)])
 
 
-def test_a_later_run_reads_the_log_as_it_is_then(spark_tasks: Any, cluster: Any) -> None:
+def test_a_later_run_of_a_cached_plan_reads_the_current_log(spark_tasks: Any, cluster: Any) -> None:
     planned = spark_tasks.plan()
     cluster.topics["t"][1][0] = (40, 150)
     assert spark_tasks.read(planned) == sorted([*range(40, 150), *range(10, 20)])
 
 
-def test_a_recreated_topic_is_planned_by_a_client_without_the_first_plans_metadata(
+def test_a_later_run_for_a_recreated_topic_does_not_use_the_first_runs_metadata(
     spark_tasks: Any, cluster: Any
 ) -> None:
-    given = {**TOPIC, "outageTolerance": "60s"}  # so that a failing test ends
+    given = {**TOPIC, "outageTolerance": "60s"}  # without it, a failing test wouldn't end
     planned = spark_tasks.plan(**given)
     cluster.topics["t"] = (ID_2, {0: (0, 3)})
     assert spark_tasks.read(planned, **given) == [0, 1, 2]
 
 
-def test_later_runs_read_each_record_once_after_any_split_and_log_change(
+def test_later_runs_read_each_record_once_whatever_the_tasks_and_changes_of_the_log(
     spark_tasks: Any, cluster: Any
 ) -> None:
     draw = random.Random(18)
@@ -148,13 +148,13 @@ def test_later_runs_read_each_record_once_after_any_split_and_log_change(
         planned = spark_tasks.plan(**limits)
         for number in range(len(logs) + draw.randint(0, 2)):
             begin, end = logs.get(number, (0, 0))
-            end = draw.choice([end, end + 20, draw.randint(0, 60)])  # the last: a recreated topic
+            end = draw.choice([end, end + 20, draw.randint(0, 60)])  # lower: recreated
             logs[number] = (min(draw.choice([begin, begin + 7, 0]), end), end)
         wanted = sorted(itertools.chain.from_iterable(range(b, e) for b, e in logs.values()))
         assert spark_tasks.read(planned, **limits) == wanted
 
 
-def test_partitions_that_were_empty_when_planned_are_read_by_later_runs(
+def test_later_runs_read_partitions_that_were_empty_in_the_first_run(
     spark_tasks: Any, cluster: Any
 ) -> None:
     cluster.topics["t"][1].update({0: (5, 5), 1: (10, 10)})
@@ -167,9 +167,7 @@ def test_partitions_that_were_empty_when_planned_are_read_by_later_runs(
     assert spark_tasks.read(planned) == [5, 6, 7, 10, 11]
 
 
-def test_later_runs_use_the_given_offsets_and_check_them_again(
-    spark_tasks: Any, cluster: Any
-) -> None:
+def test_later_runs_check_the_offsets_in_the_options_again(spark_tasks: Any, cluster: Any) -> None:
     given = {**TOPIC, "startingOffsets": '{"t":{"0":50,"1":-2}}'}
     given["endingOffsets"] = '{"t":{"0":60,"1":-1}}'
     planned = spark_tasks.plan(**given)
@@ -197,17 +195,19 @@ def test_a_deleted_topic_fails_a_later_run_unless_a_pattern_selected_it(
     assert spark_tasks.read(of_pattern, **pattern) == [0, 1, 2, 3, 4]
 
 
-def test_only_the_first_task_looks_up_all_partitions(cluster: Any) -> None:
+def test_only_the_first_task_of_a_later_run_looks_up_all_partitions(cluster: Any) -> None:
     options = parse_options(OPTIONS | TOPIC, BATCH)
     ranges = [KafkaOffsetRange(T0, 0, 100), KafkaOffsetRange(T1, 10, 20)]
     first, second = shares(ranges, PLANNED)
     assert (first.planned, second.planned) == (frozenset({T0, T1}), None)
-    del cluster.topics["t"][1][0]  # the second task mustn't look up the first's bounds
+    del cluster.topics["t"][1][0]  # the second task mustn't look up t-0
     anew = plan_anew(options, ranges[1], second, "cluster-A", cluster, cluster.clock)
     assert anew.ranges == [ranges[1]]
 
 
-def test_each_task_resolves_offsets_for_whole_topics_again(cluster: Any) -> None:
+def test_each_task_of_a_later_run_resolves_earliest_and_latest_of_whole_topics_again(
+    cluster: Any,
+) -> None:
     cluster.topics["u"] = (str(UUID(int=2)), {0: (0, 7)})
     given = {"subscribe": "t,u", "startingOffsets": '{"t":"earliest","u":"earliest"}'}
     options = parse_options(OPTIONS | given, BATCH)
@@ -217,14 +217,14 @@ def test_each_task_resolves_offsets_for_whole_topics_again(cluster: Any) -> None
     assert anew.ranges == [ranges[1]]
 
 
-def test_planning_again_rejects_a_different_cluster(cluster: Any) -> None:
+def test_a_later_run_rejects_a_different_cluster(cluster: Any) -> None:
     options = parse_options(OPTIONS | TOPIC, BATCH)
     share = shares([KafkaOffsetRange(T0, 0, 100)], PLANNED)[0]
     with pytest.raises(ClusterIdMismatchError):
         plan_anew(options, KafkaOffsetRange(T0, 0, 100), share, "cluster-B", cluster, cluster.clock)
 
 
-def test_reading_a_frame_long_after_its_plan_logs_one_warning(
+def test_reading_a_dataframe_long_after_it_was_planned_logs_one_warning(
     cluster: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     options = parse_options(OPTIONS | TOPIC, BATCH)
@@ -256,7 +256,7 @@ def test_partitions_contain_the_time_of_their_plan(
 
 
 def test_unconfirmed_losses_are_shared_by_the_tasks_of_one_plan() -> None:
-    """A worker also runs later queries, which mustn't use unconfirmed losses of earlier runs."""
+    """A worker runs several queries; one mustn't use the unconfirmed losses of another."""
     options = parse_options({"kafka.bootstrap.servers": "b:1", "subscribe": "t"}, BATCH)
     doubts, clock, wanted = tasks.LostRecordChecks(), SystemClock(), KafkaOffsetRange(T0, 0, 1)
 

@@ -1,4 +1,4 @@
-"""How the driver measures outages: partitions without a leader, and separate short outages."""
+"""How the Spark driver measures outages: partitions without a leader, and short outages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HANGS_S = 7200.0
 
 
 class StillAskingError(Exception):
-    """Raised by the test to end a query that hasn't given up."""
+    """Raised to end a query that should have failed, but still looks up offsets."""
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def leaderless(clock: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.mark.parametrize("run", ["batch", "once", "available now"])
-def test_batches_and_finite_streams_fail_if_a_partition_stays_without_a_leader(
+def test_batches_and_finite_streams_fail_if_a_partition_has_no_leader_for_too_long(
     tracker: Any, clock: Any, leaderless: Any, caplog: Any, run: str
 ) -> None:
     end = tracker().latest(SENTINEL)
@@ -38,10 +38,10 @@ def test_batches_and_finite_streams_fail_if_a_partition_stays_without_a_leader(
     with pytest.raises(OutageError, match=r"looking up end offsets .*outageTolerance.*no leader"):
         driver.plan_batch() if run == "batch" else driver.latest(end, everything=run == "once")
     assert TOLERANCE_S <= clock.at - 1000.0 < TOLERANCE_S + 15
-    assert 15 <= len(caplog.records) <= 20  # one warning per 30 s
+    assert 15 <= len(caplog.records) <= 20  # the driver logs a warning every 30 s
 
 
-def test_a_stream_waits_for_a_leader_in_short_steps_and_logs_it(
+def test_a_stream_waits_for_a_missing_leader_in_short_steps_and_logs_warnings(
     tracker: Any, clock: Any, leaderless: Any, caplog: Any
 ) -> None:
     driver = tracker()
@@ -64,7 +64,7 @@ def test_a_stream_waits_for_a_leader_in_short_steps_and_logs_it(
     assert 14 <= len(waiting) <= 20
 
 
-def test_the_return_of_a_leader_ends_the_outage(
+def test_the_outage_ends_when_the_partition_has_a_leader_again(
     tracker: Any, clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driver = tracker()
@@ -113,17 +113,17 @@ def test_a_short_outage_does_not_count_towards_a_later_one(
 
     with pytest.raises(OutageError):
         steps()
-    assert clock.at - begun >= TOLERANCE_S  # the answer in between ended the first outage
+    assert clock.at - begun >= TOLERANCE_S  # the first outage doesn't count
 
 
-def test_a_slow_query_fails_at_its_third_lookup_during_an_outage(
+def test_a_query_with_long_batches_fails_at_its_third_lookup_during_an_outage(
     tracker: Any, cluster: Any, clock: Any
 ) -> None:
     driver = tracker()
     end = driver.latest(SENTINEL)
     clock.at += 60
     cluster.down_until = clock.at + 4 * 3600
-    for _ in range(2):  # Spark's fetchOffset.numRetries
+    for _ in range(2):  # as often as Spark's fetchOffset.numRetries allows
         assert driver.latest(end) == end
         clock.at += 3600
     begun = clock.at

@@ -1,4 +1,4 @@
-"""Records that can't be decoded: the remaining rows, and the records in the dead letter topic."""
+"""Records that can't be decoded: which rows remain, and what the dead letter topic contains."""
 
 from __future__ import annotations
 
@@ -78,7 +78,9 @@ ROWS = [
 ]
 
 
-def test_value_mode_keeps_drops_or_rejects_malformed_values(cluster: FakeCluster) -> None:
+def test_the_value_mode_option_keeps_drops_or_rejects_malformed_values(
+    cluster: FakeCluster,
+) -> None:
     assert rows(cluster) == rows(cluster, valueMode="permissive") == ROWS
     left = [ROWS[at] for at in (0, 2, 4)]
     assert rows(cluster, valueMode="DROPMALFORMED") == left

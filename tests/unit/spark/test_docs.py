@@ -1,4 +1,4 @@
-"""docs/spark.md agrees with the code, and names all options of Spark's guide."""
+"""Check that docs/spark.md agrees with the code, and names all options in Spark's guide."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OPTIONS = PAGE.with_name("configuration.md")
 
 
 def test_the_documented_redaction_for_spark_connect_matches_every_secret() -> None:
-    """Java's and Python's regular expressions have the same meaning here."""
+    """Python tests the pattern; it means the same in Java, where Spark Connect uses it."""
     given = re.findall(r"redaction\.string\.regex=(.*)'", PAGE.read_text())
     assert len(given) == 2
     names = SECRETS | {alias for alias, meaning in ALIASES.items() if meaning in SECRETS}
@@ -45,7 +45,7 @@ GUIDE = (
 
 
 def differences() -> list[list[str]]:
-    """Return the cells of each row of the page's table of differences."""
+    """Return the rows, as lists of cells, of the page's table of differences."""
     [found] = re.findall(r"<!-- differences -->\n(.*?)<!-- end -->", PAGE.read_text(), re.DOTALL)
     rows = [line.strip("|").split(" | ") for line in found.splitlines() if line.startswith("| ")]
     return [row for row in rows[1:] if not row[0].strip().startswith("**")]

@@ -1,4 +1,4 @@
-"""Exactly-once batches: prepared by tasks, committed by the driver, with replays and faults."""
+"""Exactly-once batches: tasks prepare transactions, the driver commits; replays and faults."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Rows = list[str]
 
 
 class DiedError(BaseException):
-    """The process was killed."""
+    """Raised in the code under test to simulate a killed process."""
 
 
 def options(**given: str) -> SinkOptions:
@@ -111,7 +111,7 @@ def resolved(log: MemoryLog, batch: int | None, choice: Remedy = Remedy.NONE) ->
 
 
 def aborted_in_part(log: MemoryLog) -> None:
-    """Decide batch 0 of two tasks; the first transaction is committed, the second times out."""
+    """Decide to commit batch 0 of two tasks; commit the first, let the second time out."""
     messages = [write(log, ["a", "b"], 0), write(log, ["c"], 1)]
     died = []
 
@@ -129,7 +129,7 @@ def aborted_in_part(log: MemoryLog) -> None:
 
 
 def decided(log: MemoryLog, *parts: Rows, pause: float = 0.0) -> None:
-    """Write a batch whose driver dies after its decision; pause after the first task."""
+    """Write a batch; its driver dies after it has stored its decision to commit."""
     messages = [write(log, parts[0])]
     log.clock.at += pause
     messages += [write(log, rows, p) for p, rows in enumerate(parts[1:], 1)]
@@ -145,7 +145,7 @@ def decided(log: MemoryLog, *parts: Rows, pause: float = 0.0) -> None:
 
 
 def of_02(log: MemoryLog, partition: int, rows: int, digest: int = 0, batch: int = 0) -> None:
-    """Store the marker that a task of release 0.2 committed."""
+    """Store a task's committed marker in the format of release 0.2."""
     text = Marker(batch, rows, digest, "old").stored().metadata.replace(',"txn":null', "")
     log.offsets[f"odradek-query-sink-{partition}"] = {T0: OffsetAndMetadata(batch, text)}
 
@@ -172,7 +172,9 @@ def test_rows_become_visible_when_the_driver_commits(log: MemoryLog) -> None:
     assert (log.made, log.in_use) == (3, [])
 
 
-def test_a_finished_batch_is_skipped_if_other_tasks_repeat_it(log: MemoryLog) -> None:
+def test_a_repeated_batch_is_skipped_even_if_its_rows_are_divided_into_other_tasks(
+    log: MemoryLog,
+) -> None:
     run_batch(log, ["a", "b"], ["c"])
     plans: list[tuple[Rows, ...]] = [(["c", "a"], ["b"]), (["a", "b", "c"],)]
     for parts in [*plans, (["a"], ["b"], [], ["c"])]:
@@ -182,10 +184,10 @@ def test_a_finished_batch_is_skipped_if_other_tasks_repeat_it(log: MemoryLog) ->
     assert log.values() == ["a", "b", "c", "d"]
 
 
-def test_a_finished_batch_with_other_rows_is_rejected_until_the_user_resolves_it(
+def test_a_finished_batch_repeated_with_other_rows_fails_until_the_user_resolves_it(
     log: MemoryLog,
 ) -> None:
-    """Other rows may come from rand(), or from a restored checkpoint: then they must be written."""
+    """If they come from rand(), they mustn't be written; after a restored checkpoint they must."""
     run_batch(log, ["a", "b"], ["c"])
     for run in "run", "later", None:
         with pytest.raises(ReplayError, match=r"with 3 rows .* repeated with 4 .* --accept-loss"):
@@ -222,17 +224,17 @@ def test_writing_a_lower_batch_number_fails(log: MemoryLog) -> None:
     assert log.values() == ["a"]
 
 
-# Zombies, killed drivers, other plans
+# Zombies, killed drivers, and batches repeated with other tasks
 
 
 @pytest.mark.parametrize(
     "step", ["offsets of a group", "fence", "init", "send", "flush", "prepare", "marker"]
 )
 @pytest.mark.parametrize("late", [0.0, 60.0])
-def test_a_task_overtaken_at_any_step_writes_no_duplicates(
+def test_a_task_whose_batch_another_run_writes_meanwhile_writes_no_duplicates(
     log: MemoryLog, step: str, late: float
 ) -> None:
-    """Another run overtakes a task between any two of its steps."""
+    """Write the whole batch in another run, before the given step of the first run's task."""
 
     def overtake(what: str, producer: MemoryProducer) -> None:
         if what == step:
@@ -252,12 +254,12 @@ def test_a_task_overtaken_at_any_step_writes_no_duplicates(
     assert log.values() == ["a", "b"]
 
 
-def test_a_zombie_driver_whose_plan_had_more_tasks_commits_nothing(log: MemoryLog) -> None:
-    """The first driver stops before its decision; the next plan has fewer tasks."""
+def test_a_zombie_driver_with_more_tasks_than_its_successor_commits_nothing(log: MemoryLog) -> None:
+    """The first driver stops before its decision to commit; the next run has fewer tasks."""
     old = [write(log, ["a"], 0), write(log, ["b"], 1), write(log, ["c"], 2)]
     run_batch(log, ["a", "b", "c"], run="later")
     assert log.pending == {}  # the new driver aborted the transaction of the third task
-    commit(log, old)  # the first driver resumes, and finds the batch written
+    commit(log, old)  # the first driver resumes, after the batch was written
     assert log.pending == {}
     assert log.values() == ["a", "b", "c"]
 
@@ -265,17 +267,17 @@ def test_a_zombie_driver_whose_plan_had_more_tasks_commits_nothing(log: MemoryLo
 def test_transactions_of_killed_tasks_are_aborted_if_the_next_run_has_fewer_tasks(
     log: MemoryLog,
 ) -> None:
-    """An open transaction would hide later rows, also of other programs, for 15 minutes."""
+    """An open transaction would hide later rows, also of other producers, for 15 minutes."""
     run_batch(log, ["a"])
     for partition in range(3):
         write(log, ["b"], partition, batch=1, run="killed")
     run_batch(log, ["b"], [], batch=1, run="later")
     assert log.pending == {}
-    write(log, ["c"], 7, batch=2, run="later")  # a zombie of this run
+    write(log, ["c"], 7, batch=2, run="later")  # a zombie task of run "later"
     run_batch(log, ["c"], batch=2, run="later")
     assert log.pending == {}
     write(log, ["d"], 7, batch=3, run=None)
-    run_batch(log, ["d"], batch=3, run=None)  # a batch job; Spark reports no run id
+    run_batch(log, ["d"], batch=3, run=None)  # in a batch job, Spark reports no run id
     run_batch(log, ["e"], batch=4, run=None)
     write(log, ["f"], 7, batch=5, run=None)
     run_batch(log, ["f"], batch=5, run=None)
@@ -304,7 +306,7 @@ def test_offset_metadata_of_another_application_raises_replay_error(
 def test_a_decision_whose_transactions_timed_out_does_not_block_later_batches(
     log: MemoryLog,
 ) -> None:
-    """All transactions of the decided batch timed out, and the repeated batch has no rows."""
+    """All transactions that it lists timed out, and the repeated batch has no rows."""
     decided(log, ["a"], ["b"])
     log.clock.at += 1000.0
     run_batch(log, [], run="later")
@@ -313,7 +315,7 @@ def test_a_decision_whose_transactions_timed_out_does_not_block_later_batches(
     assert log.values() == ["c"]
 
 
-def test_a_partly_committed_earlier_batch_blocks_the_next_one_until_resolved(
+def test_a_partly_committed_batch_blocks_the_next_batch_until_the_user_resolves_it(
     log: MemoryLog,
 ) -> None:
     """Spark repeats the batch without tasks, so the error is raised for the next batch."""
@@ -329,7 +331,9 @@ def test_a_partly_committed_earlier_batch_blocks_the_next_one_until_resolved(
         resolved(log, 0)
 
 
-def test_a_batch_repeated_for_another_topic_is_written_once(log: MemoryLog) -> None:
+def test_a_partly_committed_batch_repeated_for_another_topic_is_written_there_once(
+    log: MemoryLog,
+) -> None:
     log.topics = ("t", "u")
     aborted_in_part(log)
     resolved(log, 0, Remedy.REPEAT)
@@ -360,7 +364,7 @@ STEPS = ["init", "offsets of a group", "describe", "marker", "commit", "end"]
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("nth", [1, 2])
 @pytest.mark.parametrize("parts", [(["a", "b"], ["c"]), (["c", "a", "b"],), (["x"], ["y"], ["z"])])
-def test_a_driver_killed_at_any_step_leaves_the_rows_of_one_plan(
+def test_after_a_driver_is_killed_at_any_step_the_rows_of_exactly_one_run_are_written(
     log: MemoryLog, step: str, nth: int, parts: tuple[Rows, ...]
 ) -> None:
     messages = [write(log, ["a", "b"], 0), write(log, ["c"], 1)]
@@ -380,7 +384,7 @@ def test_a_driver_killed_at_any_step_leaves_the_rows_of_one_plan(
         assert nth == 2, "there is no second one of these"
     log.before, log.dead = lambda *_: None, lambda: False
     decided = '"state":' in str(log.offsets)
-    log.clock.at += 40.0  # the decision's transaction times out
+    log.clock.at += 40.0  # the transaction that stores the decision times out
     if decided and parts[0] == ["x"]:
         with pytest.raises(ReplayError, match="repeated with 3"):
             run_batch(log, *parts, run="later")
@@ -390,7 +394,9 @@ def test_a_driver_killed_at_any_step_leaves_the_rows_of_one_plan(
     assert sorted(log.values()) == sorted(expected)
 
 
-def test_a_transaction_aborted_after_the_decision_is_written_again(log: MemoryLog) -> None:
+def test_rows_of_a_transaction_aborted_after_the_decision_to_commit_are_written_again(
+    log: MemoryLog,
+) -> None:
     aborted_in_part(log)
     again = run_batch(log, ["b", "a"], ["c"], run="later")
     assert [m.skipped for m in again] == [True, False]
@@ -402,7 +408,7 @@ def test_a_transaction_aborted_after_the_decision_is_written_again(log: MemoryLo
 @pytest.mark.parametrize(
     "parts", [(["a", "b", "c"],), (["a", "b"], ["x"]), (["a", "b"], ["c"], ["d"])]
 )
-def test_a_partly_committed_batch_with_other_tasks_is_rejected_before_any_commit(
+def test_a_partly_committed_batch_repeated_with_other_tasks_is_rejected_before_a_commit(
     log: MemoryLog, parts: tuple[Rows, ...]
 ) -> None:
     aborted_in_part(log)
@@ -416,7 +422,9 @@ def test_a_partly_committed_batch_with_other_tasks_is_rejected_before_any_commit
     assert log.values() == ["a", "b", "c"]
 
 
-def test_a_batch_with_a_timed_out_transaction_fails_before_the_decision(log: MemoryLog) -> None:
+def test_a_batch_with_a_timed_out_transaction_fails_before_the_decision_to_commit(
+    log: MemoryLog,
+) -> None:
     messages = [write(log, ["a"], 0)]
     log.clock.at += 900.0
     messages.append(write(log, ["b"], 1))
@@ -428,7 +436,7 @@ def test_a_batch_with_a_timed_out_transaction_fails_before_the_decision(log: Mem
     assert log.values() == ["a", "b"]
 
 
-def test_with_brokers_before_3_0_a_timed_out_transaction_is_found_after_the_decision(
+def test_before_kafka_3_0_a_timed_out_transaction_is_found_only_after_the_decision(
     log: MemoryLog,
 ) -> None:
     log.before_3_0 = True
@@ -453,7 +461,7 @@ def test_a_driver_fenced_by_another_run_commits_nothing(log: MemoryLog, step: st
             run_batch(log, ["a"], run="other")
 
     log.before = overtake
-    if step != "describe":  # the other run has written the batch, or this decision is finished
+    if step != "describe":  # the other run wrote the batch, or completed it
         commit(log, messages)
     else:
         with pytest.raises(SinkWriteError, match=r"are not open any more|taken over"):
@@ -463,7 +471,7 @@ def test_a_driver_fenced_by_another_run_commits_nothing(log: MemoryLog, step: st
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-def test_every_random_history_writes_each_row_once(part: int) -> None:
+def test_every_random_schedule_writes_each_row_once(part: int) -> None:
     """`sink_model` describes the histories."""
     models = [played(seed) for seed in range(part, SEEDS, PARTS)]
     assert [c for model in models for c in model.complaints] == []
@@ -496,7 +504,7 @@ def test_the_resolve_command_completes_a_decided_batch(log: MemoryLog) -> None:
 
 
 @pytest.mark.parametrize("choice", [Remedy.ACCEPT_LOSS, Remedy.REPEAT])
-def test_a_partly_committed_batch_is_finished_by_either_remedy(
+def test_a_partly_committed_batch_is_finished_by_accepting_the_loss_or_by_repeating_it(
     log: MemoryLog, choice: Remedy
 ) -> None:
     aborted_in_part(log)
@@ -516,7 +524,7 @@ def test_a_partly_committed_batch_is_finished_by_either_remedy(
     assert log.values() == ["a", "b", *more, "d"]
 
 
-# Batches that release 0.2 began, whose tasks committed their transactions themselves
+# Batches that release 0.2 began; its tasks committed their transactions themselves
 
 
 def test_tasks_committed_by_release_0_2_are_compared_and_skipped(log: MemoryLog) -> None:
@@ -540,7 +548,7 @@ def test_a_task_committed_by_0_2_is_skipped_if_another_transaction_was_aborted(
     log.clock.at += 1000.0
     again = run_batch(log, ["a"], ["b"], run="later")
     assert [m.skipped for m in again] == [False, True]
-    assert log.values() == ["a"]  # besides the row that 0.2 wrote
+    assert log.values() == ["a"]  # release 0.2 wrote the other row
 
 
 def test_rows_that_0_2_wrote_in_tasks_that_no_longer_have_rows_are_found(log: MemoryLog) -> None:
@@ -574,7 +582,7 @@ def test_a_checkpoint_of_release_0_2_is_continued(log: MemoryLog) -> None:
 @pytest.mark.parametrize(
     "step", ["cluster", "init", "offsets of a group", "send", "flush", "prepare", "marker"]
 )
-def test_a_killed_attempt_leaves_no_rows_and_the_next_one_writes_them(
+def test_a_killed_task_attempt_leaves_no_rows_and_the_next_attempt_writes_them(
     log: MemoryLog, step: str
 ) -> None:
     def die(what: str, _: MemoryProducer) -> None:
@@ -662,7 +670,7 @@ def test_a_transaction_timeout_error_names_the_setting_to_change(log: MemoryLog)
         write(log, ["a"])
 
 
-def test_a_committed_offset_without_a_valid_marker_is_rejected() -> None:
+def test_a_committed_offset_whose_metadata_is_not_a_valid_marker_is_rejected() -> None:
     with pytest.raises(ReplayError, match="isn't a marker of this sink"):
         read_marker({T0: OffsetAndMetadata(5, "")}, "g")
     with pytest.raises(ReplayError, match="isn't a marker of this sink"):
@@ -674,7 +682,7 @@ def test_a_committed_offset_without_a_valid_marker_is_rejected() -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1, IN_ONE, IN_ONE + 1, 1000])
-def test_a_decision_of_any_size_is_stored_and_read_back(count: int) -> None:
+def test_a_list_of_transactions_of_any_length_is_stored_and_read_back(count: int) -> None:
     entries = tuple(
         TaskEntry(n, 2**62 + n, n % 2**15, bool(n % 2), n, 2**64 - 1 - n) for n in range(count)
     )
@@ -684,14 +692,14 @@ def test_a_decision_of_any_size_is_stored_and_read_back(count: int) -> None:
     texts = [o.metadata for offsets in stored.values() for o in offsets.values()]
     assert max(map(len, texts)) <= 4096  # default of brokers' offset.metadata.max.bytes
     assert read_decision(lambda g: stored.get(g, {}), "a-") == decision
-    if count > IN_ONE:  # parts of two decisions about one batch
+    if count > IN_ONE:  # mix the stored parts of two decisions
         other = Decision(7, "t", "decided", entries[::-1], "w").offsets("a-")
         mixed = {**other, "a-ledger": stored["a-ledger"]}
         with pytest.raises(ReplayError, match="don't belong together"):
             read_decision(lambda g: mixed.get(g, {}), "a-")
 
 
-def test_two_jobs_whose_names_form_the_same_sink_id_are_detected(log: MemoryLog) -> None:
+def test_two_jobs_whose_names_produce_the_same_sink_id_are_detected(log: MemoryLog) -> None:
     run_batch(log, ["a"], query="b-c", transactionalIdPrefix="a")
     with pytest.raises(ReplayError, match="also used by 'b-c' with transactionalIdPrefix 'a'"):
         write(log, ["a"], query="c", transactionalIdPrefix="a-b")
@@ -717,7 +725,7 @@ def test_the_driver_aborts_transactions_that_tasks_left_open(log: MemoryLog) -> 
     assert log.in_use == []
 
 
-def test_aborting_open_transactions_is_quick_and_never_raises(
+def test_aborting_open_transactions_takes_a_limited_time_and_never_raises(
     log: MemoryLog, caplog: pytest.LogCaptureFixture
 ) -> None:
     def end(*messages: SinkCommit | None) -> float:

@@ -1,4 +1,4 @@
-"""Pushed filters: plans contain every matching row, and no unnecessary range."""
+"""Filters that Spark pushes down: plans contain all matching rows, no unnecessary range."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_unsupported_filters_are_left_to_spark(given: Filter) -> None:
         (GreaterThanOrEqual, -999, 0),
     ],
 )
-def test_a_timestamp_filter_moves_starts_and_is_also_left_to_spark(
+def test_a_timestamp_filter_raises_start_offsets_and_is_also_applied_by_spark(
     kind: Any, us: int, asked: int
 ) -> None:
     zone = timezone(timedelta(hours=5))
@@ -172,7 +172,7 @@ def test_a_timestamp_filter_moves_starts_and_is_also_left_to_spark(
     assert found == [KafkaOffsetRange(b0, 50, 100), KafkaOffsetRange(b2, 10, 100)]
 
 
-def test_the_latest_of_several_timestamps_is_used_and_empty_plans_need_no_lookup() -> None:
+def test_the_latest_timestamp_filter_is_used_and_empty_plans_look_up_no_timestamp() -> None:
     zero = datetime(1970, 1, 1, tzinfo=UTC)
     filters = [GreaterThan(TIMESTAMP, zero + timedelta(seconds=n)) for n in (2, 9, 4)]
     narrowing, _ = narrow_by(filters)
@@ -196,7 +196,7 @@ def _holds(given: Any, topic: str, partition: int, offset: int) -> bool:
 
 
 @pytest.mark.slow
-def test_pushed_and_remaining_filters_together_select_the_matching_rows() -> None:
+def test_pushed_filters_and_those_left_to_spark_together_select_the_matching_rows() -> None:
     rng = random.Random(5)
     constants: dict[tuple[str], list[Any]] = {
         TOPIC: ["a", "ab", "b"],
@@ -224,7 +224,7 @@ def test_pushed_and_remaining_filters_together_select_the_matching_rows() -> Non
         assert {row for row in read if all(_holds(f, *row) for f in left)} == wanted
 
 
-def test_a_narrowing_can_be_pickled() -> None:
+def test_the_narrowed_ranges_of_pushed_filters_can_be_pickled() -> None:
     narrowing, _ = narrow_by([EqualTo(TOPIC, "b"), GreaterThan(OFFSET, 3)])
     assert pickle.loads(pickle.dumps(narrowing)) == narrowing  # noqa: S301 (our own bytes)
 
@@ -239,14 +239,14 @@ def test_filters_are_pushed_only_in_sparks_filter_planner_process(
     assert pushdown.planner_pushes()
 
 
-def test_filters_are_not_pushed_if_spark_keeps_one_plan_for_all_queries(
+def test_filters_are_not_pushed_in_spark_versions_that_reuse_a_plan_for_later_queries(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, pushdown.PLANNER, types.ModuleType("planner"))
     assert hasattr(DataSourceReader, pushdown.LIMITS) == pushdown.planner_pushes()
 
 
-def test_a_planner_that_runs_as_the_main_module_is_recognized(
+def test_sparks_filter_planner_is_recognized_if_it_runs_as_the_main_module(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(DataSourceReader, pushdown.LIMITS, None, raising=False)

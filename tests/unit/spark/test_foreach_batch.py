@@ -14,7 +14,7 @@ OPTIONS = {"kafka.bootstrap.servers": "h:1", "topic": "t"}
 
 
 class Frame:
-    """A DataFrame and its writer; `_sc` contains the local properties of Spark's thread."""
+    """A fake DataFrame and its writer; `_sc` has the local properties of Spark's thread."""
 
     def __init__(self, query: str | None) -> None:
         self.query = query

@@ -1,4 +1,4 @@
-"""`commitOffsets=group`: the commits and warnings, and that no error of a group ends a query."""
+"""`commitOffsets=group`: commits and warnings; no error of the group ends a query."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class SteppedClock:
 
 
 class Run:
-    """One run of a query with its group."""
+    """One run of a query that commits its progress to a consumer group."""
 
     def __init__(self, *failures: KafkaError, **options: str) -> None:
         self.clock = SteppedClock()
@@ -83,7 +83,7 @@ class Run:
         return [call for client in self.made for call in client.calls]
 
 
-def test_only_the_first_commit_blocks_and_later_ones_contain_only_changed_offsets() -> None:
+def test_the_first_commit_blocks_and_later_commits_contain_only_changed_offsets() -> None:
     run = Run()
     run.commit(5, 7)
     run.commit(6, 7)
@@ -106,7 +106,7 @@ def test_after_a_timeout_offsets_are_committed_in_the_background() -> None:
     assert len(run.made) == 1
 
 
-def test_a_rejected_commit_is_logged_and_retried_in_full_after_a_minute(
+def test_a_rejected_commit_is_logged_and_all_offsets_are_committed_after_a_minute(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     run = Run(KafkaError("not for you"))
@@ -132,7 +132,7 @@ def test_a_failed_background_commit_does_not_fail_the_query() -> None:
     assert run.made[0].closed
 
 
-def test_offsets_without_a_known_cluster_are_not_committed() -> None:
+def test_offsets_that_do_not_name_their_cluster_are_not_committed() -> None:
     run = Run()
     run.commit(5, 7, cluster=None)
     run.progress.commit(None)

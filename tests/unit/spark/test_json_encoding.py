@@ -80,7 +80,7 @@ def test_a_deserializer_decodes_the_encoded_rows(
     assert unchecked(first, VALUE) == {
         "id": 7,
         "note": "ä",
-        "lines": [{"sku": "a", "note": None}],  # the schema requires note
+        "lines": [{"sku": "a", "note": None}],  # the schema requires field note
         "named": {"x": 1.5},
         "flag": True,
         "day": "2026-01-02",

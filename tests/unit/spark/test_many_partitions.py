@@ -13,13 +13,13 @@ FAR = 10_000_000_000
 
 
 def grow(cluster: Any, partitions: int, records: int) -> None:
-    """Give each partition some records; the last one is at `FAR`."""
+    """Give each partition `records` new records, from offset `FAR` on."""
     topic_id, _ = cluster.topics["t"]
     ends = dict.fromkeys(range(partitions), (FAR - 1, FAR + records))
     cluster.topics["t"] = (topic_id, ends)
 
 
-def test_ten_thousand_partitions_need_one_lookup_and_offsets_below_a_megabyte(
+def test_offsets_of_ten_thousand_partitions_take_one_lookup_and_less_than_a_megabyte(
     tracker: Any, cluster: Any, clock: Any
 ) -> None:
     grow(cluster, 10_000, 0)

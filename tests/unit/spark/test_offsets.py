@@ -33,7 +33,7 @@ def test_offset_json_has_the_documented_form() -> None:
     )
 
 
-def test_unknown_epochs_and_starts_are_omitted_from_the_json() -> None:
+def test_unknown_leader_epochs_and_starts_are_omitted_from_the_json() -> None:
     """Without leader epochs, the text must be the same as in earlier releases."""
     assert set(StreamOffset({TP("a", 0): 1}, "c").to_json()) == {"v", "cluster", "o", "id"}
 
@@ -59,7 +59,7 @@ def test_equal_offsets_have_equal_json(order: list[TopicPartition]) -> None:
     assert len(texts) == 1
 
 
-def test_the_sentinel_is_parsed_as_no_offset() -> None:
+def test_the_offset_of_a_query_without_a_checkpoint_is_parsed_as_none() -> None:
     assert parse_offset(json.loads(json.dumps(SENTINEL))) is None
 
 

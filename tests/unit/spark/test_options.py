@@ -241,11 +241,11 @@ def test_options_that_limit_batches_and_tasks_are_parsed() -> None:
     assert parse_options({**BASE, "maxTriggerDelay": "900"}, STREAM).max_trigger_delay == 0.9
 
 
-def test_timestamps_take_precedence_over_offsets_and_one_timestamp_over_many(
+def test_a_single_timestamp_overrides_timestamps_by_partition_and_these_override_offsets(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     given = {
-        "startingOffsets": "latest",  # ignored, so it may be invalid
+        "startingOffsets": "latest",  # has no effect, so an invalid value is accepted
         "startingOffsetsByTimestamp": '{"t":{"0":7}}',
         "startingOffsetsByTimestampStrategy": "LATEST",
         "endingTimestamp": " 9 ",
@@ -260,7 +260,7 @@ def test_timestamps_take_precedence_over_offsets_and_one_timestamp_over_many(
     assert not parse_options({**BASE, "startingTimestamp": "5"}, BATCH).starting.else_latest
 
 
-def test_readers_join_no_group_but_commits_use_the_group_id(
+def test_the_source_joins_no_group_but_commits_use_the_group_id(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     given = {**BASE, "kafka.group.id": "g", "kafka.session.timeout.ms": "7000"}
@@ -291,7 +291,7 @@ def test_setting_names_of_other_clients_are_accepted() -> None:
     assert "kafka.client.id is set twice" in refused(STREAM, **twice)
 
 
-def test_docs_of_options_are_complete_sentences() -> None:
+def test_descriptions_of_options_are_complete_sentences() -> None:
     for option in OPTIONS.values():
         assert option.doc.endswith((".", ")"))
         assert "ignored" not in option.doc
@@ -329,8 +329,8 @@ def test_options_can_be_pickled_and_their_repr_omits_settings() -> None:
 
 @pytest.mark.parametrize("name", ["sasl.oauthbearer.token.provider", "oauth_cb"])
 @pytest.mark.parametrize("query", [BATCH, STREAM])
-def test_options_that_name_code_to_run_are_rejected(query: str, name: str) -> None:
-    """R-IN-2, see CVE-2023-25194: users who may set options could run commands on the driver."""
+def test_options_that_name_a_class_or_command_to_run_are_rejected(query: str, name: str) -> None:
+    """R-IN-2, see CVE-2023-25194: else users who set options could run commands on the driver."""
     said = refused(query, subscribe="t", **{f"kafka.{name}": "os:system"})
     assert "configuration never names code to run" in said
     assert "sasl.oauthbearer.token.endpoint.url" in said
@@ -343,7 +343,7 @@ def test_out_of_range_timestamps_may_be_set_to_error_or_null() -> None:
     assert told == "option outOfRangeTimestamps must be error or null, not 'drop'"
 
 
-def test_readers_create_no_topics_and_have_their_own_client_id() -> None:
+def test_the_source_creates_no_topics_and_has_its_own_client_id() -> None:
     """Java's default allow.auto.create.topics=true would create a topic for a misspelled name."""
     config = parse_options(BASE, STREAM).consumer_config(None)
     assert Config(CONSUMER, config)["allow.auto.create.topics"] is False
@@ -354,7 +354,7 @@ def test_readers_create_no_topics_and_have_their_own_client_id() -> None:
     assert parse_options(both, STREAM).consumer_config(None)["client.id"] == "mine"
 
 
-def test_an_internal_topic_is_read_if_subscribed_by_name() -> None:
+def test_an_internal_topic_is_read_if_it_is_subscribed_by_name() -> None:
     found = parse_options({**BASE, "subscribe": "__consumer_offsets"}, BATCH)
     assert found.topics == ("__consumer_offsets",)
 

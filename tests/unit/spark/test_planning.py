@@ -1,4 +1,4 @@
-"""Ranges, limits and losses: the part of planning that needs no client."""
+"""The part of planning that needs no client: offset ranges, limits, and data losses."""
 
 from __future__ import annotations
 
@@ -28,8 +28,12 @@ lags = st.dictionaries(
     ("begins", "ends", "wanted"),
     [
         ({A: 0, B: 100, C: 7}, {A: 900, B: 200, C: 7}, {A: 9, B: 101, C: 7}),
-        ({A: 0, B: 0}, {A: 10**9, B: 3}, {A: 9, B: 1}),  # a small lag gets a share
-        ({A: 0, B: 5}, {A: 5, B: 10}, {A: 5, B: 10}),  # below the limit
+        (
+            {A: 0, B: 0},
+            {A: 10**9, B: 3},
+            {A: 9, B: 1},
+        ),  # a partition with a small lag gets at least one offset
+        ({A: 0, B: 5}, {A: 5, B: 10}, {A: 5, B: 10}),  # the lag is below the limit
     ],
 )
 def test_an_offset_limit_is_divided_in_proportion_to_lag(
@@ -126,7 +130,7 @@ def test_offset_options_are_resolved_and_offsets_outside_the_log_reported() -> N
         assert resolved(spec) == (wanted, {})
 
 
-def test_only_the_needed_end_of_the_log_is_looked_up() -> None:
+def test_only_the_log_start_or_the_log_end_that_an_option_needs_is_looked_up() -> None:
     def forbidden() -> dict[TopicPartition, int]:
         raise AssertionError("asked")
 
@@ -135,7 +139,7 @@ def test_only_the_needed_end_of_the_log_is_looked_up() -> None:
     assert planning.resolve(latest, [A], forbidden, lambda: ENDS)[0] == {A: 20}
 
 
-def test_timestamps_become_offsets_or_the_log_end_or_an_error() -> None:
+def test_a_timestamp_after_the_last_record_becomes_the_log_end_or_an_error() -> None:
     at_times = {A: 12, B: None}
     lax = OffsetSpec("endingTimestamp", time=1000, else_latest=True)
     assert planning.resolve_times(lax, [A, B], at_times, lambda: ENDS) == {A: 12, B: 20}
@@ -154,7 +158,7 @@ def test_a_byte_limit_takes_the_same_fraction_of_each_partitions_lag() -> None:
     assert batch_sizing.ends_for_bytes(1, begins, ends, sizes) == {A: 1, B: 101, C: 7}
 
 
-def test_partitions_without_a_sample_get_few_offsets_and_others_the_remaining_bytes() -> None:
+def test_partitions_without_a_size_sample_get_few_offsets_and_others_the_other_bytes() -> None:
     begins, ends = {A: 0, B: 100, C: 7}, {A: 10**9, B: 10**6, C: 8}
     limit = 30 << 20
     found = batch_sizing.ends_for_bytes(limit, begins, ends, {A: None, B: float(1 << 10), C: 1.0})
@@ -179,7 +183,7 @@ def test_rounding_errors_in_the_shares_of_a_limit_are_tolerated() -> None:
 
 
 @given(lags, st.integers(1, 10**10), st.data())
-def test_a_byte_limit_is_kept_and_every_partition_advances(
+def test_batches_stay_within_the_byte_limit_and_every_partition_advances(
     given: dict[TopicPartition, tuple[int, int]], limit: int, data: st.DataObject
 ) -> None:
     begins = {tp: begin for tp, (begin, _) in given.items()}
@@ -189,13 +193,13 @@ def test_a_byte_limit_is_kept_and_every_partition_advances(
     found = batch_sizing.ends_for_bytes(limit, begins, ends, sizes)
     reckoned = {tp: sizes[tp] or float(batch_sizing.UNWEIGHED_BYTES) for tp in given}
     taken = {tp: found[tp] - begins[tp] for tp in given}
-    # The first offset of each partition doesn't count towards the limit.
+    # The one offset that each partition always gets may exceed the limit.
     assert sum((n - 1) * reckoned[tp] for tp, n in taken.items() if n > 0) <= limit * 1.000001
     assert all(0 < taken[tp] <= lag for tp, (_, lag) in given.items() if lag)
     assert all(found[tp] == ends[tp] for tp, (_, lag) in given.items() if not lag)
 
 
-def test_a_batch_waits_for_min_offsets_or_the_max_trigger_delay() -> None:
+def test_a_batch_waits_for_min_offsets_per_trigger_or_max_trigger_delay() -> None:
     pace = batch_sizing.Pacing(least=10, longest=60.0)
     assert not pace.holds_back({A: 0}, {A: 3}, 1000.0)  # the first batch of a run
     assert pace.holds_back({A: 3}, {A: 12}, 1001.0)

@@ -39,7 +39,7 @@ def test_offsets_of_other_sources_are_ignored() -> None:
     assert positions('{"t":{"0":4}}') == {TopicPartition("t", 0): 4}  # the JVM connector's form
 
 
-def test_the_package_provides_only_its_public_names() -> None:
+def test_odradek_spark_exports_only_its_public_names() -> None:
     assert set(odradek.spark.__all__) <= set(dir(odradek.spark))
     assert odradek.spark.lag is lag
     assert odradek.spark.write_batch.__name__ == "write_batch"

@@ -99,7 +99,7 @@ def test_a_row_that_the_message_cannot_represent_is_named_in_the_error(
 def test_a_row_with_two_fields_of_a_oneof_is_rejected(
     server: RegistryServer, registry: SchemaRegistryClient, row: dict[str, Any]
 ) -> None:
-    """A message only keeps the last field of a oneof; the row's other values would be lost."""
+    """A message keeps only one field of a oneof; the row's other values would be lost."""
     file = descriptor_pb2.FileDescriptorProto(name="c.proto", package="c", syntax="proto3")
     choice = file.message_type.add(name="Choice")
     choice.oneof_decl.add(name="which")

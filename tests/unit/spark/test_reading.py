@@ -1,4 +1,4 @@
-"""The read loop of a task: exact ranges, batch sizes, and timeouts."""
+"""How a task reads its offset range: exactly its offsets, in limited batches, with timeouts."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def read(
 
 @pytest.fixture
 def consumer(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Return the consumer that all reads of a test share."""
+    """Return a consumer that all reads in a test share."""
     found = cluster.connect({})
     monkeypatch.setattr(cluster, "connect", lambda _: found)
     return found
@@ -77,7 +77,7 @@ def test_batches_have_exactly_the_schema_that_spark_expects(cluster: Any, clock:
 
 
 @pytest.mark.parametrize("gaps", [{3, 4, *range(90, 100)}, set(range(100))])
-def test_compacted_offsets_are_skipped_without_waiting(
+def test_offsets_removed_by_compaction_are_skipped_without_waiting(
     cluster: Any, clock: Any, gaps: set[int]
 ) -> None:
     cluster.gaps[P0] = gaps
@@ -94,7 +94,7 @@ def test_reading_continues_soon_after_an_outage_ends(
     assert clock.now() - 1000 <= lasts + (2 if through else 12)
 
 
-def test_the_timeout_of_a_silent_partition_starts_after_an_outage(
+def test_the_timeout_for_a_partition_without_records_starts_when_an_outage_ends(
     cluster: Any, clock: Any, caplog: Any
 ) -> None:
     cluster.down_until, cluster.waits_through, cluster.stuck = clock.now() + 200, True, True
@@ -131,7 +131,7 @@ def test_timeout_errors_name_the_partition_and_the_option(
         (ID_1, (0, 5), r"isn't in the log, which has offsets 0 to 5"),
     ],
 )
-def test_the_log_of_a_silent_partition_is_checked_without_waiting_for_the_timeout(
+def test_the_log_of_a_partition_without_records_is_checked_before_its_timeout_ends(
     cluster: Any,
     consumer: Any,
     clock: Any,
@@ -162,7 +162,7 @@ def test_records_deleted_by_retention_are_data_loss(cluster: Any, clock: Any, ca
     assert offsets(read(cluster, clock, 5, 60, lose=False)) == list(range(40, 60))
     assert "t-0" in caplog.text
     assert read(cluster, clock, 5, 30, lose=False) == []
-    cluster.topics["t"][1][0] = (0, 50)  # truncated log
+    cluster.topics["t"][1][0] = (0, 50)  # a truncated log
     with pytest.raises(DataLossError, match="0 to 50"):
         read(cluster, clock, 60, 70)
     assert read(cluster, clock, 60, 70, lose=False) == []
@@ -184,7 +184,7 @@ def test_the_log_start_is_looked_up_again_after_an_outage(
     assert 200 <= clock.now() - begun < 220
 
 
-def test_lookups_are_paced_while_a_leader_reports_offset_out_of_range(
+def test_lookups_back_off_while_a_leader_returns_offset_out_of_range(
     cluster: Any, consumer: Any, clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real, begun = consumer.poll_arrow, clock.now()
@@ -255,7 +255,7 @@ def test_a_topic_that_is_unknown_for_a_moment_is_still_read(
     assert offsets(read(cluster, clock, 0, 50)) == list(range(50))
 
 
-def test_a_recreated_topic_is_skipped_if_loss_is_allowed(
+def test_a_recreated_topic_is_skipped_if_fail_on_data_loss_is_false(
     cluster: Any, clock: Any, caplog: Any
 ) -> None:
     with pytest.raises(DataLossError, match=rf"{ID_3}.*{ID_1}"):
@@ -266,7 +266,7 @@ def test_a_recreated_topic_is_skipped_if_loss_is_allowed(
 
 
 @pytest.mark.parametrize("rows", [0, 20])
-def test_a_topic_recreated_during_a_read_fails_the_task_only_if_rows_were_returned(
+def test_a_topic_recreated_during_a_task_fails_it_only_if_it_has_returned_rows(
     cluster: Any, consumer: Any, clock: Any, monkeypatch: pytest.MonkeyPatch, rows: int
 ) -> None:
     real = consumer.poll_arrow
@@ -377,7 +377,9 @@ def test_the_error_for_an_out_of_range_timestamp_names_the_offset_during_an_outa
         read(cluster, clock, 5, 20, columns=("timestamp",))
 
 
-def test_an_out_of_range_timestamp_is_null_if_the_option_says_so(cluster: Any, clock: Any) -> None:
+def test_an_out_of_range_timestamp_becomes_null_if_the_option_is_null(
+    cluster: Any, clock: Any
+) -> None:
     cluster.wild = {7: WILD}
     [batch] = read(
         cluster, clock, 6, 9, columns=("timestamp", "offset"), outOfRangeTimestamps="null"

@@ -1,4 +1,4 @@
-"""Protobuf values decoded by a registry's descriptors: columns, later versions, other messages."""
+"""Protobuf values decoded by a registry's schemas: columns, later versions, other messages."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_every_protobuf_type_is_decoded(
 def test_messages_of_google_protobuf_are_decoded(
     server: RegistryServer, registry: SchemaRegistryClient
 ) -> None:
-    """Files of google.protobuf are registered like other files, also if they import each other."""
+    """Register the files of google.protobuf like other files, even if they import each other."""
     row = written(registry, wrappers_pb2.StringValue(value="x"))
     made = decoder(asked(server, **PROTOBUF, valueMessage="google.protobuf.StringValue"))
     assert made.decode(pa.array([row], pa.binary())).to_pylist() == [{"value": "x"}]
@@ -144,7 +144,7 @@ def test_messages_of_google_protobuf_are_decoded(
     assert (found["name"], found["options"][0]["name"]) == ("x", "o")
 
 
-def test_later_versions_are_decoded_and_other_messages_are_malformed(
+def test_later_schema_versions_are_decoded_and_other_message_types_are_malformed(
     server: RegistryServer, registry: SchemaRegistryClient
 ) -> None:
     old, new = files(), files(later=True)
@@ -196,7 +196,7 @@ def test_a_schema_registered_as_proto_text_is_decoded_by_its_descriptor(
     file = descriptor_pb2.FileDescriptorProto(name="x", package="m", syntax="proto3")
     file.message_type.add(name="Place").field.add(name="code", number=1, type=9, label=1)
     server.serialized = base64.b64encode(file.SerializeToString()).decode()
-    other = "schemaRegistry.request.timeout.ms"  # other settings, because the answer is cached
+    other = "schemaRegistry.request.timeout.ms"  # changed: schemas are cached by setting
     fresh = {"schemaRegistry.bearer.auth.token": "x", other: "9000"}
     made = decoder(asked(server, **PROTOBUF, **fresh))
     rows = pa.array([b"\0\0\0\0\1\0\x0a\3JFK"], pa.binary())

@@ -103,7 +103,7 @@ def test_records_of_several_schema_versions_are_decoded_to_the_reader_schema(
         assert found[0].as_py()["at"] == datetime.fromtimestamp(0, UTC)
         assert found[len(rows) - 1].as_py()["at"] == moment
     asked_by_each = [f"GET /schemas/ids/{number}" for number in (1, 2, 3)]
-    assert server.asked == asked_by_each * 2  # once by each of the two clients
+    assert server.asked == asked_by_each * 2  # each of the two clients requests each schema once
 
 
 def test_column_types_of_a_registry_schema_equal_those_of_value_schema(
@@ -182,7 +182,9 @@ def test_malformed_records_become_nulls_with_a_reason(
     server: RegistryServer, registry: SchemaRegistryClient
 ) -> None:
     good = written(registry, SECOND, {"id": 1, "note": "x"})
-    registry.register_schema("other", Schema(record({"name": "id", "type": "string"})))  # as id 2
+    registry.register_schema(
+        "other", Schema(record({"name": "id", "type": "string"}))
+    )  # it gets id 2
     registry.register_schema("other", Schema("{}", "JSON"))
     registry.register_schema("other", Schema('"string"'))
     rows = [good, b"", b"no frame", good[:-1], good + b"\0", b"\0\0\0\0\2\2a", b"\0\0\0\0\3{}"]
@@ -215,7 +217,7 @@ def test_malformed_records_become_nulls_with_a_reason(
 def test_an_out_of_range_timestamp_makes_only_its_row_malformed(
     server: RegistryServer, registry: SchemaRegistryClient
 ) -> None:
-    """The row is found by bisection, because each value fits before its conversion to a time."""
+    """Each value fits as an integer; only the conversion to a time fails, so rows are bisected."""
     registry.register_schema("t-value", Schema(record(AT)))
     frame = b"\0\0\0\0\1"
     beyond = frame + b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\1"
@@ -262,7 +264,7 @@ def test_an_unreachable_registry_raises_instead_of_returning_malformed_rows(
     with pytest.raises(RegistryUnreachableError):
         made.decode(rows)
     server.rule = lambda _: None
-    # The failed call left no state.
+    # The failed call had no lasting effect.
     assert made.decode(rows[2:]).to_pylist() == [{"id": 1, "note": "x"}]
 
 
@@ -319,7 +321,7 @@ def test_tasks_of_a_query_share_a_registry_client_but_queries_do_not(
     assert len(server.asked) == 2
 
 
-def test_the_reader_schema_is_that_of_the_subject_or_of_avro_schema(
+def test_the_reader_schema_comes_from_the_subject_or_the_avro_schema_option(
     server: RegistryServer, registry: SchemaRegistryClient
 ) -> None:
     registry.register_schema("t-value", Schema(FIRST))
@@ -472,7 +474,9 @@ def test_json_values_in_the_confluent_wire_format_are_decoded(server: RegistrySe
     assert caught.value.row == 1
 
 
-def test_keys_are_decoded_as_json(server: RegistryServer, registry: SchemaRegistryClient) -> None:
+def test_keys_are_decoded_as_json_without_the_options_of_values(
+    server: RegistryServer, registry: SchemaRegistryClient
+) -> None:
     """Options of the values' format must not apply to keys."""
     text = json.dumps({"type": "object", "properties": {"id": {"type": "integer"}}})
     registry.register_schema("t-key", Schema(text, "JSON"))
@@ -487,7 +491,7 @@ def test_keys_are_decoded_as_json(server: RegistryServer, registry: SchemaRegist
 
 
 @pytest.mark.slow
-def test_registry_options_are_checked_without_pyspark() -> None:
+def test_registry_options_can_be_checked_without_pyspark() -> None:
     """`odradek pipeline plan` checks options without PySpark and without a registry."""
     program = """
 import sys

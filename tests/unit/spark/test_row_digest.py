@@ -26,7 +26,7 @@ SCHEMA = pa.schema(
 
 @pytest.fixture(params=["kernel", "numpy"], autouse=True)
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run each test with the native module and with its numpy replacement."""
+    """Run each test with the native module and with the numpy code that replaces it."""
     if request.param == "numpy":
         monkeypatch.setattr(record, "text_hashes", None)
     elif record.text_hashes is None:
@@ -57,9 +57,11 @@ def some(count: int, seed: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(rows, SCHEMA)
 
 
-def test_the_piece_size_does_not_change_the_digest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_rows_hashed_at_once_does_not_change_the_digest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     whole = some(200, 7)
-    wanted = digest(whole)  # in one piece
+    wanted = digest(whole)  # all rows are hashed at once
     for size in (1, 500, 3000):
         monkeypatch.setattr(row_digest, "PIECE", size)
         assert digest(whole) == wanted
@@ -67,7 +69,7 @@ def test_the_piece_size_does_not_change_the_digest(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_the_digest_ignores_row_order_batch_bounds_and_buffer_offsets(seed: int) -> None:
+def test_the_digest_does_not_depend_on_row_order_batches_or_buffer_offsets(seed: int) -> None:
     whole = some(200, seed)
     wanted = digest(whole)
     shuffled = random.Random(seed).sample(range(200), 200)

@@ -1,4 +1,4 @@
-"""Columns: the JVM connector's schema, and subsets of it."""
+"""The source's columns: the JVM connector's schema, and subsets of it."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_unknown_and_mistyped_columns_are_rejected(asked: StructType, words: str
         check_schema(asked)
 
 
-def test_a_batch_is_given_the_exact_schema_without_copying() -> None:
+def test_a_batch_is_converted_to_the_exact_schema_without_copying() -> None:
     asked = StructType(
         [StructField("Offset", LongType(), nullable=False), StructField("value", BinaryType())]
     )

@@ -96,7 +96,7 @@ def test_errors_and_local_variables_do_not_show_secrets(
             assert PLANTED not in str(frame.locals), frame
 
 
-def test_a_different_password_uses_a_different_client() -> None:
+def test_tasks_with_different_passwords_use_different_clients() -> None:
     first = parse_options(GIVEN, BATCH).consumer_config(None)
     second = {**first, "sasl.jaas.config": Secret("other")}
     names = {fingerprint(first), fingerprint(second), fingerprint(dict(first))}

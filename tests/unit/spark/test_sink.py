@@ -1,4 +1,4 @@
-"""The sink's methods that Spark calls: pickling, no early connections, task ids. Without a JVM."""
+"""The sink's methods that Spark calls, without a JVM: pickling, late connections, task ids."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ VALUE = StructType().add("value", BinaryType())
 OPTIONS = {"kafka.bootstrap.servers": "localhost:1", "topic": "t"}
 
 
-def test_creating_and_pickling_writers_creates_no_client(
+def test_creating_and_pickling_a_sinks_writers_creates_no_client(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def forbidden(*_: object, **__: object) -> None:
@@ -57,7 +57,7 @@ class Context:
         return self._properties.get(name)
 
 
-def test_a_task_reads_its_batch_and_query_from_sparks_local_properties(
+def test_a_task_gets_its_batch_number_and_query_id_from_sparks_local_properties(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     context: Any = Context()
@@ -86,7 +86,7 @@ def test_the_driver_logs_how_many_rows_were_written(caplog: pytest.LogCaptureFix
 
 
 @pytest.mark.parametrize("kind", ["writer", "streamWriter"])
-def test_only_exactly_once_writers_abort_transactions_of_a_failed_batch(
+def test_transactions_of_a_failed_batch_are_aborted_only_with_exactly_once_delivery(
     monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     ended: list[object] = []

@@ -23,7 +23,7 @@ def refused(query: str = STREAM, **given: str) -> str:
     return str(caught.value)
 
 
-def test_option_names_are_case_insensitive_and_defaults_as_documented() -> None:
+def test_option_names_are_case_insensitive_and_defaults_equal_the_documented_ones() -> None:
     found = parse(TOPIC="t", CheckpointLocation="/c", OutageTolerance="90s")
     assert (found.topic, found.delivery, found.outage_tolerance) == ("t", "at_least_once", 90.0)
     assert parse().outage_tolerance == 600.0
@@ -72,7 +72,7 @@ def test_an_exactly_once_batch_write_needs_a_job_id() -> None:
     assert "must be a whole number" in refused(BATCH, jobId="j", batchId="-1")
 
 
-def test_weaker_acks_and_idempotence_settings_are_raised_with_a_warning(
+def test_weaker_acks_and_idempotence_settings_are_replaced_with_a_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with caplog.at_level(logging.WARNING, "odradek.spark"):
@@ -80,7 +80,7 @@ def test_weaker_acks_and_idempotence_settings_are_raised_with_a_warning(
     assert "acks" not in found.kafka
     assert [r.args[0] for r in caplog.records if r.args] == ["acks", "enable.idempotence"]  # type: ignore[index]
     assert set(parse(**{"kafka.send.buffer.bytes": "1"}).kafka) == {"bootstrap.servers"}
-    assert "send.buffer.bytes" in caplog.text  # only for Java's client
+    assert "send.buffer.bytes" in caplog.text  # this setting only affects Java's client
     assert "request.required.acks" not in parse(**{"kafka.request.required.acks": "1"}).kafka
 
 
@@ -99,7 +99,7 @@ def test_weaker_acks_and_idempotence_settings_are_raised_with_a_warning(
 def test_settings_that_conflict_with_outage_tolerance_log_a_warning(
     caplog: pytest.LogCaptureFixture, name: str, value: str, kept: str | None
 ) -> None:
-    """Queries with these options work with the JVM connector, so the sink must not reject them."""
+    """The JVM connector accepts these settings, so the sink must not reject them."""
     with caplog.at_level(logging.WARNING, "odradek.spark"):
         found = parse(**{f"kafka.{name}": value, "kafka.enable.idempotence": "false"})
     assert set(found.kafka.values()) - {"h:1"} == ({kept} if kept else set())
@@ -117,7 +117,7 @@ def test_timeouts_as_long_as_outage_tolerance_log_no_warning(
     assert "retries" in refused(**{"kafka.retries": "many"})
 
 
-def test_secrets_are_not_in_repr_or_errors() -> None:
+def test_secrets_are_not_in_the_repr_of_options_or_in_errors() -> None:
     secret = {"kafka.sasl.password": "hunter2", "kafka.sasl.username": "u"}
     secret |= {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN"}
     assert "hunter2" not in repr(parse(**secret))

@@ -90,7 +90,7 @@ def test_a_null_topic_is_reported_with_its_row() -> None:
     assert e.value.row == 52
 
 
-def test_slices_of_large_batches_keep_their_row_numbers() -> None:
+def test_errors_for_parts_of_a_large_batch_name_the_row_in_the_whole_batch() -> None:
     many: list[Any] = ["a", "b"] * 500
     for split in SinkColumns(("value",), None).by_topic(batch(many), 10):
         pieces = list(split.slices(1000))

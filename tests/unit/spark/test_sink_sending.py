@@ -1,4 +1,4 @@
-"""A task sends rows: memory, timeouts, errors that name rows, and the cache of producers."""
+"""How a task sends rows: memory, timeouts, errors that name rows, the cache of producers."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class SlowProducer(MemoryProducer):
         return sent._error  # type: ignore[no-any-return]
 
 
-def test_the_window_limits_unacknowledged_bytes(clock: Any) -> None:
+def test_the_bytes_that_await_acknowledgement_are_limited(clock: Any) -> None:
     log = MemoryLog(clock)
     producer: Any = SlowProducer(log)
     size = rows("x" * 100).nbytes
@@ -53,7 +53,7 @@ def test_the_window_limits_unacknowledged_bytes(clock: Any) -> None:
     for n in range(20):
         sender.send(rows(f"{n:0100}"))
     assert producer.most == 3
-    sender.send(rows(*(f"{n:0100}" for n in range(20, 40))))  # larger than the window
+    sender.send(rows(*(f"{n:0100}" for n in range(20, 40))))  # one batch larger than the limit
     sender.finish()
     assert (sender.rows, producer.open) == (40, [])
     assert [int(v) for v in log.values()] == list(range(40))

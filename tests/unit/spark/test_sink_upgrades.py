@@ -36,7 +36,7 @@ MARKERS = {
 
 @pytest.fixture
 def begun(log: MemoryLog) -> MemoryLog:
-    """Return the log after release 0.2 wrote batch 3, before Spark recorded the batch's end."""
+    """Return the log after release 0.2 wrote batch 3, which Spark doesn't know is finished."""
     for partition, text in MARKERS.items():
         log.offsets[f"odradek-query-sink-{partition}"] = {T0: OffsetAndMetadata(3, text)}
     log.refuse = "a value that is too large"
@@ -44,7 +44,7 @@ def begun(log: MemoryLog) -> MemoryLog:
 
 
 def task(log: MemoryLog, rows: Sequence[Row], partition: int, batch: int = 3) -> SinkCommit:
-    """Run a task that writes keys and values."""
+    """Run a task of the current release that writes keys and values."""
     columns = {"key": [key for key, _ in rows], "value": [value for _, value in rows]}
     kinds = pa.schema({"key": pa.string(), "value": pa.string()})
     return TransactionalTask(
@@ -73,7 +73,7 @@ def test_a_batch_partly_written_by_release_0_2_is_completed(begun: MemoryLog) ->
     assert begun.values() == [value for _, value in ROWS[0]]
 
 
-def test_other_rows_than_release_0_2_wrote_for_a_batch_are_rejected(begun: MemoryLog) -> None:
+def test_a_batch_with_other_rows_than_release_0_2_wrote_is_rejected(begun: MemoryLog) -> None:
     with pytest.raises(ReplayError, match="was already written with 4 rows"):
         task(begun, [*ROWS[0][1:], ("k1", "A")], 0)
     with pytest.raises(ReplayError, match="was already written by other tasks"):
@@ -81,8 +81,8 @@ def test_other_rows_than_release_0_2_wrote_for_a_batch_are_rejected(begun: Memor
     assert begun.values() == []
 
 
-def test_a_decision_stored_in_an_earlier_format_is_completed(log: MemoryLog) -> None:
-    """Transactions of the earlier format have the counters' transactional ids, without tickets."""
+def test_a_decision_to_commit_stored_by_an_earlier_release_is_completed(log: MemoryLog) -> None:
+    """The transactional ids in that format end with a counter, not with a ticket."""
     producer = log.make({"transactional.id": "odradek-query-sink-0", "transaction.timeout.ms": 9e5})
     producer.init_transactions()
     producer.begin_transaction()

@@ -1,4 +1,4 @@
-"""The source's classes as Spark uses them: imported, created, pickled. Without a JVM."""
+"""The source's classes as Spark uses them, without a JVM: imports, creation, pickling."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ except ImportError as error:
     ],
     ids=["all is there", "no Spark", "a fault in the source"],
 )
-def test_importing_the_package_needs_no_spark_and_errors_are_explained(
+def test_importing_odradek_spark_needs_no_pyspark_and_import_errors_are_explained(
     program: str, told: str
 ) -> None:
     done = subprocess.run(
@@ -108,7 +108,7 @@ def test_creating_a_source_and_its_readers_creates_no_client(
 def test_options_invalid_for_every_query_are_rejected_when_the_frame_is_loaded() -> None:
     with pytest.raises(OptionError, match=r"kafka\.bootstrap\.servers"):
         KafkaDataSource({"subscribe": "t"}).schema()
-    assert source(endingOffsets="latest").schema()  # valid for a batch
+    assert source(endingOffsets="latest").schema()  # valid for a batch query
     with pytest.raises(OptionError, match="endingOffsets"):
         source(endingOffsets="latest").streamReader(VALUE)
     with pytest.raises(OptionError, match="valeu"):
@@ -118,7 +118,7 @@ def test_options_invalid_for_every_query_are_rejected_when_the_frame_is_loaded()
 def test_the_default_read_limit_is_never_read_all_available(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """No default limit is `ReadAllAvailable`, which Spark must only pass for Trigger.Once."""
+    """Spark passes `ReadAllAvailable` for Trigger.Once, so it mustn't be the default limit."""
     schema = source().schema()
     asked: list[Any] = []
 
@@ -146,7 +146,7 @@ def test_the_default_read_limit_is_never_read_all_available(
 
 
 class SomethingNew:
-    """A tracker that always returns a newer end offset."""
+    """A fake offset tracker that returns a higher end offset at each call."""
 
     def latest(self, start: Any, *, everything: bool) -> dict[str, Any]:
         return {"newer": "end"}
@@ -183,7 +183,7 @@ def test_a_pause_file_whose_existence_cannot_be_checked_is_an_error(
     assert gone.latestOffset(start, ReadMaxRows(7)) == {"newer": "end"}
 
 
-def test_the_start_of_a_run_and_finished_batches_are_committed_to_the_group(
+def test_the_groups_offsets_are_committed_at_a_runs_start_and_after_each_batch(
     monkeypatch: pytest.MonkeyPatch, cluster: Any
 ) -> None:
     told: list[Any] = []

@@ -1,4 +1,4 @@
-"""minPartitions and maxRecordsPerPartition: the split ranges contain the same offsets."""
+"""minPartitions and maxRecordsPerPartition: offset ranges are split without losing offsets."""
 
 from __future__ import annotations
 
@@ -51,17 +51,17 @@ def test_min_partitions_splits_ranges_in_proportion_to_their_size() -> None:
     ]  # fmt: skip
 
 
-def test_enough_ranges_are_not_split_and_both_options_can_be_combined() -> None:
+def test_min_partitions_splits_only_if_needed_and_combines_with_max_records() -> None:
     two = [KafkaOffsetRange(A, 0, 100), KafkaOffsetRange(B, 0, 1)]
     assert split(two, 2, None) == two
-    # The numbers of ranges are those that the JVM connector returned.
+    # The JVM connector returned the same numbers of ranges.
     mixed = [KafkaOffsetRange(A, 0, 40), KafkaOffsetRange(B, 0, 25)]
     assert len(split(mixed, None, 10)) == 7
     assert len(split(mixed, 12, 10)) == 11
     assert len(split(mixed, 7, None)) == 7
     found = split(two, 8, 50)
     assert {r.size <= 50 for r in found} == {True}
-    assert len(found) == 9  # each half of 100 gets 3.5 parts, rounded up
+    assert len(found) == 9  # 100 offsets are halved; 3.5 parts each, rounded up
 
 
 @given(

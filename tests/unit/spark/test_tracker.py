@@ -1,4 +1,4 @@
-"""Offsets in the driver: durable starts, frozen ends, outages, other clusters, lost records."""
+"""Offsets in the Spark driver: stored starts, fixed ends, outages, other clusters, losses."""
 
 from __future__ import annotations
 
@@ -61,7 +61,9 @@ def test_latest_is_stored_in_the_first_offset_even_without_records_to_read(
     assert sizes(restarted, end, after) == [KafkaOffsetRange(P0, 100, 103)]
 
 
-def test_latest_is_resolved_once_in_a_run(tracker: Any, cluster: Any, clock: Any) -> None:
+def test_latest_is_resolved_to_an_offset_once_in_a_run(
+    tracker: Any, cluster: Any, clock: Any
+) -> None:
     driver = tracker(startingOffsets="latest")
     following(driver, SENTINEL)
     cluster.topics["t"] = (ID_1, {0: (0, 103), 1: (10, 20)})
@@ -69,7 +71,9 @@ def test_latest_is_resolved_once_in_a_run(tracker: Any, cluster: Any, clock: Any
     assert following(driver, SENTINEL)["from"] == {"t": {"0": 100, "1": 20}}
 
 
-def test_starting_offsets_outside_the_log_are_data_loss(tracker: Any, caplog: Any) -> None:
+def test_starting_offsets_outside_the_log_are_reported_as_data_loss(
+    tracker: Any, caplog: Any
+) -> None:
     given = '{"t":{"0":42,"1":5}}'
     with pytest.raises(DataLossError, match=r"t-1.* 5, .* 10 to 20"):
         following(tracker(startingOffsets=given), SENTINEL)
@@ -118,7 +122,7 @@ def test_the_end_equals_the_start_if_there_are_no_new_records(tracker: Any, cloc
     driver = tracker()
     first = following(driver, SENTINEL)
     clock.at += 1
-    assert driver.latest(first) == first  # including "from"
+    assert driver.latest(first) == first  # also its entry "from"
 
 
 def test_an_idle_query_looks_up_offsets_at_most_ten_times_per_second(
@@ -212,7 +216,7 @@ def test_available_now_reads_an_uncommitted_batch_again_and_stops(
     cluster.topics["t"] = (ID_1, {0: (0, 130), 1: (10, 25), 2: (0, 7)})
     another = tracker()
     another.freeze()
-    second = following(another, first)  # Spark stored it, but didn't commit it
+    second = following(another, first)  # Spark stored this offset, but the batch didn't end
     for _ in range(2):
         again = tracker()
         again.freeze()
@@ -233,7 +237,7 @@ def test_a_checkpoint_of_the_jvm_connector_is_continued(tracker: Any) -> None:
     assert sizes(driver, {"t": {"0": 90, "1": 20}}, end) == [KafkaOffsetRange(P0, 90, 100)]
 
 
-# -- another cluster, another topic, lost records ------------------------------------------------
+# -- a different cluster, a recreated topic, lost records ----------------------------------------
 
 
 @pytest.mark.parametrize("how", ["restart", "replay", "available now"])
@@ -259,7 +263,7 @@ def test_a_recreated_topic_with_more_records_is_detected(tracker: Any, cluster: 
     assert sizes(tracker(failOnDataLoss="false"), SENTINEL, offset) == []
 
 
-def test_a_recreated_topic_is_read_from_its_beginning_if_loss_is_allowed(
+def test_a_recreated_topic_is_read_from_its_beginning_if_fail_on_data_loss_is_false(
     tracker: Any, cluster: Any, caplog: Any, clock: Any
 ) -> None:
     offset = following(tracker(), SENTINEL)
@@ -318,7 +322,7 @@ def test_a_topic_removed_from_subscribe_is_not_reported_as_deleted(
     ],
     ids=["a partition that is gone", "a log that shrank"],
 )
-def test_lost_records_fail_a_query_unless_loss_is_allowed(
+def test_lost_records_fail_a_query_unless_fail_on_data_loss_is_false(
     tracker: Any, cluster: Any, clock: Any, change: Any, told: str, left: dict[str, int]
 ) -> None:
     offset = following(tracker(), SENTINEL)
@@ -347,7 +351,7 @@ def test_a_temporarily_lower_log_end_is_not_reported_as_loss(
 # -- leader epochs -----------------------------------------------------------------------------
 
 
-def test_the_epoch_of_a_position_changes_only_with_the_position(
+def test_the_leader_epoch_of_a_position_changes_only_with_the_position(
     tracker: Any, cluster: Any, clock: Any
 ) -> None:
     cluster.epochs = {P0: 3, P1: 4}
@@ -356,7 +360,7 @@ def test_the_epoch_of_a_position_changes_only_with_the_position(
     assert first["epoch"] == {"t": {"0": 3, "1": 4}}
     cluster.epochs = {P0: 5, P1: 6}
     clock.at += 1
-    assert following(driver, first) == first  # an election alone causes no batch
+    assert following(driver, first) == first  # a leader election alone causes no batch
     cluster.topics["t"][1][0] = (0, 103)
     clock.at += 1
     second = following(driver, first)
@@ -364,7 +368,7 @@ def test_the_epoch_of_a_position_changes_only_with_the_position(
     assert sizes(driver, first, second) == [KafkaOffsetRange(P0, 100, 103, 5)]
 
 
-def test_a_position_is_checked_once_per_leader_election(
+def test_a_position_is_compared_with_the_log_once_per_leader_election(
     tracker: Any, cluster: Any, clock: Any
 ) -> None:
     cluster.epochs = {P0: 3, P1: 4}
@@ -379,7 +383,7 @@ def test_a_position_is_checked_once_per_leader_election(
         assert cluster.calls.count("epochs") == election
 
 
-def test_records_replaced_below_the_position_are_data_loss(
+def test_records_replaced_below_the_position_are_reported_as_data_loss(
     tracker: Any, cluster: Any, clock: Any, caplog: Any
 ) -> None:
     cluster.epochs = {P0: 3, P1: 4}
@@ -394,7 +398,7 @@ def test_records_replaced_below_the_position_are_data_loss(
     assert end["epoch"] == {"t": {"0": 5, "1": 4}}
     assert sizes(driver, offset, end) == [KafkaOffsetRange(P0, 60, 130, 5)]
     assert "60 to 99 (40 offsets)" in caplog.text
-    assert clock.pauses == []  # a newer epoch needs no confirmation
+    assert clock.pauses == []  # a newer epoch proves the loss at once
 
 
 def test_a_leader_without_epoch_history_is_not_reported_as_loss(
@@ -407,7 +411,7 @@ def test_a_leader_without_epoch_history_is_not_reported_as_loss(
     assert following(tracker(), offset) == offset
 
 
-def test_epochs_of_a_different_cluster_or_topic_id_are_not_compared(
+def test_leader_epochs_of_a_different_cluster_or_topic_id_are_not_compared(
     tracker: Any, cluster: Any, clock: Any
 ) -> None:
     cluster.epochs = {P0: 3, P1: 4}
@@ -490,7 +494,7 @@ def test_a_batch_query_reads_the_whole_log(tracker: Any) -> None:
     assert (plan.cluster, plan.topic_ids) == ("cluster-A", {"t": ID_1})
 
 
-def test_ending_offsets_beyond_the_log_are_data_loss(tracker: Any) -> None:
+def test_ending_offsets_beyond_the_log_end_are_reported_as_data_loss(tracker: Any) -> None:
     given = '{"t":{"0":900,"1":-1}}'
     with pytest.raises(DataLossError, match=r"endingOffsets is 900.*0 to 100"):
         tracker(BATCH, endingOffsets=given).plan_batch()
@@ -503,7 +507,7 @@ def test_a_missing_topic_fails_a_batch_query(tracker: Any) -> None:
         tracker(BATCH, subscribe="nowhere").plan_batch()
 
 
-def test_a_plan_contains_the_metadata_of_its_topics_unless_too_large(
+def test_a_plan_contains_its_topics_metadata_unless_the_metadata_is_too_large(
     tracker: Any, cluster: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster.topics["other"] = (ID_2, {0: (0, 5)})
@@ -520,7 +524,7 @@ def test_a_plan_contains_the_metadata_of_its_topics_unless_too_large(
 def test_a_batch_is_planned_again_while_brokers_name_different_topic_ids(
     tracker: Any, cluster: Any, clock: Any, monkeypatch: pytest.MonkeyPatch, stale: str
 ) -> None:
-    """The topic was recreated and one of two brokers has not heard of it yet."""
+    """The topic was recreated, and one of two brokers still has the old topic's metadata."""
     old, new = cluster.topics["t"], (ID_2, {0: (0, 3), 1: (0, 0)})
     method = "describe" if stale == "description" else "bootstrap_hint"
     ask = getattr(MemoryConsumer, method)
@@ -555,7 +559,7 @@ def test_a_plan_omits_metadata_with_another_topic_id(
 def test_planning_reads_the_metadata_twice_for_any_number_of_ranges(
     tracker: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each read copies all metadata: one per range would be quadratic for 10,000 ranges."""
+    """Each read copies all metadata; a read per range would take quadratic time."""
     ask, looks = MemoryConsumer.bootstrap_hint, list[None]()
 
     def counted(client: MemoryConsumer) -> Any:
@@ -583,12 +587,12 @@ def test_a_plan_contains_metadata_without_topic_ids(
 def test_available_now_waits_for_the_start_of_an_added_partition(
     tracker: Any, cluster: Any, clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An answer of "nothing new" would end the query without the added partitions."""
+    """A response of "no new offsets" would end the query without the added partitions."""
     offset = following(tracker(), SENTINEL)
     cluster.topics["t"][1][2] = (0, 50)
 
     class Calls(list[str]):
-        """All brokers stop during the lookup of the new partition's start."""
+        """A call log that stops all brokers when the new partition's start is looked up."""
 
         def append(self, what: str) -> None:
             super().append(what)
@@ -603,12 +607,15 @@ def test_available_now_waits_for_the_start_of_an_added_partition(
     assert clock.now() >= cluster.down_until > 1000
 
 
-def test_a_resolved_start_beyond_a_truncated_log_becomes_the_log_end(
+def test_latest_resolved_before_the_log_was_truncated_becomes_the_new_log_end(
     tracker: Any, cluster: Any, clock: Any
 ) -> None:
     driver = tracker(startingOffsets="latest")
     assert following(driver, SENTINEL)["from"] == {"t": {"0": 100, "1": 20}}
-    cluster.topics["t"] = (ID_1, {0: (0, 90), 1: (10, 20)})  # before Spark stored the offset
+    cluster.topics["t"] = (
+        ID_1,
+        {0: (0, 90), 1: (10, 20)},
+    )  # truncated before Spark stored the offset
     clock.at += 1
     end = following(driver, SENTINEL)
     assert end["o"] == end["from"] == {"t": {"0": 90, "1": 20}}
@@ -630,7 +637,7 @@ def test_offsets_of_a_different_cluster_are_rejected(tracker: Any) -> None:
 
 
 def skipped(driver: OffsetTracker, cluster: Any, clock: Any, start: Any, change: Any) -> Any:
-    """Plan a batch after `change`, and one after more records; return the second's end offset."""
+    """Plan a batch after `change` and one after more records; return the latter's end."""
     change()
     clock.at += 60
     between = following(driver, start)
@@ -641,7 +648,7 @@ def skipped(driver: OffsetTracker, cluster: Any, clock: Any, start: Any, change:
     return following(driver, between)
 
 
-def test_a_partition_added_in_a_batch_without_stored_offset_is_read_from_0(
+def test_a_partition_added_before_an_offset_that_spark_did_not_store_is_read_from_0(
     tracker: Any, cluster: Any, clock: Any, caplog: Any
 ) -> None:
     driver = tracker()
@@ -656,7 +663,7 @@ def test_a_partition_added_in_a_batch_without_stored_offset_is_read_from_0(
     assert sizes(tracker(failOnDataLoss="false"), start, end)[2] == KafkaOffsetRange(joined, 3, 8)
 
 
-def test_a_topic_recreated_in_a_batch_without_stored_offset_is_detected(
+def test_a_topic_recreated_before_an_offset_that_spark_did_not_store_is_detected(
     tracker: Any, cluster: Any, clock: Any, caplog: Any
 ) -> None:
     driver = tracker(failOnDataLoss="false")
@@ -676,10 +683,10 @@ def test_a_topic_recreated_in_a_batch_without_stored_offset_is_detected(
         tracker().plan(start, end)
 
 
-def test_a_topic_without_id_recreated_in_a_batch_without_stored_offset_is_detected(
+def test_without_topic_ids_a_recreation_before_an_offset_that_was_not_stored_is_detected(
     tracker: Any, cluster: Any, clock: Any, caplog: Any
 ) -> None:
-    """The recreation is noticed by leader epochs that are lower than before."""
+    """The leader epochs, which are lower than before, show that the topic was recreated."""
     cluster.epochs = {P0: 3, P1: 4}
     driver = tracker(failOnDataLoss="false")
     start = following(driver, SENTINEL)
@@ -700,7 +707,7 @@ def test_a_topic_without_id_recreated_in_a_batch_without_stored_offset_is_detect
         tracker().plan(start, end)
 
 
-def test_a_log_truncated_in_a_batch_without_stored_offset_is_detected(
+def test_a_log_truncated_before_an_offset_that_spark_did_not_store_is_detected(
     tracker: Any, cluster: Any, clock: Any, caplog: Any
 ) -> None:
     cluster.epochs = {P0: 3, P1: 4}

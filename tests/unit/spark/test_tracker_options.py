@@ -1,4 +1,4 @@
-"""Options in the driver: patterns, times, limits, other clusters, and the number of requests."""
+"""Options in the Spark driver: patterns, times, limits, other clusters, numbers of requests."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_matching_topics_are_read_and_new_ones_are_discovered(
     assert first["o"] == first["from"] == {"t": {"0": 100, "1": 20}, "x-t": {"0": 5}}
     cluster.topics["y-t"] = (ID_3, {0: (0, 7)})
     clock.at += 1
-    assert following(driver, first) == first  # within the discovery interval
+    assert following(driver, first) == first  # the discovery interval isn't over yet
     clock.at += 30
     second = following(driver, first)
     assert second["from"] == {"y-t": {"0": 0}}
@@ -87,7 +87,7 @@ def test_a_timestamp_without_a_record_is_an_error_or_the_log_end(tracker: Any) -
 # -- limits -------------------------------------------------------------------------------------
 
 
-def test_the_second_batch_of_a_new_query_waits_for_min_offsets(
+def test_the_second_batch_of_a_new_query_waits_for_min_offsets_per_trigger(
     tracker: Any, cluster: Any, clock: Any
 ) -> None:
     driver = tracker(minOffsetsPerTrigger="10", maxTriggerDelay="60s")
@@ -99,7 +99,7 @@ def test_the_second_batch_of_a_new_query_waits_for_min_offsets(
     assert following(driver, first)["o"]["t"]["0"] == 103
 
 
-def test_min_offsets_does_not_delay_once_and_available_now_runs(
+def test_min_offsets_per_trigger_does_not_delay_trigger_once_and_available_now(
     tracker: Any, cluster: Any, clock: Any
 ) -> None:
     given = {"minOffsetsPerTrigger": "10", "maxTriggerDelay": "1h"}
@@ -169,7 +169,7 @@ def test_a_query_continues_on_a_mirror_cluster_if_allowed(
     assert "cluster-B" in caplog.text
     replayed = tracker(allowClusterChange="true").plan(SENTINEL, offset)
     assert (sum(r.size for r in replayed.ranges), replayed.cluster) == (110, "cluster-B")
-    cluster.topics["t"] = (ID_1, {0: (0, 200), 1: (10, 20)})  # recreated in this cluster
+    cluster.topics["t"] = (ID_1, {0: (0, 200), 1: (10, 20)})  # this cluster has another topic id
     clock.at += 60
     with pytest.raises(DataLossError, match="recreated"):
         following(driver, end)

@@ -23,7 +23,7 @@ from odradek.spark.sink.sink_messages import SinkCommit
 
 
 @pytest.mark.parametrize("slow", [0.0, 60.0])
-def test_tasks_of_a_repeated_batch_do_not_end_decided_transactions(
+def test_tasks_of_a_repeated_batch_do_not_abort_transactions_that_were_to_be_committed(
     log: MemoryLog, slow: float
 ) -> None:
     decided(log, ["0"], ["1"], ["2"])
@@ -42,10 +42,10 @@ def test_tasks_of_a_repeated_batch_do_not_end_decided_transactions(
 
 
 @pytest.mark.parametrize("step", ["fence", "offsets of groups", "init", "send"])
-def test_a_zombie_that_read_the_offsets_before_a_decision_aborts_nothing(
+def test_a_zombie_task_aborts_no_transaction_that_a_driver_decided_to_commit_meanwhile(
     log: MemoryLog, step: str
 ) -> None:
-    """A zombie resumes after another run's driver died with its decision; a third run recovers."""
+    """A driver decides while a zombie task is paused, and dies; a third run completes the batch."""
     seen = list[Any]()
 
     def overtake(what: str, producer: MemoryProducer) -> None:
@@ -61,8 +61,8 @@ def test_a_zombie_that_read_the_offsets_before_a_decision_aborts_nothing(
     assert log.pending == {}
 
 
-def test_only_ids_of_committed_attempts_are_reused(log: MemoryLog) -> None:
-    """A new batch reuses ids; each failed attempt adds one."""
+def test_transactional_ids_are_reused_only_after_a_commit(log: MemoryLog) -> None:
+    """Each batch reuses the ids of committed batches; each failed attempt takes a new id."""
 
     def ids() -> set[str]:
         return {name for name in log.known if "sink-0." in name}
@@ -81,8 +81,10 @@ def test_only_ids_of_committed_attempts_are_reused(log: MemoryLog) -> None:
     assert log.pending == {}
 
 
-def test_a_decision_does_not_list_transactions_that_another_run_may_abort(log: MemoryLog) -> None:
-    """A failed run is paused between finding and aborting the transactions of its killed tasks."""
+def test_a_driver_does_not_decide_to_commit_transactions_that_another_run_may_abort(
+    log: MemoryLog,
+) -> None:
+    """A failed run is paused after it has listed its killed tasks' transactions to abort."""
     late: list[SinkCommit] = [write(log, ["a"], run="later")]
     seen = list[Any]()
 
@@ -102,7 +104,7 @@ def test_a_decision_does_not_list_transactions_that_another_run_may_abort(log: M
 
 
 @pytest.mark.parametrize("parts", [(["a", "b"], ["c"]), (["x"], ["y"], ["z"], ["zz"])])
-def test_a_partly_aborted_decision_without_a_committed_transaction_has_no_effect(
+def test_a_decision_with_aborted_but_no_committed_transactions_has_no_effect(
     log: MemoryLog, parts: tuple[Rows, ...]
 ) -> None:
     """The first transaction of the decision has timed out; the others are open."""
@@ -113,7 +115,7 @@ def test_a_partly_aborted_decision_without_a_committed_transaction_has_no_effect
     assert log.pending == {}
 
 
-def test_a_partly_committed_batch_is_checked_before_more_of_it_is_committed(
+def test_a_partly_committed_batch_is_checked_before_its_open_transactions_are_committed(
     log: MemoryLog,
 ) -> None:
     """The first of three transactions is committed, the second timed out, the third is open."""
@@ -143,7 +145,7 @@ def test_a_partly_committed_batch_is_checked_before_more_of_it_is_committed(
 def test_open_transactions_of_other_attempts_of_a_task_are_aborted(
     log: MemoryLog, looks: int
 ) -> None:
-    """A repeated stage counts attempts from 0 again, so numbers don't show the other attempt."""
+    """A repeated Spark stage counts attempts from 0 again, so two attempts have one number."""
     run_batch(log, ["x"])
     write(log, ["a"], batch=1)
     kept = write(log, ["a"], batch=1)

@@ -1,4 +1,4 @@
-"""JSON values decoded to columns: in whole batches, or one by one if a value doesn't fit."""
+"""JSON values decoded to columns: a batch at once, or one by one if a value doesn't fit."""
 
 from __future__ import annotations
 
@@ -83,8 +83,8 @@ def full(row: dict[str, Any] | None) -> dict[str, Any] | None:
     return None if row is None else {**EMPTY, **row}
 
 
-def test_valid_values_are_decoded_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(JsonDecoder, "_decoded", None)  # must not be called
+def test_valid_values_of_a_batch_are_decoded_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(JsonDecoder, "_decoded", None)  # decoding one by one would fail
     assert decoded(*(given for given, _ in ROWS)) == [full(row) for _, row in ROWS]
     assert decoded() == []
 
@@ -96,7 +96,7 @@ def test_a_malformed_value_does_not_affect_other_rows(given: bytes, wanted: dict
 
 
 @pytest.mark.parametrize("given", [given for given, _ in MISFITS])
-def test_fail_fast_raises_an_error_with_the_row(given: bytes) -> None:
+def test_failfast_mode_raises_an_error_that_names_the_row(given: bytes) -> None:
     with pytest.raises(ValueDecodeError) as caught:
         decoded(b'{"a":3}', given, fail_fast=True)
     assert caught.value.row == 1
@@ -108,15 +108,15 @@ def test_empty_values_and_null_are_decoded_as_by_from_json() -> None:
     assert decoded(*given) == decoded(*given, fail_fast=True) == wanted
 
 
-def test_decoding_together_and_one_by_one_gives_the_same_rows() -> None:
+def test_decoding_values_together_and_one_by_one_returns_the_same_rows() -> None:
     given = [g for g, _ in ROWS] * 2
     together = decoded(*given)
     apart = decoded(*given, b"{", fail_fast=False)[:-1]
     assert together == apart
 
 
-def test_a_row_is_decoded_the_same_beside_a_malformed_one() -> None:
-    """Arrow alone would accept a time zone in timestamp_ntz, the year 0, and any nesting."""
+def test_a_malformed_row_does_not_change_how_other_rows_are_decoded() -> None:
+    """Unlike one-by-one decoding, Arrow accepts time zones in timestamp_ntz and the year 0."""
     ddl = "a int, l timestamp_ntz, d date, f float"
     deep = b"[" * 3000 + b"]" * 3000
     for given, wanted in (
@@ -130,7 +130,7 @@ def test_a_row_is_decoded_the_same_beside_a_malformed_one() -> None:
 
 
 def test_a_small_value_that_would_need_much_memory_is_malformed() -> None:
-    """A record with 300 KB of empty objects once took 400 MB, and ended an executor."""
+    """Decoding a record of 300 KB of empty objects once took 400 MB, which killed an executor."""
     ddl = f"a int, l array<struct<{', '.join(f'f{at}: bigint' for at in range(500))}>>"
     wide = b'{"a":1,"l":[' + b",".join([b"{}"] * 100_000) + b"]}"
     made = decoder(ddl)
@@ -144,7 +144,7 @@ def test_a_small_value_that_would_need_much_memory_is_malformed() -> None:
 
 @pytest.mark.slow
 def test_a_row_with_many_nulls_is_decoded_only_by_arrow() -> None:
-    """Only Arrow decodes such a row, because Python would take 20 s for its 30 KB."""
+    """One-by-one decoding in Python would take 20 s for this row of 30 KB."""
     ddl = f"l array<struct<{', '.join(f'f{at}: bigint' for at in range(500))}>>"
     items = b",".join([b"{}"] * 10_000)
     good, bad = b'{"l":[{"f1":7},' + items + b"]}", b'{"l":[{"f1":"x"},' + items + b"]}"
@@ -166,7 +166,11 @@ def test_a_string_column_contains_the_json_text_of_any_value() -> None:
 
 @pytest.mark.slow
 def test_deeply_nested_values_do_not_fail_the_query() -> None:
-    for depth in (100, *range(800, 1010), 100_000):  # json parses some depths, but can't write them
+    for depth in (
+        100,
+        *range(800, 1010),
+        100_000,
+    ):  # json can parse some depths that it can't write
         given = b'{"b":' + b"[" * depth + b"]" * depth + b"}"
         found = decoded(given, b"{", b'{"b":"x"}', ddl="b string")
         assert found[0]["b"] in (None, given[5:-1].decode())
@@ -198,7 +202,7 @@ def test_the_corrupt_record_column_contains_the_text_of_malformed_values() -> No
     ]
 
 
-def test_a_malformed_value_causes_single_decoding_only_for_its_part(
+def test_a_malformed_value_causes_one_by_one_decoding_only_for_a_part_of_the_batch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked: list[Any] = []

@@ -38,12 +38,14 @@ def test_older_pyspark_versions_are_rejected_with_the_reason(
     assert has is None or has not in str(caught.value)
 
 
-def test_using_the_format_with_an_old_pyspark_raises_an_explanation(
+def test_using_the_format_with_an_old_pyspark_raises_an_error_with_the_reason(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Spark imports the format's module also for other formats, which must still work."""
+    """Importing the module mustn't fail, because Spark imports it also for other formats."""
     monkeypatch.setattr(pyspark, "__version__", "4.1.1")
-    monkeypatch.delitem(vars(odradek.spark), "KafkaDataSource", raising=False)  # from its cache
+    monkeypatch.delitem(
+        vars(odradek.spark), "KafkaDataSource", raising=False
+    )  # remove the cached class
     with pytest.raises(ImportError, match="PySpark 4.2 or newer, but this is PySpark 4.1.1"):
         odradek.spark.KafkaDataSource  # noqa: B018 - importing it is the point
     text = (ROOT / "src" / "pyspark_odradek" / "__init__.py").read_text()

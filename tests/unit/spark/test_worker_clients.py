@@ -1,4 +1,4 @@
-"""The cache of clients: one by process and configuration, and none that has failed."""
+"""A worker's cache of clients: one for each configuration, and none that has failed."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_tasks_with_the_same_configuration_share_a_client(process: Process) -> N
     assert len(process.cache) == 2
 
 
-def test_a_fresh_client_replaces_and_closes_the_cached_one(process: Process) -> None:
+def test_a_request_for_a_new_client_replaces_and_closes_the_cached_client(process: Process) -> None:
     first = process.checkout({"a": "1"})
     second = process.checkout({"a": "1"}, fresh=True)
     assert second is not first
@@ -89,7 +89,7 @@ def test_a_forked_child_neither_uses_nor_closes_the_parents_clients(
     assert len(process.timers) == 1 + idle  # the child needs its own timer
 
 
-def test_the_least_recently_used_client_is_closed_above_the_limit(process: Process) -> None:
+def test_above_the_limit_the_least_recently_used_client_is_closed(process: Process) -> None:
     made = [process.checkout({"n": str(n)}) for n in range(MAX_CLIENTS)]
     process.checkout({"n": "0"})  # this client is no longer the oldest
     process.checkout({"n": "more"})
@@ -101,7 +101,7 @@ def test_a_released_client_has_no_assignment_and_is_reused(process: Process) -> 
     process.cache.release(first)
     assert first.assigned == []
     assert process.checkout({"a": "1"}) is first
-    process.wait(10 * IDLE_S)  # in use, so not idle
+    process.wait(10 * IDLE_S)  # the client is in use, so the timer doesn't close it
     assert not first.closed
 
 
@@ -134,7 +134,7 @@ def test_one_timer_closes_all_idle_clients(process: Process) -> None:
     assert third.closed
 
 
-def test_a_dropped_client_is_not_cached_when_its_task_ends(process: Process) -> None:
+def test_a_client_that_was_dropped_is_not_cached_when_its_task_ends(process: Process) -> None:
     first = process.checkout({"a": "1"})
     process.cache.drop(first)
     process.cache.release(first)
@@ -146,7 +146,7 @@ def test_a_dropped_client_is_not_cached_when_its_task_ends(process: Process) -> 
     assert len(process.cache) == 0
 
 
-def test_idle_clients_are_closed_first_above_the_limit(process: Process) -> None:
+def test_above_the_limit_idle_clients_are_closed_before_clients_in_use(process: Process) -> None:
     made = [process.checkout({"n": str(n)}) for n in range(MAX_CLIENTS)]
     process.cache.release(made[2])
     process.checkout({"n": "more"})
@@ -166,7 +166,7 @@ def test_a_client_that_failed_while_idle_is_not_reused(process: Process) -> None
 
 
 class Racing(dict[Any, Any]):
-    """A dict that runs `meanwhile` once in the middle of an access, as another thread might."""
+    """A dict that runs `meanwhile` once during an access, as if another thread ran then."""
 
     meanwhile: Callable[[], object] | None = None
 
@@ -187,7 +187,7 @@ class Racing(dict[Any, Any]):
 
 
 class Pid(int):
-    """A process id that runs `meanwhile` when keys are compared with it."""
+    """An int that runs `meanwhile` whenever `!=` compares it with a process id."""
 
     meanwhile: Callable[[], object] = staticmethod(lambda: None)
 
@@ -206,10 +206,10 @@ def test_a_client_closed_by_the_timer_during_a_checkout_is_not_returned(process:
     assert old.closed
 
 
-def test_a_client_that_the_timer_returns_too_late_is_closed_at_the_next_release(
+def test_a_client_that_the_timer_puts_back_too_late_is_closed_at_the_next_release(
     process: Process,
 ) -> None:
-    """The client is used, released, and requested again while the timer holds it."""
+    """While the timer holds the client, tasks use it, release it, and request it again."""
     first = process.checkout({"a": "1"})
     process.cache.release(first)
     process.at += IDLE_S

@@ -1,4 +1,4 @@
-"""Setup of a Spark Python worker: garbage collection, and its connection to the JVM."""
+"""Setup of a Spark Python worker: garbage collection, and the connection to the JVM."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def callbacks() -> Iterator[None]:
 
 
 def talk(worker: socket.socket, jvm: socket.socket) -> None:
-    """Exchange messages until the kernel delays the worker's acknowledgements."""
+    """Exchange messages until the kernel delays TCP acknowledgements of the worker."""
     for _ in range(20):
         jvm.sendall(b"task")
         assert worker.recv(4) == b"task"
@@ -45,7 +45,7 @@ def talk(worker: socket.socket, jvm: socket.socket) -> None:
 
 
 def delays(worker: socket.socket) -> bool:
-    """Return whether the kernel delays acknowledgements."""
+    """Return whether the kernel delays TCP acknowledgements."""
     return not worker.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK)
 
 
@@ -90,7 +90,7 @@ def test_closed_and_other_file_descriptors_are_ignored(pair: Pair) -> None:
         os.close(writing)
 
 
-def test_objects_are_frozen_once_when_the_second_task_begins() -> None:
+def test_objects_are_excluded_from_garbage_collection_when_the_second_task_begins() -> None:
     frozen: list[int] = []
     process = WorkerProcess({REUSED: "1"}, lambda: frozen.append(1))
     process.task_begins()

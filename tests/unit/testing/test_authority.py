@@ -1,4 +1,4 @@
-"""Certificates of the test authority, verified with Python's TLS and with Java."""
+"""Certificates of the certificate authority for tests, verified with Python and Java."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def client(authority: Authority, identity: KeyAndCertificate | None = None) -> s
 
 
 def shake_hands(ours: ssl.SSLContext, theirs: ssl.SSLContext, host: str) -> None:
-    """Perform a handshake without sockets; raise the error of either side."""
+    """Perform a TLS handshake without sockets; raise the error of either side."""
     a, b = ssl.MemoryBIO(), ssl.MemoryBIO()
     ends = [ours.wrap_bio(a, b, server_hostname=host), theirs.wrap_bio(b, a, server_side=True)]
     for _ in range(4):
@@ -59,7 +59,7 @@ def test_a_server_certificate_is_trusted_for_its_hosts(authority: Authority, hos
     shake_hands(client(authority), server(broker), host)
 
 
-def test_certificates_with_a_wrong_host_authority_or_date_are_rejected(
+def test_a_certificate_with_a_wrong_host_or_authority_or_date_is_rejected(
     authority: Authority, tmp_path: Path
 ) -> None:
     broker = authority.issue("broker", hosts=["127.3.2.10"])
@@ -103,7 +103,7 @@ def test_private_keys_are_readable_by_their_owner_only(authority: Authority) -> 
 
 
 @pytest.mark.slow
-def test_java_tools_can_read_every_store(authority: Authority) -> None:
+def test_javas_keytool_can_read_every_key_store(authority: Authority) -> None:
     """Java needs an attribute to trust a certificate in a PKCS12 store. JKS is written by Java."""
     alice = authority.issue("alice")
     for path, entry in (

@@ -1,4 +1,4 @@
-"""Files and command lines of one broker."""
+"""Files, ports and command lines of the brokers that odradek.testing starts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def test_console_tools_that_a_version_lacks_come_from_another_version(tmp_path: 
     java = JavaSetup(tmp_path, tmp_path / "jars", tmp_path, tools=lambda: tmp_path / "fetched")
     java.archive.touch()
     tool = java.command("org.apache.kafka.tools.TopicCommand", [], tmp_path / "log4j")
-    # A class-data archive fits the brokers' own jars only.
+    # A class-data archive is only valid for the jars that it was created from.
     assert f"{tmp_path}/fetched/*" in tool
     assert "-Xshare:auto" not in tool
     for own in (BROKER_CLASS, "kafka.tools.StorageTool"):
@@ -26,7 +26,7 @@ def test_console_tools_that_a_version_lacks_come_from_another_version(tmp_path: 
 
 def test_formatted_storage_is_copied_with_new_ids(tmp_path: Path) -> None:
     source = tmp_path / "kept"
-    (source / "__cluster_metadata-0").mkdir(parents=True)  # Kafka 4.4 and later have it
+    (source / "__cluster_metadata-0").mkdir(parents=True)  # Kafka 4.4 and later create this folder
     (source / "__cluster_metadata-0" / "00.checkpoint").write_bytes(b"\0snapshot")
     (source / "meta.properties").write_text("#then\nversion=1\ncluster.id=x\nnode.id=0\n")
     here = Address("127.0.0.1", 1)
@@ -41,7 +41,7 @@ def test_formatted_storage_is_copied_with_new_ids(tmp_path: Path) -> None:
 
 
 def test_listeners_of_a_cluster_never_share_a_port(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kafka refuses that, and the system may return the same free port twice."""
+    """Kafka rejects such listeners, and the system may return the same free port twice."""
     named = iter([5, 5, 6, 5, 7])
     monkeypatch.setattr(broker, "free_port", lambda host: next(named))
     found = free_addresses(["127.9.9.1", "127.9.9.1", "127.9.9.2"])

@@ -1,6 +1,6 @@
-"""Examples of docs/testing.md run as printed.
+"""The examples in docs/testing.md run as printed.
 
-Those with real brokers run in tests/integration, those with other projects' plugins in
+Examples with real brokers run in tests/integration, examples with other plugins in
 tests/interop.
 """
 
@@ -22,7 +22,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "testing.md"
 
 
 def blocks(kind: str) -> dict[str, tuple[str, int]]:
-    """Return Python blocks after comments like `<!-- test: move, passed: 1 -->`."""
+    """Return the Python blocks that follow comments like `<!-- test: move, passed: 1 -->`."""
     pattern = rf"<!-- {kind}: ([\w.]+)(?:, passed: (\d+))? -->\n```python\n(.*?)```"
     found = re.findall(pattern, PAGE.read_text(), re.DOTALL)
     return {name: (text, int(count or 0)) for name, count, text in found}
@@ -30,7 +30,7 @@ def blocks(kind: str) -> dict[str, tuple[str, int]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", blocks("test"))
-def test_examples_run_as_printed(name: str, pytester: pytest.Pytester) -> None:
+def test_the_pages_examples_run_as_printed(name: str, pytester: pytest.Pytester) -> None:
     for file, (text, _) in blocks("file").items():
         pytester.path.joinpath(file).write_text(text)
     pytester.syspathinsert()

@@ -1,4 +1,4 @@
-"""`FakeCluster`: its methods take effect at once, over real sockets, and misuse is reported."""
+"""`FakeCluster`, which has real sockets: its methods take effect at once; wrong use raises."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_retention_bytes_deletes_the_oldest_records() -> None:
         ),
     ],
 )
-def test_admin_requests_can_be_refused(
+def test_refuse_makes_admin_requests_fail(
     cluster: FakeCluster, api: str, call: Callable[[Admin], object]
 ) -> None:
     with Admin({"bootstrap.servers": cluster.bootstrap_servers}) as admin:
@@ -159,7 +159,7 @@ def test_admin_requests_can_be_refused(
         call(admin)
 
 
-def test_misuse_raises_errors(cluster: FakeCluster) -> None:
+def test_wrong_use_of_a_fake_cluster_raises_errors(cluster: FakeCluster) -> None:
     servers = cluster.bootstrap_servers
     with pytest.raises(IndexError, match="there is no broker 0; the ids are 1 to 3"):
         cluster.kill(0)
@@ -209,6 +209,8 @@ def test_misuse_raises_errors(cluster: FakeCluster) -> None:
         ({"retention_bytes": 1}, "retention_bytes must be"),
     ],
 )
-def test_invalid_options_are_refused(options: dict[str, object], what: str) -> None:
+def test_invalid_options_of_a_fake_cluster_are_rejected(
+    options: dict[str, object], what: str
+) -> None:
     with pytest.raises(ValueError, match=what):
         FakeCluster(**options)  # type: ignore[arg-type]

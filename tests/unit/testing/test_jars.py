@@ -1,4 +1,4 @@
-"""Fetching Kafka's jars: only listed and verified jars are kept, and no partial downloads."""
+"""Downloads of Kafka's jars: only listed and verified jars are kept, no partial downloads."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 class FakeDownload:
-    """Write the jars as jgo would, and count the calls."""
+    """A replacement of jgo that writes the jars and counts its calls."""
 
     def __init__(self, content: dict[str, bytes]) -> None:
         self.content = content
@@ -66,7 +66,7 @@ def use(monkeypatch: pytest.MonkeyPatch, fake: FakeDownload) -> FakeDownload:
     return fake
 
 
-def test_jars_are_fetched_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kafkas_jars_are_fetched_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake = use(monkeypatch, FakeDownload(CONTENT))
     folder = jars.fetch("4.3")
     assert folder == cache / f"kafka-{jars.resolve_version('4.3')}"
@@ -99,7 +99,7 @@ def _open_to_all(folder: Path) -> str:
 
 
 @pytest.mark.parametrize("meddle", [_exchange, _add, _remove, _open_to_all])
-def test_a_modified_cache_is_fetched_again(
+def test_jars_in_a_modified_cache_are_fetched_again(
     cache: Path, monkeypatch: pytest.MonkeyPatch, meddle: Callable[[Path], str]
 ) -> None:
     """R-IN-5: hashes are verified when the jars are used, in each process."""
@@ -118,7 +118,7 @@ def test_a_modified_cache_is_fetched_again(
     assert [path for path in cache.iterdir() if path.is_dir()] == [folder]
 
 
-def test_a_cache_that_others_may_write_to_is_refused(cache: Path) -> None:
+def test_a_cache_that_other_users_may_write_to_is_rejected(cache: Path) -> None:
     cache.mkdir()
     cache.chmod(0o775)
     with pytest.raises(ClusterStartError, match=r"chmod go-w"):
@@ -126,7 +126,7 @@ def test_a_cache_that_others_may_write_to_is_refused(cache: Path) -> None:
     assert list(cache.iterdir()) == []
 
 
-def test_a_cache_behind_a_link_or_in_a_world_writable_place_is_refused(
+def test_a_cache_behind_a_link_or_in_a_world_writable_directory_is_rejected(
     cache: Path, tmp_path: Path
 ) -> None:
     cache.symlink_to(tmp_path / "elsewhere")
@@ -140,7 +140,7 @@ def test_a_cache_behind_a_link_or_in_a_world_writable_place_is_refused(
     tmp_path.chmod(0o700)
 
 
-def test_a_jar_with_other_content_is_refused_and_deleted(
+def test_a_jar_with_a_wrong_hash_is_rejected_and_deleted(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use(monkeypatch, FakeDownload({**CONTENT, "second": b"tampered"}))
@@ -179,7 +179,7 @@ def test_concurrent_fetches_download_once(cache: Path, monkeypatch: pytest.Monke
     assert found == [cache / found[0].name] * 2
 
 
-def test_an_unlisted_jar_is_not_kept(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_jar_that_is_not_listed_is_not_kept(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Generous(FakeDownload):
         def __call__(self, work: Path, wanted: list[Jar]) -> None:
             super().__call__(work, wanted)
@@ -201,19 +201,19 @@ def test_the_error_for_an_unknown_version_lists_the_known_ones(version: str) -> 
 
 
 @pytest.mark.parametrize("version", jars.versions())
-def test_the_committed_lists_contain_all_jars_of_a_broker(version: str) -> None:
+def test_the_lists_in_the_repository_contain_all_jars_that_a_broker_needs(version: str) -> None:
     listed = jars.read_list(jars.LISTS / f"kafka-{version}.txt")
     assert all(len(bytes.fromhex(one.sha256)) == 32 for one in listed)
     kafka = {one.artifact for one in listed if one.version == version}
     assert {"kafka_2.13", "kafka-clients", "kafka-server"} <= kafka
     assert ("kafka-tools" in kafka) == (version not in jars.TOOLS_OF)
     assert set(jars.TOOLS_OF.values()) <= set(jars.versions()) - set(jars.TOOLS_OF)
-    # Without an SLF4J binding a broker writes no log.
+    # Without a logging library for SLF4J, a broker writes no log.
     assert "log4j-slf4j-impl" in {one.artifact for one in listed}
 
 
 class Repository(BaseHTTPRequestHandler):
-    """Serve `files` by path like a Maven repository, on loopback."""
+    """An HTTP server on this machine that serves `files` by path, like a Maven repository."""
 
     files: ClassVar[dict[str, bytes]] = {}
 
@@ -229,7 +229,7 @@ class Repository(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def repository(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, bytes]]:
-    """Return the files of the repository that jgo's settings name instead of Maven Central."""
+    """Start a repository, name it in jgo's settings, and return the dict of its files."""
     paths = {name: f"/maven2/org/example/{name}/1.0/{name}-1.0.jar" for name in CONTENT}
     files = {paths[name]: content for name, content in CONTENT.items()}
     monkeypatch.setattr(Repository, "files", files)
@@ -271,7 +271,7 @@ def test_jars_with_a_classifier_or_an_extension_are_requested(
 
 @pytest.fixture
 def jgo_s_responses() -> Iterator[None]:
-    """Collect the 404 response that jgo leaves open, which another test would report."""
+    """Collect the 404 response that jgo leaves open, so that no other test reports it."""
     yield
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
@@ -279,7 +279,7 @@ def jgo_s_responses() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("jgo_s_responses")
-def test_an_unavailable_jar_is_named_without_the_password(
+def test_the_error_for_an_unavailable_jar_omits_the_repositorys_password(
     cache: Path, repository: dict[str, bytes]
 ) -> None:
     del repository["/maven2/org/example/second/1.0/second-1.0.jar"]
@@ -290,7 +290,7 @@ def test_an_unavailable_jar_is_named_without_the_password(
     assert [path for path in cache.iterdir() if path.is_dir()] == []
 
 
-def test_without_a_connection_the_error_names_the_settings(
+def test_without_a_network_connection_the_error_names_the_settings_file(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
@@ -306,10 +306,10 @@ def test_without_a_connection_the_error_names_the_settings(
 @pytest.mark.parametrize(
     "url", ["htps://user:hidden@127.0.0.1/maven2", "http://user:hidden@[127.0.0.1/maven2"]
 )
-def test_an_invalid_mirror_is_named_without_the_password(
+def test_the_error_for_an_invalid_mirror_url_omits_its_password(
     cache: Path, monkeypatch: pytest.MonkeyPatch, url: str
 ) -> None:
-    """The errors of requests repeat the whole URL."""
+    """Error messages of the requests library contain the whole URL."""
     name_mirror(cache, monkeypatch, url)
     with pytest.raises(JarsError, match=r"jar can't be fetched: .*JGO_CONFIG_FILE") as told:
         jars.fetch("4.3")

@@ -1,4 +1,4 @@
-"""Choice of Java: JAVA_HOME, then PATH, then the wheel. Versions that are too old are skipped."""
+"""Which Java is used: JAVA_HOME, PATH, or the wheel; versions that are too old are skipped."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from odradek.testing.brokers.detached import state_file
 
 @pytest.fixture(autouse=True)
 def nothing_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hide each Java of the machine, and the wheel; tests add the ones they need."""
+    """Hide the machine's Java installations and the wheel; tests add what they need."""
     java._find.cache_clear()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("JAVA_HOME", "")
@@ -27,7 +27,7 @@ def nothing_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def make_home(home: Path, version: str) -> Path:
-    """Create a home whose java reports `version`, or else prints its arguments, one a line."""
+    """Create a Java home whose `java` prints its version, or otherwise its arguments."""
     program = home / "bin" / "java"
     program.parent.mkdir(parents=True)
     program.write_text(
@@ -45,7 +45,7 @@ def use_wheel(monkeypatch: pytest.MonkeyPatch, package: Path) -> None:
     monkeypatch.setattr(java.importlib.util, "find_spec", lambda _: spec)  # type: ignore[attr-defined]
 
 
-def test_java_home_is_preferred_to_other_places(
+def test_java_home_is_preferred_to_path_and_the_wheel(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wanted = make_home(tmp_path / "wanted", "17.0.1")
@@ -65,7 +65,7 @@ def test_a_java_home_of_an_old_version_is_skipped(
     assert java_home() == good
 
 
-def test_a_link_on_path_leads_to_the_real_home(
+def test_a_java_link_on_path_is_resolved_to_the_real_java_home(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     good = make_home(tmp_path / "jvm", "25")
@@ -77,7 +77,7 @@ def test_a_link_on_path_leads_to_the_real_home(
 
 
 @pytest.mark.slow
-def test_the_wheel_is_used_last_and_without_unsupported_options(
+def test_the_java_of_the_wheel_is_used_last_and_without_options_that_it_lacks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_home(tmp_path / "it's a wheel" / "java-runtime", "25.0.2")
@@ -124,10 +124,10 @@ def test_only_an_absolute_xdg_path_changes_the_cache(
     assert java.cache_directory() == tmp_path / ".cache" / "odradek"
 
 
-def test_a_user_without_a_home_gets_a_path_that_cannot_be_created(
+def test_a_user_without_a_home_directory_gets_a_cache_path_that_cannot_be_created(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As in a container that runs with an unknown user id."""
+    """A container may run with a user id that has no entry in /etc/passwd."""
 
     def unknown(uid: int) -> None:
         raise KeyError(uid)

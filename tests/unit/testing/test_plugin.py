@@ -16,7 +16,7 @@ from odradek.testing.errors import JavaNotFoundError
 pytest_plugins = ["pytester"]
 
 LOADED = simulated.KafkaSimulation
-"""Imported before pytester runs a test; test_docs_testing has the reason."""
+"""Imported here before pytester runs a test, for the reason given in test_docs_testing."""
 
 
 def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
@@ -156,7 +156,7 @@ def test_clients_are_closed_after_the_test(pytester: pytest.Pytester) -> None:
     run(pytester, "-p", "no:randomly").assert_outcomes(passed=2)
 
 
-def test_a_missing_java_is_reported_once_without_a_traceback(
+def test_a_missing_java_is_reported_once_for_all_tests_without_a_traceback(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     starts: list[dict[str, Any]] = []
@@ -184,11 +184,11 @@ def test_a_missing_java_is_reported_once_without_a_traceback(
         ["kafka_cluster could not be started: Java 17 or newer is needed: JAVA_HOME is not set."]
     )
     assert "Traceback" not in done.stdout.str()
-    assert starts == [{"brokers": 2, "version": "4.3"}]  # tried once for the whole run
+    assert starts == [{"brokers": 2, "version": "4.3"}]  # the start is tried once for all tests
 
 
 class Brokers:
-    """A cluster without processes."""
+    """A fake of a local cluster, without broker processes."""
 
     def __init__(self, **options: Any) -> None:
         self.options = options
@@ -227,7 +227,7 @@ def clusters(monkeypatch: pytest.MonkeyPatch) -> Any:
     return SharedClusters(brokers=2)
 
 
-def test_clusters_are_shared_by_equal_options(clusters: Any) -> None:
+def test_tests_with_equal_options_share_a_cluster(clusters: Any) -> None:
     with clusters:
         first = clusters.shared({})
         assert clusters.shared({}) is first

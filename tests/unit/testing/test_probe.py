@@ -1,4 +1,4 @@
-"""The probe parses Kafka's Metadata v1 response."""
+"""The readiness check of brokers: parsing of Metadata v1 and CreateTopics responses."""
 
 from __future__ import annotations
 

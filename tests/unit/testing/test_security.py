@@ -1,4 +1,4 @@
-"""Settings that a secured cluster passes to its brokers and clients."""
+"""The security settings that a cluster for tests passes to its brokers and clients."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def broker(tmp_path: Path, inner: Address | None = INNER) -> LocalBroker:
 
 
 def written(security: Security, tmp_path: Path) -> dict[str, str]:
-    """Return the properties that a broker gets."""
+    """Return the properties that are written for a broker."""
     security.prepare(tmp_path)
     one = broker(tmp_path, INNER if security.secured else None)
     security.certify(one)
@@ -86,12 +86,12 @@ def test_brokers_communicate_in_plaintext(tmp_path: Path) -> None:
 
 
 def test_with_acls_the_inner_listeners_require_a_login(tmp_path: Path) -> None:
-    """A plaintext listener would make every local user a super user."""
+    """Through a plaintext listener, every local user would be a super user."""
     securities = [
         Security("SASL_SSL", ["PLAIN"], {"alice": "a-secret"}, acls=True) for _ in range(2)
     ]
     logins = [security.inner_login for security in securities]
-    assert logins[0] != logins[1]  # generated for each cluster
+    assert logins[0] != logins[1]  # each cluster generates its passwords
     found = written(securities[0], tmp_path)
     assert found["listener.security.protocol.map"] == (
         "CLIENT:SASL_SSL,INNER:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT"
@@ -123,7 +123,7 @@ def test_arguments_of_tools_are_in_a_private_file(tmp_path: Path) -> None:
 
 
 class ShownKeeper:
-    """Start nothing; record the command line that `ps` would show, and the argument file."""
+    """Starts no process; records the command line that `ps` would show, and the argument file."""
 
     pid = 1
 

@@ -1,4 +1,4 @@
-"""`KafkaSimulation`: clients of a test and of the code under test in one simulation."""
+"""`KafkaSimulation`: clients that a test or the code under test creates are simulated."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_other_addresses_may_be_simulated(simulation: KafkaSimulation, servers: 
         assert admin.describe_cluster(5.0).cluster_id == "foreign-cluster-0002"
 
 
-def test_clients_of_unknown_addresses_are_refused(simulation: KafkaSimulation) -> None:
+def test_creating_a_client_of_an_unknown_address_raises(simulation: KafkaSimulation) -> None:
     with pytest.raises(odradek.ConfigurationError, match="answer_for\\('kafka.prod.example:9092'"):
         Admin(bootstrap_servers="kafka.prod.example:9092")
     simulation.allow_real_clients = True
@@ -87,7 +87,7 @@ def test_clients_of_unknown_addresses_are_refused(simulation: KafkaSimulation) -
         assert not isinstance(real._host, SimulatedHost)
 
 
-def test_clients_of_other_threads_are_refused(simulation: KafkaSimulation) -> None:
+def test_creating_a_client_in_another_thread_raises(simulation: KafkaSimulation) -> None:
     errors: list[BaseException] = []
 
     def make() -> None:
@@ -102,11 +102,11 @@ def test_clients_of_other_threads_are_refused(simulation: KafkaSimulation) -> No
     assert "kafka_cluster" in str(errors[0])
 
 
-def test_after_the_simulation_clients_are_real() -> None:
+def test_clients_created_after_the_simulation_use_real_connections() -> None:
     with KafkaSimulation() as simulation:
         servers = simulation.bootstrap_servers
         with KafkaSimulation() as inner, Admin(bootstrap_servers=servers) as admin:
-            admin.list_topics()  # the latest simulation answers
+            admin.list_topics()  # this client belongs to the latest simulation
             assert inner.now > 0
             assert simulation.now == 0
         with Admin(bootstrap_servers=servers) as admin:
@@ -191,7 +191,7 @@ def test_a_client_can_be_given_a_slow_link(simulation: KafkaSimulation) -> None:
     assert simulation.now > 3.0
 
 
-def test_violated_rules_are_reported(simulation: KafkaSimulation) -> None:
+def test_the_simulations_checkers_report_violated_rules(simulation: KafkaSimulation) -> None:
     client = simulation.admin()
     client.list_topics()
     assert len(simulation.report().splitlines()) > 10

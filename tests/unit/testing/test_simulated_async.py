@@ -1,4 +1,4 @@
-"""Coroutines in a simulation: `run`, event loops, async tests, together with sync clients."""
+"""Coroutines in a simulation: `run`, event loops, async tests, and blocking clients."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_an_asyncio_client_belongs_to_one_loop(simulation: KafkaSimulation) -> N
 
 
 def test_sync_clients_work_in_executor_jobs(simulation: KafkaSimulation) -> None:
-    """FastAPI also runs handlers that are plain functions in an executor."""
+    """FastAPI, for example, runs handlers that are plain functions in an executor."""
     producer = simulation.producer(linger_ms=5)
     settings = {"bootstrap.servers": simulation.bootstrap_servers}
 
@@ -170,7 +170,7 @@ def test_jobs_with_sync_clients_are_reproducible() -> None:
     assert lines() == lines()
 
 
-def test_sync_calls_in_other_threads_are_refused(simulation: KafkaSimulation) -> None:
+def test_calls_of_blocking_clients_in_unknown_threads_raise(simulation: KafkaSimulation) -> None:
     producer, consumer = simulation.producer(), simulation.consumer()
     consumer.assign([TopicPartition("t", 0)])
     calls = [lambda: consumer.poll(1.0), lambda: producer.flush(), lambda: producer.close()]
@@ -183,7 +183,7 @@ def test_sync_calls_in_other_threads_are_refused(simulation: KafkaSimulation) ->
     simulation.run(main())
 
 
-def test_the_trace_is_reproducible() -> None:
+def test_the_simulations_trace_is_the_same_in_each_run() -> None:
     def lines() -> list[str]:
         with KafkaSimulation(seed=7) as simulation:
             simulation.create_topic("t", partitions=3)
@@ -207,7 +207,7 @@ def test_the_trace_is_reproducible() -> None:
     assert first == lines()
 
 
-def test_runs_have_a_time_limit(simulation: KafkaSimulation) -> None:
+def test_a_run_of_a_coroutine_has_a_limit_of_virtual_time(simulation: KafkaSimulation) -> None:
     with pytest.raises(StuckError, match="is still running after 3600 virtual seconds"):
         simulation.run(asyncio.sleep(3601.0))
     simulation.run(asyncio.sleep(3601.0), limit=4000.0)

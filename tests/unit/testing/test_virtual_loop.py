@@ -1,4 +1,4 @@
-"""`VirtualLoop`: asyncio programs without clients in a world's virtual time."""
+"""`VirtualLoop`: asyncio programs without clients run in a simulation's virtual time."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def noted(seen: list[Any], seconds: float, what: object) -> None:
 # Time
 
 
-def test_sleeping_takes_virtual_time_only(world: World) -> None:
+def test_sleeping_takes_only_virtual_time(world: World) -> None:
     async def main() -> list[Any]:
         seen: list[Any] = []
         async with asyncio.TaskGroup() as group:
@@ -62,7 +62,7 @@ def test_sleeping_takes_virtual_time_only(world: World) -> None:
     assert world.now == 86400.0
 
 
-def test_timers_of_one_instant_fire_in_the_order_of_their_creation(world: World) -> None:
+def test_timers_with_the_same_time_fire_in_the_order_of_their_creation(world: World) -> None:
     async def main() -> list[Any]:
         seen: list[Any] = []
         loop = asyncio.get_running_loop()
@@ -75,7 +75,7 @@ def test_timers_of_one_instant_fire_in_the_order_of_their_creation(world: World)
     assert run(world, main()) == [i for i in range(50) if i % 3]
 
 
-def test_events_of_the_world_precede_timers_of_the_same_instant(world: World) -> None:
+def test_events_of_the_simulation_precede_timers_with_the_same_time(world: World) -> None:
     seen: list[str] = []
 
     async def main() -> None:
@@ -89,7 +89,7 @@ def test_events_of_the_world_precede_timers_of_the_same_instant(world: World) ->
     assert seen == ["second event", "callback of the first event", "timer"]
 
 
-def test_events_of_the_world_happen_while_the_loop_is_busy(world: World) -> None:
+def test_events_of_the_simulation_happen_while_the_loop_is_busy(world: World) -> None:
     async def main() -> int:
         seen: list[None] = []
         world.after(0.0, lambda: seen.append(None))
@@ -117,7 +117,7 @@ def test_timers_with_nearly_equal_times_fire_in_order(world: World) -> None:
     assert run(world, main()) == [0, 1, 1]
 
 
-def test_an_error_of_a_scheduled_action_is_raised_by_the_run(world: World) -> None:
+def test_an_error_of_an_action_scheduled_in_the_simulation_is_raised_by_run(world: World) -> None:
     async def main() -> None:
         world.after(2.0, lambda: [][0])
         await asyncio.sleep(5.0)
@@ -127,7 +127,7 @@ def test_an_error_of_a_scheduled_action_is_raised_by_the_run(world: World) -> No
     assert world.now == 2.0
 
 
-def test_consecutive_loops_share_the_time(world: World) -> None:
+def test_the_next_loop_continues_at_the_time_of_the_previous_loop(world: World) -> None:
     run(world, asyncio.sleep(5.0))
     run(world, asyncio.sleep(5.0))
     assert world.now == 10.0
@@ -137,7 +137,7 @@ def test_consecutive_loops_share_the_time(world: World) -> None:
 
 
 async def tools() -> list[Any]:
-    """Run a program that uses most of asyncio."""
+    """Use most of asyncio's features, and return a list of results."""
     loop = asyncio.get_running_loop()
     seen: list[Any] = []
     line: asyncio.Queue[int] = asyncio.Queue(2)
@@ -185,7 +185,7 @@ async def tools() -> list[Any]:
     seen.append((len(done), len(pending)))
     seen.append(await asyncio.shield(asyncio.sleep(1.0, "shielded")))
     left = numbers()
-    seen.append(await anext(left))  # left for the end of the loop
+    seen.append(await anext(left))  # this generator is still open when the loop ends
     for task in pending:
         task.cancel()
     seen.append(loop.time())
@@ -201,7 +201,7 @@ def test_asyncio_features_give_the_same_results_in_each_run() -> None:
 
 
 def test_sets_of_tasks_have_a_reproducible_order() -> None:
-    """Ordered by address in memory, they would differ between runs."""
+    """Tasks hash by memory address by default, so the order of a set would differ between runs."""
 
     async def main() -> None:
         async def wait(number: int) -> int:
@@ -230,7 +230,7 @@ def test_debug_mode_reports_slow_callbacks(world: World, caplog: pytest.LogCaptu
     assert run(World(), tools(), debug=True) == run(World(), tools())
 
     async def main() -> None:
-        world.advance(3.0)  # blocks the loop in virtual time, as a sync call of a client does
+        world.advance(3.0)  # as a blocking call of a client would
 
     run(world, main(), debug=True)
     assert "took 3.000 seconds" in caplog.text
@@ -359,7 +359,7 @@ def test_a_task_that_never_waits_raises_stuck_error(
 
 
 class Step:
-    """Block a thread until the test continues it, in real time."""
+    """A point at which a thread waits, in real time, until the test continues it."""
 
     def __init__(self) -> None:
         self._gate: queue.Queue[None] = queue.Queue()
@@ -371,7 +371,7 @@ class Step:
         self._gate.get(timeout=30.0)
 
 
-def test_virtual_time_stops_while_a_job_runs(world: World) -> None:
+def test_virtual_time_stops_while_an_executor_job_runs(world: World) -> None:
     async def main() -> list[Any]:
         seen: list[Any] = []
         step = Step()
@@ -386,9 +386,9 @@ def test_virtual_time_stops_while_a_job_runs(world: World) -> None:
     assert run(world, main()) == [(0.0, "job"), (0.001, "timer")]
 
 
-def test_a_finished_job_is_noticed_after_all_ready_callbacks(world: World) -> None:
+def test_a_finished_executor_job_is_noticed_after_all_ready_callbacks(world: World) -> None:
     async def busy(seen: list[str], ended: Future[None]) -> None:
-        ended.result(timeout=30.0)  # the job ends before the next iteration
+        ended.result(timeout=30.0)  # the job ends before the loop's next iteration
         for i in range(10):
             seen.append(str(i))
             await asyncio.sleep(0)
@@ -405,7 +405,7 @@ def test_a_finished_job_is_noticed_after_all_ready_callbacks(world: World) -> No
     assert run(world, main()) == [*map(str, range(10)), "job"]
 
 
-def test_a_finished_job_is_noticed_by_a_busy_loop(world: World) -> None:
+def test_a_busy_loop_notices_a_finished_executor_job(world: World) -> None:
     async def main() -> str:
         job = asyncio.get_running_loop().run_in_executor(None, str, 7)
         while not job.done():
@@ -453,7 +453,7 @@ def test_virtual_time_also_stops_while_a_cancelled_job_runs(world: World) -> Non
     assert run(world, main()) == [0.0]
 
 
-def test_a_job_may_wait_for_a_coroutine(world: World) -> None:
+def test_an_executor_job_may_wait_for_a_coroutine(world: World) -> None:
     async def later(seconds: float) -> float:
         await asyncio.sleep(seconds)
         return world.now
@@ -488,7 +488,7 @@ def test_jobs_queued_for_a_free_thread_do_not_stop_virtual_time(world: World) ->
     assert run(world, main()) == [1.0, 1.0, 2.0, 2.0, 3.0]
 
 
-def test_an_idle_loop_waits_for_unknown_threads(world: World) -> None:
+def test_an_idle_loop_waits_in_real_time_for_callbacks_of_other_threads(world: World) -> None:
     async def main() -> str:
         loop = asyncio.get_running_loop()
         arrived: asyncio.Future[str] = loop.create_future()
@@ -509,7 +509,7 @@ def test_an_idle_loop_waits_for_unknown_threads(world: World) -> None:
     assert run(world, main()) == "called"
 
 
-def test_a_callback_scheduled_before_the_run_is_called_in_it(world: World) -> None:
+def test_a_callback_scheduled_before_run_is_called_during_run(world: World) -> None:
     loop = VirtualLoop(world)
     seen: list[int] = []
     loop.call_soon_threadsafe(seen.append, 1)
@@ -520,7 +520,7 @@ def test_a_callback_scheduled_before_the_run_is_called_in_it(world: World) -> No
         loop.call_soon_threadsafe(seen.append, 2)
 
 
-def test_a_job_that_never_ends_raises_stuck_error(
+def test_an_executor_job_that_never_ends_raises_stuck_error(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loop_threads, "PATIENCE", 0.01)
@@ -540,7 +540,7 @@ def test_a_job_that_never_ends_raises_stuck_error(
 
 
 def test_a_busy_thread_of_anyio_stops_virtual_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tested with a copy of anyio's interface; test_async_plugins uses anyio itself."""
+    """Use a copy of anyio's thread interface; test_async_plugins uses anyio itself."""
     loop = VirtualLoop(World())
 
     class Worker(threading.Thread):

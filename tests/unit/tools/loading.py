@@ -1,4 +1,4 @@
-"""Loads a script of tools/ as a module."""
+"""Import a script of tools/ as a module."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def load_tool(name: str) -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses look their module up by name
+    sys.modules[name] = module  # dataclasses need their module in sys.modules
     sys.path.insert(0, str(TOOLS))
     try:
         spec.loader.exec_module(module)

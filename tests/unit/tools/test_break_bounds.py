@@ -1,4 +1,4 @@
-"""`make broken-bounds`: checks are found by their syntax, and disabled by number."""
+"""`make broken-bounds`: bounds checks in kernels are found by syntax, and disabled by number."""
 
 import ast
 import importlib
@@ -41,7 +41,7 @@ def fail(at):
 
 
 def run(number: int, *arguments: object) -> object:
-    """Run the function with one check disabled, in Python: conditions are the same in Cython."""
+    """Run `read` of `SOURCE` in Python with one bounds check disabled; Cython's are the same."""
     found = dict(enumerate(bounds.find(SOURCE)))
     text = bounds.armed(SOURCE, found, "prepare()")
     cython = SimpleNamespace(declare=lambda kind, value: value, int=int)
@@ -62,7 +62,7 @@ FOUND = {bound.name: number for number, bound in enumerate(bounds.find(SOURCE))}
 VALUES = list(range(20))
 
 
-def test_bounds_checks_are_found_and_other_conditions_are_not() -> None:
+def test_bounds_checks_in_source_code_are_found_and_other_conditions_are_not() -> None:
     assert set(FOUND) == {
         "read: at < 0",
         "read: at < 0 (by one)",
@@ -77,7 +77,7 @@ def test_bounds_checks_are_found_and_other_conditions_are_not() -> None:
     }
 
 
-def test_with_all_checks_enabled_the_results_are_unchanged() -> None:
+def test_with_all_bounds_checks_enabled_functions_return_the_same_results() -> None:
     space: dict[str, object] = {"prepare": lambda: None, "cython": None}
     exec(SOURCE.replace("import cython\n", ""), space)  # noqa: S102
     plain = space["read"]
@@ -87,14 +87,14 @@ def test_with_all_checks_enabled_the_results_are_unchanged() -> None:
         run(-1, -1, 30, VALUES)
 
 
-def test_a_disabled_check_rejects_no_values() -> None:
+def test_a_disabled_bounds_check_rejects_no_values() -> None:
     assert run(FOUND["read: at < 0"], -1, 30, VALUES) == "failed"
     assert run(FOUND["read: at <= 9"], 12, 30, VALUES) is True
     assert run(FOUND["read: at <= 9"], -1 + 13, 30, VALUES) is True
     assert run(-1, 12, 30, VALUES) == "failed"
 
 
-def test_a_check_may_be_weakened_by_one() -> None:
+def test_a_bounds_check_can_be_weakened_by_one() -> None:
     values = [31, 32]
     with pytest.raises(ValueError, match="0"):
         run(-1, 0, 30, values)
@@ -105,7 +105,7 @@ def test_a_check_may_be_weakened_by_one() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kernel", break_bounds.KERNELS)
-def test_the_kernels_have_checks_that_can_be_disabled(kernel: str) -> None:
+def test_the_kernels_have_bounds_checks_that_can_be_disabled(kernel: str) -> None:
     source = (ROOT / "src/odradek/record" / f"{kernel}.py").read_text()
     for by_one in (False, True):
         chosen = break_bounds.checks(kernel, by_one=by_one)
@@ -116,13 +116,13 @@ def test_the_kernels_have_checks_that_can_be_disabled(kernel: str) -> None:
             assert f"BROKEN_BOUND == {number}" in text or f"BROKEN_BOUND != {number}" in text
 
 
-def test_a_source_without_the_line_to_replace_is_an_error() -> None:
+def test_a_source_file_without_the_line_to_replace_is_an_error() -> None:
     with pytest.raises(LookupError, match="once"):
         bounds.armed(SOURCE, {}, "gone()")
 
 
 @pytest.mark.slow
-def test_the_checks_are_listed_and_unknown_arguments_rejected(
+def test_the_bounds_checks_are_listed_and_unknown_arguments_are_rejected(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["break_bounds.py", "--list"])

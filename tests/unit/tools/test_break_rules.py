@@ -1,4 +1,4 @@
-"""The table of `make broken-rules` is complete and up to date, and its verdicts are right."""
+"""`make broken-rules`: its table of mutations is complete and up to date, its verdicts right."""
 
 import json
 import os
@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[3]
 TOOL = load_tool("break_rules")
 MUTATIONS = TOOL.mutations()
 MOST = 3
-"""Maximum of mutations per rule."""
+"""Maximum number of mutations per rule."""
 UNSEEN = {
     ("R-RB-4", "kip_144/a_close_with_requests_in_flight_is_a_failure"),
     ("R-CS-8", "kip_144/leaders_connect_once_a_silent_broker_responds"),
@@ -43,11 +43,11 @@ UNSEEN = {
     ("R-BO-3", "metadata/refreshes_without_news_are_spaced"),
     ("R-MD-2", "metadata/the_broker_tried_longest_ago_is_tried_first"),
 }
-"""Rules that a case names although no mutation of the rule makes the case fail."""
+"""Pairs of a rule and a case that names it, which no mutation of the rule makes fail."""
 
 
 @pytest.mark.slow
-def test_every_text_to_replace_exists_in_the_sources() -> None:
+def test_every_text_that_a_mutation_replaces_exists_in_the_sources() -> None:
     gone = []
     for mutation in (*MUTATIONS, *TOOL.mutations(TOOL.SEARCHED)):
         try:
@@ -80,7 +80,7 @@ def test_every_rule_has_one_to_three_mutations() -> None:
     assert {rule for rule, some in count.items() if some > MOST} == set()
 
 
-def test_each_case_fails_for_a_mutation_of_each_of_its_rules() -> None:
+def test_each_specification_case_fails_for_a_mutation_of_each_of_its_rules() -> None:
     named = {
         (rule, f"{path.parent.name}/{path.stem}")
         for path in (ROOT / "tests/spec").glob("*/*.json")
@@ -91,7 +91,7 @@ def test_each_case_fails_for_a_mutation_of_each_of_its_rules() -> None:
     assert seen <= named
 
 
-def test_a_missing_text_to_replace_is_an_error() -> None:
+def test_a_mutation_whose_text_to_replace_is_missing_is_an_error() -> None:
     mutation = TOOL.Mutation("R", "it", {"common/backoff.py": {"gone": ""}}, ())
     with pytest.raises(LookupError, match="backoff.py doesn't contain 'gone'"):
         list(mutation.mutants(TOOL.SOURCES))
@@ -121,7 +121,7 @@ def test_a_mutation_without_a_failing_test_is_reported(
     assert (sources / "common/backoff.py").read_text() == before
 
 
-def test_the_mutations_are_listed_and_unknown_arguments_rejected(
+def test_the_mutations_are_listed_and_unknown_arguments_are_rejected(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["break_rules.py", "--list"])

@@ -7,7 +7,7 @@ from tools import configuration_page
 from odradek.cli.options import CHANGES_NOTHING, every_option
 
 
-def test_the_page_is_up_to_date() -> None:
+def test_the_configuration_page_is_up_to_date() -> None:
     page = configuration_page.PAGE.read_text()
     assert configuration_page.updated(page) == page, "run tools/configuration_page.py"
 
@@ -27,7 +27,7 @@ def test_option_names_are_formatted_as_code_once() -> None:
     )
 
 
-def test_other_pages_link_to_the_page() -> None:
+def test_other_pages_link_to_the_configuration_page() -> None:
     root = configuration_page.PAGE.parent.parent
     for path in ("README.md", "docs/spark.md", "docs/tuning.md", "docs/switching.md"):
         assert "configuration.md" in (root / path).read_text(), path

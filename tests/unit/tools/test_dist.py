@@ -1,4 +1,4 @@
-"""Builds of distributions are reproducible, and errors in a distribution are named."""
+"""Wheels and sdists are reproducible, and errors in them are reported."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def target(archives: ModuleType, python: str, system: str, machine: str = "x86_6
     return archives.Target(python, system, machine)
 
 
-def test_targets_have_the_names_that_pip_and_python_look_for(archives: ModuleType) -> None:
+def test_wheels_and_kernels_have_the_names_that_pip_and_python_expect(archives: ModuleType) -> None:
     free = target(archives, "3.14t", "musllinux", "aarch64")
     assert free.name == "cp314-cp314t-musllinux_1_2_aarch64"
     assert free.suffix == ".cpython-314t-aarch64-linux-musl.so"
@@ -107,7 +107,9 @@ def test_an_sdist_depends_only_on_its_content(archives: ModuleType, tmp_path: Pa
         assert [(one.mtime, one.uid, one.uname) for one in archive] == [(77, 0, "")] * 2
 
 
-def test_files_that_no_wheel_contains_are_named(archives: ModuleType, tmp_path: Path) -> None:
+def test_files_that_a_wheel_must_not_contain_are_reported(
+    archives: ModuleType, tmp_path: Path
+) -> None:
     aim = target(archives, "3.12", "musllinux")
     names = [
         "odradek/cli/demo/flights.csv",
@@ -125,7 +127,7 @@ def test_files_that_no_wheel_contains_are_named(archives: ModuleType, tmp_path: 
     ]
 
 
-def test_a_kernel_of_another_build_is_refused(archives: ModuleType) -> None:
+def test_a_kernel_of_another_build_is_rejected(archives: ModuleType) -> None:
     built = kernel_sources.load(NAME)
     assert isinstance(built, ModuleType), built
     data = Path(str(built.__file__)).read_bytes()
@@ -177,7 +179,7 @@ def make_headers(folder: Path, version: str, configuration: str) -> Path:
     return folder
 
 
-def test_headers_must_be_of_a_final_64_bit_release(tmp_path: Path) -> None:
+def test_the_c_headers_must_come_from_a_final_64_bit_release_of_python(tmp_path: Path) -> None:
     tool = load_tool("dist_headers")
     wide = "#define SIZEOF_LONG 8\n#define SIZEOF_VOID_P 8\n"
     final = make_headers(tmp_path / "final", "3.14.2", wide)
@@ -191,7 +193,7 @@ def test_headers_must_be_of_a_final_64_bit_release(tmp_path: Path) -> None:
             tool.headers("3.14", tmp_path / "to", {"3.14": given})
 
 
-def test_debians_headers_are_resolved_to_the_real_configuration(tmp_path: Path) -> None:
+def test_debians_c_headers_of_python_are_resolved_to_the_real_pyconfig(tmp_path: Path) -> None:
     tool = load_tool("dist_headers")
     wide = "#define SIZEOF_LONG 8\n#define SIZEOF_VOID_P 8\n"
     given = make_headers(tmp_path / "include" / "python3.14", "3.14.2", "# error multiarch\n")
@@ -220,7 +222,9 @@ def checking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return tool
 
 
-def test_each_wheel_is_installed_by_a_fitting_interpreter_or_named(checking: ModuleType) -> None:
+def test_each_wheel_is_installed_by_a_matching_interpreter_or_reported_as_untested(
+    checking: ModuleType,
+) -> None:
     python = checking.Interpreter(("python3.12",), "cp312-cp312-manylinux", "x86_64")
     foreign = {"manylinux+aarch64": "an-emulator"}
     sdist = checking.DIST / "odradek-1.tar.gz"
@@ -238,7 +242,7 @@ def test_each_wheel_is_installed_by_a_fitting_interpreter_or_named(checking: Mod
     ]
 
 
-def test_a_failed_installation_is_reported_and_fails_the_run(
+def test_a_wheel_that_cannot_be_installed_is_reported_and_fails_the_check(
     checking: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(checking, "find_interpreters", lambda _: [])
@@ -251,7 +255,7 @@ def test_a_failed_installation_is_reported_and_fails_the_run(
     assert "not run, no interpreter for it is here: odradek-1-cp314-cp314t" in said
 
 
-def test_installations_run_without_a_compiler(
+def test_wheels_are_installed_in_an_environment_without_a_compiler(
     checking: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CC", "gcc")
@@ -271,7 +275,9 @@ runpy.run_path("setup.py", run_name="__main__")
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ["Windows", pytest.param("plain", marks=pytest.mark.long)])
-def test_without_posix_or_on_request_no_kernel_is_built(way: str, tmp_path: Path) -> None:
+def test_on_windows_and_on_request_a_wheel_is_built_without_a_kernel(
+    way: str, tmp_path: Path
+) -> None:
     for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, tmp_path)
     no_binaries = shutil.ignore_patterns("*.so", "__pycache__", "*.egg-info", "*.csv")
@@ -287,6 +293,6 @@ def test_without_posix_or_on_request_no_kernel_is_built(way: str, tmp_path: Path
         names = archive.namelist()
     assert "odradek/record/kernel.py" in names
     assert not [name for name in names if name.endswith((".so", ".pyd", ".csv"))]
-    # A universal wheel built on Windows would be installed elsewhere instead of the sdist.
+    # pip would prefer a universal wheel built on Windows to the sdist on other systems.
     assert ("-none-any" in wheel.name) == (way == "plain")
     assert ("Windows' compilers" in done.stderr) == (way == "Windows")

@@ -1,4 +1,4 @@
-"""A test that timed out runs once more, alone. Other failures aren't repeated."""
+"""A test that timed out is run once more, alone; tests with other failures aren't."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ PEERS = 'cimpl.KafkaException: KafkaError{code=%s,val=-185,str="Local: Timed out
         ("AssertionError: no coordinator\nassert 537.7 < 537.6", DEADLINE),
     ],
 )
-def test_timeouts_are_recognised(message: str, text: str) -> None:
+def test_failures_because_of_a_timeout_are_recognised(message: str, text: str) -> None:
     assert is_timeout(message, text)
 
 
@@ -55,12 +55,12 @@ def test_timeouts_are_recognised(message: str, text: str) -> None:
         ("KeyError: 'TimeoutError'", ""),
         ("collection failure", "E   TimeoutError"),
         ("worker 'gw0' crashed while running 'a'", ""),
-        # A clock was compared in an earlier line; the failed assertion compares values.
+        # The traceback contains a deadline, but the failed assertion compares values.
         ("assert 1 == 2", DEADLINE + "\n>       assert read == 2\n"),
         ("", ""),
     ],
 )
-def test_other_failures_are_not_timeouts(message: str, text: str) -> None:
+def test_other_failures_do_not_count_as_timeouts(message: str, text: str) -> None:
     assert not is_timeout(message, text)
 
 
@@ -101,13 +101,13 @@ def test_failed_tests_are_named_as_on_pytests_command_line(tmp_path: Path) -> No
         "tests.test_b": True,
     }
     assert [failure.test for failure in worth_repeating(found[:MOST])] == [found[0].test]
-    assert worth_repeating(found) == []  # more than three failed
-    assert worth_repeating(found[-1:]) == []  # no test that could run alone
+    assert worth_repeating(found) == []  # more than three tests failed
+    assert worth_repeating(found[-1:]) == []  # this module failed at its import
     assert LATE in found[0].log
     assert "what test_one" in found[0].log
 
 
-def test_the_log_of_the_first_failure_is_kept(tmp_path: Path) -> None:
+def test_the_log_of_a_repeated_tests_first_failure_is_kept(tmp_path: Path) -> None:
     failed = [
         Failure(f"tests/test_a.py::test_{name}[x/y]", ((message, ""),), f"log of {name}")
         for name, message in (("passes", LATE), ("fails", LATE), ("wrong", "assert 1 == 2"))
@@ -124,7 +124,7 @@ def test_the_log_of_the_first_failure_is_kept(tmp_path: Path) -> None:
     assert passed is failed[0]
     assert log.read_text() == "log of passes"
     assert log.parent == tmp_path / "artifacts" / "flaky"
-    assert len(list(log.parent.iterdir())) == 2  # the log of the second failure is kept, too
+    assert len(list(log.parent.iterdir())) == 2  # one log for each failed test
 
 
 SOMETIMES = """
@@ -149,7 +149,7 @@ WRONG = SOMETIMES.replace('TimeoutError("late")', 'AssertionError("1 == 2")')
 
 
 @pytest.mark.slow
-def test_a_run_passes_only_if_the_timed_out_tests_pass_alone(
+def test_a_run_passes_only_if_the_tests_that_timed_out_pass_when_run_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     texts = {"sometimes": SOMETIMES, "always": ALWAYS, "wrong": WRONG, "once": SOMETIMES}
@@ -175,7 +175,7 @@ def test_a_run_passes_only_if_the_timed_out_tests_pass_alone(
     assert "the words of test_late" in log.read_text()
 
 
-def test_only_suites_with_real_brokers_repeat_a_test() -> None:
+def test_only_suites_with_real_brokers_repeat_tests_that_timed_out() -> None:
     every = {**run_tests.SUITES, "quick": run_tests.QUICK}
     assert {name for name, suite in every.items() if suite.repeats} == {"integration", "spark"}
     assert flaky_tests.MOST == 3

@@ -1,6 +1,6 @@
-"""The files for Jepsen's analysis, its errors, and the table that compares it with our judge.
+"""Files for Jepsen's analysis, its errors, and its comparison with odradek's history checker.
 
-The kinds of damage are tested in `tests/property/test_histories.py`.
+The artificial anomalies are tested in `tests/property/test_histories.py`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PLACE = TopicPartition("in", 0)
 
 
 def history() -> History:
-    """Return a history in which a record can be lost."""
+    """Return a correct history of two records, one of which can be removed."""
     ticks = iter(range(1000))
     made = History(lambda: next(ticks))
     for offset in range(2):
@@ -30,7 +30,7 @@ def history() -> History:
     return made
 
 
-def test_histories_are_written_with_and_without_damage(tmp_path: Path) -> None:
+def test_each_history_is_written_unchanged_and_with_an_artificial_anomaly(tmp_path: Path) -> None:
     wanted = Counter({"lost write": 1})
     clean, lost = tool.cases(tmp_path, "run-1", history(), wanted)
     assert (clean.damage, clean.found, lost.damage, lost.found) == (
@@ -70,7 +70,7 @@ def test_seeds_are_given_as_a_number_or_a_range() -> None:
 
 
 @pytest.mark.parametrize("java", ["false", "no-such-java"])
-def test_a_failing_or_missing_java_is_an_error(
+def test_an_error_is_raised_if_java_fails_or_is_missing(
     java: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(tool, "runs", lambda *_: iter([("run-1", history())]))

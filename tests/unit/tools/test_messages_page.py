@@ -33,7 +33,9 @@ def texts(source: str, path: str = "clients/x.py") -> list[tuple[str, str]]:
         ('def f():\n    """A docstring of f."""\n    assert x, AssertionError("a bug")', []),
     ],
 )  # fmt: skip
-def test_messages_in_the_code_are_found(source: str, found: list[tuple[str, str]]) -> None:
+def test_messages_to_users_are_found_in_source_code(
+    source: str, found: list[tuple[str, str]]
+) -> None:
     assert texts(source) == found
 
 
@@ -52,7 +54,7 @@ def test_messages_in_the_code_are_found(source: str, found: list[tuple[str, str]
         'raise RuntimeError("a completion was completed twice")',
     ],
 )
-def test_internal_messages_are_left_out(source: str) -> None:
+def test_internal_messages_are_not_listed(source: str) -> None:
     assert texts(source) == []
 
 

@@ -1,4 +1,4 @@
-"""The checker of `make soak-groups` finds each kind of fault, and no other."""
+"""The checker of `make soak-groups` reports each kind of fault, and nothing else."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_partition_without_exactly_one_owner_is_found(ledger: Ledger) -> None:
     assert list(ledger.left([a, b])) == ["t-a-0"]
 
 
-def test_a_lost_record_is_found(ledger: Ledger) -> None:
+def test_a_record_that_no_member_read_is_found(ledger: Ledger) -> None:
     a = member("a", "ours", "^t-.*")
     a.heard("assigned", 1.0, {"partitions": ["t-a-0", "t-a-1"]})
     read(ledger, a, "t-a-0")
@@ -113,7 +113,7 @@ RECEIVED = (
 )
 
 
-def test_unassigned_partitions_are_a_fault_of_the_other_clients_leader() -> None:
+def test_partitions_that_another_clients_group_leader_does_not_assign_are_its_fault() -> None:
     a, b = member("a-0-1"), Member("a-1-2", "confluent", "g-1", ["t-a"])
     lines = [RECEIVED.format("a-0-1", "g"), RECEIVED.format("g-1", "g")]
     log = "\n".join([*lines, RECEIVED.format("a-0-1", "other")])
@@ -129,7 +129,7 @@ def test_unassigned_partitions_are_a_fault_of_the_other_clients_leader() -> None
     assert at_fault(None, ["t-a-0"], {a.name: ["t-a-0"]}, [a, b])
 
 
-def test_a_member_of_another_client_that_left_is_no_fault() -> None:
+def test_a_member_of_another_client_that_has_left_is_not_reported() -> None:
     a, b = member("a", "ours", "t-a"), member("b", "kafka-python", "t-a", "t-b")
     partitions = ["t-a-0", "t-b-0"]
     assert known_to_group(partitions, [a, b], ["a", "b"]) == {"t-a-0", "t-b-0"}

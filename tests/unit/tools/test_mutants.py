@@ -9,13 +9,13 @@ ROOT = Path(__file__).resolve().parents[3]
 TOOL = load_tool("mutants")
 
 
-def test_mutated_modules_and_their_tests_exist() -> None:
+def test_modules_to_mutate_and_their_tests_exist() -> None:
     for module, tests in TOOL.MODULES.items():
         assert (ROOT / "src/odradek" / module).is_file()
         assert [test for test in tests if not (ROOT / "tests" / test).is_file()] == []
 
 
-def test_listed_mutants_name_existing_lines_and_a_reason() -> None:
+def test_each_listed_mutant_has_an_existing_line_and_a_reason() -> None:
     listed = json.loads(TOOL.EQUIVALENT.read_text())
     assert set(listed) <= set(TOOL.MODULES)
     for module, mutants in listed.items():

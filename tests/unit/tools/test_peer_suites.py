@@ -1,4 +1,4 @@
-"""Other libraries' test suites: which tests fail or don't run, and the reasons on record."""
+"""Other libraries' test suites: which of their tests fail or don't run, and the reasons."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_each_failure_and_each_skipped_test_has_a_reason() -> None:
 
 
 @pytest.mark.parametrize("library", SUITES)
-def test_named_equivalent_tests_exist(library: str) -> None:
+def test_the_tests_of_odradek_that_a_reason_names_exist(library: str) -> None:
     for theirs, named in SUITES[library].here.items():
         for ours in named.split(", "):
             path, _, test = ours.partition("::")
@@ -48,7 +48,7 @@ def test_named_equivalent_tests_exist(library: str) -> None:
 
 
 def made(folder: Path, library: str) -> Path:
-    """Create a checkout with two tests that run, one with a reason not to, and an unknown one."""
+    """Create a library's checkout: a test that runs, a known one that doesn't, and a new one."""
     suite = SUITES[library]
     (folder / suite.known_by).parent.mkdir(parents=True, exist_ok=True)
     (folder / suite.known_by).write_text("def test_runs(): pass\n")
@@ -58,7 +58,7 @@ def made(folder: Path, library: str) -> Path:
     return folder
 
 
-def test_every_test_that_does_not_run_needs_a_reason(tmp_path: Path) -> None:
+def test_every_test_of_another_library_that_does_not_run_needs_a_reason(tmp_path: Path) -> None:
     checkout = made(tmp_path, "aiokafka")
     suite = tool.suite_of(checkout, list(SUITES.values()))
     assert suite.library == "aiokafka"
@@ -68,7 +68,7 @@ def test_every_test_that_does_not_run_needs_a_reason(tmp_path: Path) -> None:
     ]
 
 
-def test_a_reason_is_found_by_test_module_or_folder() -> None:
+def test_the_reason_for_a_test_is_found_by_its_name_module_or_folder() -> None:
     table = {"a/": "folder", "a/test_b.py": "module", "a/test_b.py::test_c": "test"}
     for module, test, expected in (
         ("a/x/test_d.py", "test_e", "folder"),
@@ -80,7 +80,7 @@ def test_a_reason_is_found_by_test_module_or_folder() -> None:
 
 
 @pytest.mark.parametrize("given", [[], ["a folder"]])
-def test_without_sources_the_error_says_how_to_get_them(
+def test_the_error_for_a_missing_checkout_says_how_to_clone_it(
     given: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.argv", ["peer_suites.py", *(str(tmp_path / one) for one in given)])

@@ -1,4 +1,4 @@
-"""Contents of the environments with the lowest and the newest dependencies."""
+"""The environments with the lowest and the newest versions of dependencies: their contents."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ range_ends = load_tool("range_ends")
 
 
 @pytest.mark.parametrize("end", ["lowest", "newest"])
-def test_all_dependencies_of_users_are_installed_within_our_ranges(end: str) -> None:
+def test_all_dependencies_of_users_are_installed_within_the_declared_ranges(end: str) -> None:
     asked = range_ends.requirements(PROJECT, end)
     extras = PROJECT["optional-dependencies"]
     groups = [PROJECT["dependencies"], *(extras[name] for name in extras if name != "dev")]
     users = {line for group in groups for line in group if not line.startswith("odradek[")}
     assert users - set(asked) == {"gssapi>=1.9"}
-    # pyspark is listed twice.
+    # pyspark is the only package that is listed twice.
     assert len({range_ends.name_of(line) for line in asked}) == len(asked) - 1
 
 
@@ -44,7 +44,7 @@ def test_a_lower_bound_that_another_requirement_raises_is_reported() -> None:
     assert range_ends.untested(users, pins) == ["b[c]>=3,<4 (b==3.1)"]
 
 
-def test_a_venv_of_another_python_is_recreated(tmp_path: Path) -> None:
+def test_a_virtual_environment_of_another_python_is_recognized(tmp_path: Path) -> None:
     assert not range_ends.is_of_this_python(tmp_path)
     venv.create(tmp_path, symlinks=True)
     assert range_ends.is_of_this_python(tmp_path)

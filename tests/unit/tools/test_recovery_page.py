@@ -1,4 +1,4 @@
-"""docs/recovery.md is generated: results are merged by the rule, tables end between marks."""
+"""The generator of docs/recovery.md: merging of results, and tables between marks."""
 
 import json
 import os
@@ -90,7 +90,7 @@ def lines(docs: Path, start: str) -> list[str]:
 
 
 @pytest.mark.slow
-def test_generated_tables_are_written_between_the_marks(
+def test_generated_tables_are_written_between_the_pages_marks(
     docs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     results = docs.parent / "results"
@@ -122,7 +122,7 @@ def test_generated_tables_are_written_between_the_marks(
     assert lines(docs, "At the end.")
     assert "never (in 60 s)" in (docs / "recovery.svg").read_text()
     assert "missed: dns-moved, 1000 brokers: contact p99 2.50 s" in capsys.readouterr().out
-    # The page is generated from docs/recovery.json alone.
+    # Without new results, docs/recovery.json is enough to generate the same page.
     names = ("recovery.json", "recovery.md", "recovery.svg")
     first = [(docs / name).read_text() for name in names]
     assert "ms_per_client" not in first[0]
@@ -130,7 +130,7 @@ def test_generated_tables_are_written_between_the_marks(
     assert [(docs / name).read_text() for name in names] == first
 
 
-def test_results_with_more_runs_are_preferred_and_then_later_results(
+def test_of_two_results_the_one_with_more_runs_is_used_or_else_the_later_one(
     docs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(TOOL, "draw", lambda results, file: None)
@@ -162,7 +162,7 @@ def test_results_with_more_runs_are_preferred_and_then_later_results(
         ({"settings": {**SETTINGS, "partitions": 3}, **cell("silent", "java", 1, 1.0)}, "drawn"),
     ],
 )
-def test_an_invalid_result_changes_nothing(
+def test_an_invalid_result_file_leaves_the_page_unchanged(
     docs: Path, capsys: pytest.CaptureFixture[str], content: object, why: str
 ) -> None:
     put(docs.parent / "results", "bad.json", content, 1)
@@ -180,7 +180,7 @@ def test_a_page_without_a_mark_is_rejected(docs: Path, capsys: pytest.CaptureFix
     assert "0 marks <!-- recovery: outage -->" in capsys.readouterr().err
 
 
-def test_the_page_agrees_with_its_results() -> None:
+def test_the_tables_on_the_page_agree_with_the_stored_results() -> None:
     results = TOOL.Results()
     results.add(ROOT / "docs/recovery.json")
     page = (ROOT / "docs/recovery.md").read_text()

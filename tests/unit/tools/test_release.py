@@ -59,7 +59,7 @@ def test_a_checkout_that_is_ready_passes(release: ModuleType, checkout: Path) ->
 @pytest.mark.parametrize(
     "heading", ["1.2.3 (unreleased)", "1.2.2 (2026-01-01)", "1.2.3 (2026-13-01)"]
 )
-def test_the_newest_part_of_the_changelog_has_version_and_day(
+def test_the_newest_changelog_entry_needs_the_version_and_a_date(
     release: ModuleType, checkout: Path, heading: str
 ) -> None:
     (checkout / "CHANGELOG.md").write_text(f"## {heading}\n")
@@ -67,7 +67,9 @@ def test_the_newest_part_of_the_changelog_has_version_and_day(
         release.changelog(checkout, "1.2.3")
 
 
-def test_unreleased_changes_must_be_moved(release: ModuleType, checkout: Path) -> None:
+def test_changes_listed_as_unreleased_must_be_moved_to_the_release(
+    release: ModuleType, checkout: Path
+) -> None:
     text = (checkout / "CHANGELOG.md").read_text()
     (checkout / "CHANGELOG.md").write_text(
         text.replace("eased\n", "eased\n\n### Added\n\n- One.\n")
@@ -84,7 +86,7 @@ def test_public_names_of_the_release_must_be_recorded(
     done: list[Any] = []
 
     def once(*words: Any, **options: Any) -> Any:
-        """Run the tool once for all tests: it takes seconds, and its input doesn't change."""
+        """Run the tool once and return its result again, because a run takes seconds."""
         done.extend([] if done else [run(*words, **options)])
         return done[0]
 
@@ -100,7 +102,7 @@ def test_public_names_of_the_release_must_be_recorded(
         release.recorded(tmp_path, "0.2.0")
 
 
-def test_every_failing_item_is_reported(
+def test_every_failing_item_of_the_checklist_is_reported(
     release: ModuleType, checkout: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     git(checkout, "tag", "v1.2.4")

@@ -28,7 +28,7 @@ def test_slowly():
 """
 
 
-def test_a_report_is_read_with_its_counts_and_test_durations(tmp_path: Path) -> None:
+def test_counts_and_durations_are_read_from_pytests_report(tmp_path: Path) -> None:
     path = tmp_path / "report.xml"
     assert read_report(path, 1.0) == Result(0, 0, 0, 1.0, [])
     path.write_text(REPORT)
@@ -36,7 +36,7 @@ def test_a_report_is_read_with_its_counts_and_test_durations(tmp_path: Path) -> 
     assert read_report(path, 1.0) == Result(4, 3, 3, 1.0, tests)
 
 
-def test_the_summary_has_slow_tests_and_totals(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_summary_lists_slow_tests_and_totals(capsys: pytest.CaptureFixture[str]) -> None:
     many = [(float(n), f"m::t{n}") for n in range(9)]
     results = {
         "one": Result(9, 0, 1, 2.0, many),
@@ -82,7 +82,7 @@ def test_every_suite_runs_and_a_crashed_suite_counts_as_a_failure(
     )
 
 
-def test_every_suite_belongs_to_a_group_that_runs_in_parallel() -> None:
+def test_every_suite_is_planned_in_one_of_the_parallel_groups() -> None:
     planned = run_tests.plan([*run_tests.SUITES])
     every = [name for lane in planned for name in lane]
     assert sorted(every) == sorted(run_tests.SUITES)
@@ -92,7 +92,7 @@ def test_every_suite_belongs_to_a_group_that_runs_in_parallel() -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="not on Linux")
-def test_the_low_priority_applies_to_all_sessions() -> None:
+def test_tests_run_at_low_priority_even_in_a_new_session() -> None:
     command = [sys.executable, "-c", "import os; input(); print(os.sched_getscheduler(0))"]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, start_new_session=True, stdin=pipe, stdout=pipe) as process:
@@ -106,12 +106,12 @@ def test_the_low_priority_applies_to_all_sessions() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("processes", [[], ["-p", "xdist", "-n", "1"]])
-def test_progress_counts_done_and_failed_tests(
+def test_progress_counts_finished_and_failed_tests(
     tmp_path: Path, processes: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     (tmp_path / "test_it.py").write_text(GOOD)
-    (tmp_path / "folder").mkdir()  # its hooks are not for test_it.py
+    (tmp_path / "folder").mkdir()  # this folder's hooks don't apply to test_it.py
     (tmp_path / "folder" / "conftest.py").write_text("def pytest_runtest_setup(item): pass\n")
     (tmp_path / "folder" / "test_more.py").write_text("def test_more(): pass\n")
     file = tmp_path / "progress"

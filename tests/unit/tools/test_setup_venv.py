@@ -1,4 +1,4 @@
-"""`make setup`: repairs an incomplete venv, and shows progress while pip is silent."""
+"""`make setup` repairs an incomplete virtual environment, and prints pip's progress."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def test_progress_of_pip_is_printed_every_few_seconds(
     assert said[-1].endswith(" s: 1 packages, now: Collecting a-package==1")
 
 
-def test_a_venv_whose_creation_failed_is_created_again(
+def test_a_virtual_environment_whose_creation_failed_is_created_again(
     setup_venv: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The venv already has a Python, but no pip."""
+    """The virtual environment already has a Python, but no pip."""
     found = tmp_path / "venv" / "bin" / "python"
     monkeypatch.setattr(setup_venv, "PYTHON", found)
     assert not setup_venv.has_pip()

@@ -29,7 +29,7 @@ GROUP = "chain-classic"
 
 
 class World:
-    """Hold a history of four source records, two transactions and a reader, and the logs."""
+    """A history of four source records, two transactions and a reader, and its topics' logs."""
 
     def __init__(self) -> None:
         self.history = History(time.monotonic)
@@ -47,7 +47,7 @@ class World:
             for n in (first, first + 1):
                 self.history.read("chain's consumer", IN, [(n, f"s/{n}")])
                 made.consumed(IN, n)
-                offset = n + first // 2  # a transaction marker lies between the two
+                offset = n + first // 2  # a transaction marker lies between the transactions
                 made.wrote(OUT, f"o/{n}").offset = offset
                 seen.append((offset, f"o/{n}"))
                 self.logs["out-classic"][0].append((offset, f"o/{n}"))
@@ -56,7 +56,7 @@ class World:
             made.ended()
             self.history.read("reader", OUT, seen)
 
-    # Methods that the judge calls to read the cluster
+    # Methods with which `Judge` reads the cluster
 
     def rows(self, topic: str) -> Rows:
         return self.logs[topic]
@@ -77,7 +77,7 @@ class World:
         return [*judge.failures, *filter(None, [behind]), *(f"unread: {u}" for u in unread)]
 
 
-def test_a_good_run_has_no_failure() -> None:
+def test_a_soak_without_faults_has_no_failure() -> None:
     assert World().judged() == []
 
 
@@ -140,7 +140,7 @@ PLANTS: dict[str, tuple[Callable[[World], object], str]] = {
 
 
 @pytest.mark.parametrize("name", PLANTS)
-def test_each_planted_fault_is_found(name: str) -> None:
+def test_each_artificial_fault_in_a_history_is_found(name: str) -> None:
     plant, expected = PLANTS[name]
     world = World()
     plant(world)
@@ -148,7 +148,7 @@ def test_each_planted_fault_is_found(name: str) -> None:
     assert any(expected in failure for failure in found), found
 
 
-def test_a_group_that_cannot_be_loaded_is_a_failure_and_hides_no_other(
+def test_a_group_whose_offsets_cannot_be_read_is_a_failure_and_hides_no_other_failure(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def offsets(group: str) -> dict[TopicPartition, tuple[int, int]]:
@@ -163,7 +163,7 @@ def test_a_group_that_cannot_be_loaded_is_a_failure_and_hides_no_other(
     assert any("'o/1'" in other for other in others)
 
 
-def test_a_soak_without_reads_fails() -> None:
+def test_a_soak_in_which_no_record_was_read_fails() -> None:
     world = World()
     judge = Judge(world.history, world, ["in", "out-classic"])
     judge.compare([GROUP])
@@ -171,7 +171,7 @@ def test_a_soak_without_reads_fails() -> None:
 
 
 class FakeRun:
-    """Replace `tests.soak.soak.run`: return one report after the other, and record the plans."""
+    """A replacement of `tests.soak.soak.run` that returns prepared reports and records plans."""
 
     def __init__(self, *reports: soak.Report) -> None:
         self.reports, self.plans, self.kept = list(reports), list[soak.Plan](), list[Path]()
@@ -215,10 +215,10 @@ def test_the_exit_status_and_the_report_show_the_result(
     assert ("FAILED" in capsys.readouterr().out) == bool(failures)
 
 
-def test_a_long_soak_fails_if_a_kind_of_fault_never_happened(
+def test_a_long_soak_fails_if_a_required_kind_of_fault_never_happened(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The counts of all rounds are added; a short soak needn't have each kind."""
+    """The faults of all rounds are counted; a short soak needn't have each kind of fault."""
     counts = [{"kill": 3, "move": 0, "roll": 0}, {"kill": 0, "move": 2, "roll": 0}]
     for minutes, code, missed in (("14", 0, 0), ("60", 1, 1)):
         seconds = float(minutes) * 30
@@ -230,7 +230,7 @@ def test_a_long_soak_fails_if_a_kind_of_fault_never_happened(
 
 
 def test_a_long_soak_is_split_into_rounds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A round that ended early, because Kafka lost a group, counts with its real duration."""
+    """If a round ends early, because Kafka lost a group, another round replaces the lost time."""
     lost = {"chain-consumer": "java.lang.IllegalStateException"}
     run = FakeRun(
         soak.Report(trouble_seconds=1800.0),
@@ -250,7 +250,7 @@ def test_a_long_soak_is_split_into_rounds(monkeypatch: pytest.MonkeyPatch, tmp_p
 def test_a_short_soak_has_one_round_and_a_remainder_of_seconds_is_dropped(
     seconds: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A round of a few seconds would fail, because its topics would still be empty."""
+    """In a round of a few seconds, no record would be read, and the round would fail."""
     run = FakeRun(soak.Report(trouble_seconds=0.0 if not seconds else 1770.0))
     minutes = "30" if seconds else "0"
     code, document = told(run, monkeypatch, tmp_path / "soak.json", "--minutes", minutes)
@@ -272,7 +272,7 @@ FAILED = (
     "2026-11-23T11:05:42,504 ERROR o.a.k.c.c.r.CoordinatorRuntime Failed to load metadata from "
     "__consumer_offsets-2 with epoch 79 due to {why}.\n{class_name}: {why}\n\tat L.main(L.java:3)\n"
 )
-"""A line in log4j's format for the failed call in Kafka 4.3.1."""
+"""A line of a broker's log: Kafka 4.3.1 can't load a group."""
 GONE = FAILED.format(
     why="Cannot set the epoch of y0m5-2 to 2 because the partition is still owned at epoch 759",
     class_name="java.lang.IllegalStateException",
@@ -286,7 +286,7 @@ REPLAYING = (
     "Caused by: java.lang.IllegalStateException: Cannot set the epoch of BJMw-3 to 2 because the "
     "partition is still owned at epoch 759\n\t... 9 more\n"
 ).format(why="Replaying record CoordinatorRecord(key=K(groupId='chain-consumer'), value=V(a=2))")
-"""A line of a real soak: Kafka 4.3.1 names the record and wraps the cause."""
+"""A line of a broker's log in a real soak, with the record and a wrapped cause."""
 BUSY = FAILED.format(
     why="gone", class_name="org.apache.kafka.common.errors.NotLeaderOrFollowerException"
 )
@@ -306,7 +306,7 @@ LOADED_TWICE = (
 
 
 class FakeCluster:
-    """Stand-in for brokers of which only the logs are read."""
+    """A fake cluster of which only the brokers' logs are read."""
 
     broker_addresses = ("a:1", "b:2")
 
@@ -350,7 +350,7 @@ def test_groups_that_kafka_lost_are_found_in_its_logs(
     monkeypatch.setattr(witness, "Consumer", FakeConsumer)
     there: Any = FakeCluster("all is well\n", log)
     found = witness.ClusterWitness(there, "in", 1, 1.0).lost_groups(
-        # The last one's hash is negative: it is in partition 1.
+        # The last group's hash is negative, and its partition 1.
         ["chain-classic", "chain-consumer", "group-cooperative"]
     )
     assert list(found) == lost
@@ -358,7 +358,7 @@ def test_groups_that_kafka_lost_are_found_in_its_logs(
     assert all(any(reason in line for reason in reasons) for line in found.values())
 
 
-def test_threads_share_one_history() -> None:
+def test_several_threads_can_write_to_one_history() -> None:
     clock = iter(range(1 << 30))
     history = soak.SharedHistory(lambda: next(clock) // 100)
     before = sys.getswitchinterval()

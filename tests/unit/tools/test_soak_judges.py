@@ -1,4 +1,4 @@
-"""A soak fails on growth, on kinds of faults that never happened, and on a copy that differs."""
+"""A soak fails if resources grow, if faults never happened, or if a copied topic differs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ HOUR = 3600.0
 def series(
     per_hour: float, noise: float = 0.0, seconds: float = 900.0
 ) -> list[tuple[float, float]]:
-    """Return a straight line with noise from 100 on, with a sample every 10 s."""
+    """Return samples, one every 10 s, of a value that grows steadily from 100, with noise."""
     chance = random.Random(7)
     times = [10.0 * n for n in range(int(seconds / 10) + 1)]
     return [(at, 100 + per_hour * at / HOUR + chance.uniform(-noise, noise)) for at in times]
@@ -74,7 +74,7 @@ def test_a_short_series_is_never_reported_as_growth() -> None:
     assert slopes.slope([]) == 0.0
 
 
-def test_the_slope_of_a_long_series_is_computed() -> None:
+def test_the_growth_per_hour_of_a_long_series_is_computed() -> None:
     assert slopes.slope(series(50.0, seconds=36_000.0)) * HOUR == pytest.approx(50.0)
 
 
@@ -108,7 +108,7 @@ def test_unreachable_cycles_of_closed_clients_are_not_counted_as_kept() -> None:
         gc.enable()
 
 
-def test_a_long_run_fails_for_each_kind_that_never_happened() -> None:
+def test_a_long_soak_fails_for_each_kind_of_event_that_never_happened() -> None:
     counts = {"kill": 2, "zombies fenced": 0, "throttle": 0}
     found = missed(counts, LONG)
     assert ["zombies fenced" in found[0], "throttle" in found[1], len(found)] == [True, True, 2]
@@ -117,7 +117,7 @@ def test_a_long_run_fails_for_each_kind_that_never_happened() -> None:
     assert missed(dict.fromkeys(counts, 1), LONG) == []
 
 
-def test_events_in_the_clients_files_are_counted(tmp_path: Path) -> None:
+def test_events_in_the_clients_event_files_are_counted(tmp_path: Path) -> None:
     assert set(BY_EVENT) <= set(KINDS)
     coverage = Coverage(["kill"])
     lines = [json.dumps({"kind": kind}) for kind in ("retry", "rebootstrap", "retry", "closed")]
@@ -190,7 +190,7 @@ READ = [(1.0, 0, 0), (2.0, 0, 1), (12.0, 1, 0)]
         "kept for two topics",
     ],
 )
-def test_committed_offsets_of_a_group_are_judged(
+def test_committed_offsets_of_a_group_that_moved_or_are_too_high_are_reported(
     seen: list[tuple[float, int, int]],
     faults: list[tuple[float, float]],
     failures: int,
@@ -202,7 +202,7 @@ def test_committed_offsets_of_a_group_are_judged(
 
 
 class Silent(LossyProxy):
-    """Record the names of lost answers."""
+    """A proxy that records the API keys of the responses that it dropped."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -217,7 +217,7 @@ def frame(api: int, correlation: int) -> bytes:
     return len(body).to_bytes(4, "big") + body
 
 
-def test_the_proxy_loses_only_the_requested_answer() -> None:
+def test_the_proxy_drops_only_the_response_that_it_is_told_to_drop() -> None:
     with Silent() as proxy, socket.create_server(("127.0.0.1", 0)) as broker:
         port = broker.getsockname()[1]
 
@@ -247,7 +247,7 @@ def test_the_proxy_loses_only_the_requested_answer() -> None:
         assert proxy.noted == [END_TXN]
 
 
-def test_the_page_has_the_faults_the_failures_and_pictures() -> None:
+def test_the_reports_page_contains_faults_failures_and_pictures() -> None:
     course: dict[str, Any] = {
         "faults": [("kill", 10.0, 14.0), ("lose answers", 20.0, 30.0)],
         "series": {
@@ -278,12 +278,12 @@ def test_the_page_has_the_faults_the_failures_and_pictures() -> None:
     assert page.rates(course["series"]["acknowledged"]) == [(10.0, 60.0), (20.0, 30.0)]
 
 
-def test_every_fault_has_a_colour() -> None:
+def test_every_kind_of_fault_has_a_colour() -> None:
     assert {*TROUBLES, *MORE_TROUBLES} == set(page.COLOURS)
 
 
 class SlowCluster:
-    """A cluster whose brokers aren't ready within its limit."""
+    """A fake cluster whose brokers don't start within the cluster's own timeout."""
 
     def __init__(self) -> None:
         self._now = self
@@ -299,7 +299,7 @@ class SlowCluster:
         self.calls.append("lead")
 
 
-def test_brokers_that_start_slowly_do_not_end_the_faults() -> None:
+def test_brokers_that_start_slowly_do_not_end_the_thread_that_causes_faults() -> None:
     cluster = SlowCluster()
     faults = Troubles(cast("LocalCluster", cluster), random.Random(1), [], pause=1.0)
     faults.cause("move", lambda _: None)
@@ -307,7 +307,7 @@ def test_brokers_that_start_slowly_do_not_end_the_faults() -> None:
     assert [kind for kind, *_ in faults.times] == ["move"]
 
 
-def test_a_request_for_a_topic_without_an_answer_is_repeated() -> None:
+def test_a_request_to_create_a_topic_is_repeated_if_it_gets_no_response() -> None:
     """`result(30)` of librdkafka's future raises TimeoutError while all brokers are down."""
     group = GroupUnderTest.__new__(GroupUnderTest)
     done = confluent_kafka.KafkaError.TOPIC_ALREADY_EXISTS
@@ -320,8 +320,8 @@ def test_a_request_for_a_topic_without_an_answer_is_repeated() -> None:
     assert not answers
 
 
-def test_unread_records_are_described_with_the_owners_and_committed_offsets() -> None:
-    """Without them, the cause of a partition that no member reads can't be found later."""
+def test_a_failure_about_unread_records_contains_owners_and_committed_offsets() -> None:
+    """They show later why no member read the partition."""
     group = GroupUnderTest.__new__(GroupUnderTest)
     group.group, group.incarnation, group._seen = "g", 2, {2: {0: 7}}
     place = TopicPartition("topic-eager#3", 4)
@@ -339,8 +339,8 @@ def test_unread_records_are_described_with_the_owners_and_committed_offsets() ->
     )
 
 
-def test_objects_are_counted_while_other_threads_construct_tuples() -> None:
-    """A list of all objects would refer to their tuples, whose construction fails then."""
+def test_counting_objects_does_not_break_other_threads_that_construct_tuples() -> None:
+    """A list of all objects also refers to unfinished tuples, whose construction would fail."""
     errors: list[Exception] = []
     over = threading.Event()
 

@@ -1,4 +1,4 @@
-"""The Spark soak: choice of faults, processes to kill, excused failures and counts."""
+"""The soak of Spark jobs: choice of faults, processes to kill, failures that faults explain."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KEYS = [str(n) for n in range(4)]
 
 
 class Cluster:
-    """Stand-in for the cluster, with the methods that a soak calls before its run."""
+    """A fake cluster with only the methods that a soak calls before its run."""
 
     def librdkafka_config(self) -> dict[str, str]:
         return {}
@@ -30,7 +30,7 @@ class Cluster:
 
 
 class Driver:
-    """Stand-in for a driver that is alive or not, with the processes that the test lists."""
+    """A fake Spark driver that is alive or has ended; the test lists its processes."""
 
     lives: ClassVar[list[bool]]
     found: ClassVar[dict[Part, list[int]]]
@@ -88,7 +88,7 @@ def test_every_kind_of_fault_occurs_once_before_any_is_repeated() -> None:
     assert kinds != list(drawn(SparkPlan(faults=50, folder=Path(), seed=4)))
 
 
-def test_idle_progress_is_not_a_committed_batch() -> None:
+def test_progress_without_rows_does_not_count_as_a_committed_batch() -> None:
     idle = {"batchId": 5, "numInputRows": 0, "timestamp": "12:00"}
     batch = {"batchId": 5, "numInputRows": 7, "timestamp": "12:01"}
     assert not committed(idle, None)
@@ -96,7 +96,7 @@ def test_idle_progress_is_not_a_committed_batch() -> None:
     assert not committed(batch, "12:01")
 
 
-def test_a_running_process_is_killed(bench: Bench) -> None:
+def test_the_fault_kills_a_running_process_of_its_kind(bench: Bench) -> None:
     bench.start(True, patience=60.0, worker=[17])
     assert bench.do("worker") == "worker"
     assert bench.killed == [(17, signal.SIGKILL)]
@@ -105,7 +105,7 @@ def test_a_running_process_is_killed(bench: Bench) -> None:
 
 def test_a_driver_that_ended_is_replaced_before_the_next_fault(bench: Bench) -> None:
     bench.start(False, True, patience=60.0, worker=[17])
-    bench.soak._recent.add("executor")  # excuses the end of the driver
+    bench.soak._recent.add("executor")  # this recent fault explains the end of the driver
     assert bench.do("worker") == "worker"
     assert bench.killed == [(17, signal.SIGKILL)]
     assert "the driver ended by itself" in bench.lines[0]
@@ -169,7 +169,7 @@ def test_a_failed_query_is_a_failure_unless_a_fault_explains_it(bench: Bench) ->
         ([], ["4 records are lost: ['0', '1', '2', '3']", "it shows nothing"]),
     ],
 )
-def test_lost_duplicated_and_unknown_records_are_failures(
+def test_lost_duplicated_and_unknown_records_are_reported_as_failures(
     bench: Bench, found: list[str], told: list[str]
 ) -> None:
     bench.soak._compare("Parquet", Counter(found), KEYS, Counter(KEYS))
@@ -181,7 +181,7 @@ def test_lost_duplicated_and_unknown_records_are_failures(
     assert bench.soak.report.records == {"Parquet": len(found)}
 
 
-def test_processes_of_spark_are_classified() -> None:
+def test_processes_of_spark_are_classified_by_their_command_lines() -> None:
     commands = [
         (1, 0, "python spark_job.py"),
         (2, 1, "java org.apache.spark.deploy.SparkSubmit pyspark-shell"),

@@ -1,4 +1,4 @@
-"""Programs of a soak run in threads or in one event loop, and the loop's activity is reported."""
+"""A soak's workers run in threads or in one event loop, whose activity is reported."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def way(request: pytest.FixtureRequest) -> Iterator[Way]:
 
 
 class Waiting(Worker):
-    """Wait for the stop signal, then return or raise an error."""
+    """A worker that waits until it has to stop, then returns or raises an error."""
 
     def __init__(self, way: Way, error: BaseException | None = None) -> None:
         super().__init__("waiting", way)
@@ -39,7 +39,7 @@ class Waiting(Worker):
             raise self.error
 
 
-def test_workers_end_on_request(way: Way) -> None:
+def test_workers_end_when_they_are_told_to_stop(way: Way) -> None:
     workers = [Waiting(way), Waiting(way, ValueError("broken"))]
     for worker in workers:
         worker.start()
@@ -55,7 +55,7 @@ def test_workers_end_on_request(way: Way) -> None:
     assert {worker.thread for worker in workers} == {where}
 
 
-def test_calls_of_sync_and_asyncio_clients_return_the_same() -> None:
+def test_calls_of_blocking_and_of_asyncio_clients_can_be_awaited_alike() -> None:
     async def seven() -> int:
         return 7
 
@@ -79,7 +79,7 @@ class Turn:
 
 
 class FakeCluster:
-    """Stand-in for the cluster, with the methods that a soak calls before its run."""
+    """A fake cluster with only the methods that a soak calls before its run."""
 
     broker_addresses = ("a:1",)
 
@@ -89,7 +89,7 @@ class FakeCluster:
     librdkafka_config = client_config
 
 
-def test_an_event_loop_that_did_nothing_is_a_failure() -> None:
+def test_a_soak_whose_event_loop_did_nothing_fails() -> None:
     cluster: Any = FakeCluster()
     soak = Soak(cluster, Plan(1.0, members=1, readers=1, asyncio=1), lambda line: None)
     names = [worker.name for worker in soak.workers]
@@ -109,7 +109,7 @@ def test_an_event_loop_that_did_nothing_is_a_failure() -> None:
     assert set(soak.report.asyncio.values()) == {1}
 
 
-def test_without_an_event_loop_all_workers_are_threads() -> None:
+def test_without_the_asyncio_option_all_workers_run_in_threads() -> None:
     cluster: Any = FakeCluster()
     soak = Soak(cluster, Plan(1.0), lambda line: None)
     assert not any(worker.name.startswith("asyncio") for worker in soak.workers)

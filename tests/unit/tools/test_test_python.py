@@ -1,4 +1,4 @@
-"""Choice of the interpreter for `make test-python`."""
+"""`make test-python`: which Python interpreter it uses."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def program(path: Path, script: str) -> str:
     return str(path)
 
 
-def test_a_path_is_used_unchanged() -> None:
+def test_a_path_to_an_interpreter_is_used_unchanged() -> None:
     found, version = test_python.find(sys.executable)
     assert found == sys.executable
     assert version.rstrip("t") == HERE
 
 
-def test_an_interpreter_of_pyenv_is_found_if_its_shim_does_not_run(
+def test_an_interpreter_of_pyenv_is_found_even_if_pyenvs_shim_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program(tmp_path / "bin" / "python3.99", "exit 127")

@@ -33,14 +33,14 @@ def remote(tmp_path: Path) -> Path:
 
 
 def checkout(folder: Path, remote: Path, at: str) -> Path:
-    """Clone a tag or branch, as a workflow does."""
+    """Clone a tag or branch of the repository, as a CI workflow does."""
     words = ("--quiet", "--depth=1", "--branch", at)
     git(folder.parent, "clone", *words, f"file://{remote}", str(folder))
     return folder
 
 
 def build(root: Path, version: str) -> None:
-    """Write the files that `make site` leaves."""
+    """Write the pages of one version and the list of versions, as `make site` does."""
     page = root / "build/site" / version / "index.html"
     page.parent.mkdir(parents=True)
     page.write_text(version)
@@ -62,7 +62,7 @@ def test_a_new_version_is_stored_beside_the_earlier_ones(tmp_path: Path, remote:
     assert git(remote, "rev-list", "--count", "site").strip() == "2"
 
 
-def test_without_a_site_nothing_is_stored(
+def test_without_a_built_site_nothing_is_stored(
     tmp_path: Path, remote: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = checkout(tmp_path / "run", remote, "v0.2.0")

@@ -1,4 +1,4 @@
-"""The site: published files, generated pages, links and timelines."""
+"""The documentation site: published files, generated pages, links and timelines."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @pytest.fixture(scope="module")
 def stories() -> list[traces.Shown]:
-    """Play the stories in the simulation."""
+    """Run the documented recovery scenarios in the simulation; return their timelines."""
     return traces.recorded()
 
 
@@ -61,7 +61,7 @@ def test_every_command_and_subcommand_has_a_page() -> None:
     assert "odradek topics create TOPIC... [FLAGS]" in pages["topics"]
 
 
-def test_the_page_of_commands_describes_each() -> None:
+def test_the_page_of_commands_describes_each_command() -> None:
     assert build.OVERVIEW in (stage.ROOT / "docs/site/commands.md").read_text()
     rows = overview().splitlines()[2:]
     assert len(rows) == len(COMMANDS)
@@ -71,7 +71,7 @@ def test_the_page_of_commands_describes_each() -> None:
     )
 
 
-def test_links_lead_to_published_pages_only(tmp_path: Path) -> None:
+def test_links_lead_only_to_published_pages(tmp_path: Path) -> None:
     stage.stage(tmp_path)
     design = (tmp_path / "DESIGN.md").read_text()
     assert "](src/" not in design
@@ -106,10 +106,10 @@ def test_untracked_and_hidden_files_are_not_published(
 
 
 @pytest.mark.parametrize("version", ["", ".", "..", "../other", "/x", "a/b", "<b>"])
-def test_a_version_must_be_a_single_folder_name(
+def test_the_sites_version_must_be_a_single_folder_name(
     version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The deletion of folders is replaced: nothing is deleted, even if the check fails."""
+    """The test replaces the deletion of folders, so that a failing check deletes nothing."""
     emptied: list[Path] = []
     monkeypatch.setattr(shutil, "rmtree", lambda folder, **_: emptied.append(folder))
     monkeypatch.setattr(build, "write_source", lambda *_: None)
@@ -184,7 +184,7 @@ def test_dead_links_are_found(tmp_path: Path) -> None:
     ]
 
 
-def test_versions_are_listed_in_order_with_their_pages(tmp_path: Path) -> None:
+def test_versions_of_the_site_are_listed_in_order_with_their_pages(tmp_path: Path) -> None:
     for name in ("0.9.0", "0.10.0", "0.10.0rc1", "0.11.0rc9", "0.11.0rc10"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "index.html").write_text("")
@@ -222,7 +222,7 @@ def test_timelines_show_the_events_that_the_page_describes(stories: list[traces.
     assert len(refused) == 2
 
 
-def test_without_a_browser_the_check_says_what_is_missing(
+def test_the_check_of_the_site_says_if_no_browser_is_installed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(check, "SITE", tmp_path)
@@ -234,13 +234,13 @@ def test_without_a_browser_the_check_says_what_is_missing(
     (tmp_path / "0.1.0/index.html").write_text("")
     assert check.main([]) == check.MISSING
     assert "apt-get install chromium-headless-shell" in capsys.readouterr().err
-    with pytest.raises(SystemExit, match="2"):  # without pages, the check would find no fault
+    with pytest.raises(SystemExit, match="2"):  # without any page, the check would pass
         check.main(["--page", "gude"])
     assert "has 'gude' in its name" in capsys.readouterr().err
 
 
 @pytest.mark.slow
-@pytest.mark.long  # links and pages have quicker tests of their own, above and in test_pages.py
+@pytest.mark.long  # the quicker tests above and in test_pages.py also check links and pages
 def test_sphinx_reads_every_page_and_reports_only_the_dead_link(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,4 +1,4 @@
-"""Test the configuration that command lines of `produce` and `consume` result in, and errors."""
+"""Test the client configuration that flags of `produce` and `consume` set, and their errors."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def run(function: Any, words: str) -> tuple[int, str]:
     return done.exit_code, done.output
 
 
-def test_producer_flags_set_the_options_of_the_producer() -> None:
+def test_flags_of_produce_set_the_producers_options() -> None:
     words = (
         f"odradek produce {START} --batch-size 1 --message-send-max-retries 2 "
         "--retry-backoff-ms 3 --timeout 4 --request-required-acks -1 --request-timeout-ms 5 "
@@ -108,7 +108,7 @@ def test_max_partition_memory_bytes_overrides_batch_size() -> None:
         ("--partition 0 --offset 7 --consumer-property auto.offset.reset=earliest", "earliest"),
     ],
 )
-def test_flags_determine_the_offset_reset_of_a_consumer(words: str, reset: str) -> None:
+def test_flags_of_consume_set_auto_offset_reset(words: str, reset: str) -> None:
     found = client_of(f"odradek consume {START} {words} --isolation-level read_committed")
     assert found["config"] == {
         "bootstrap.servers": "a:1",
@@ -135,19 +135,21 @@ def test_flags_determine_the_offset_reset_of_a_consumer(words: str, reset: str) 
         ("1970-01-01T01:00:01+01:00", PlaceKind.TIME, 1000),
     ],
 )
-def test_offsets_words_and_times_are_parsed(text: str, kind: PlaceKind, number: int) -> None:
+def test_a_start_is_parsed_as_an_offset_a_word_or_a_time(
+    text: str, kind: PlaceKind, number: int
+) -> None:
     assert log_place(text, "--offset") == LogPlace(kind, number)
 
 
 @pytest.mark.parametrize(
     "text", ["x", "1.5", "", "--1", "-", "@", "@x", "s@-1", "1960-01-01", "٣", "9" * 19]
 )
-def test_an_invalid_end_is_rejected(text: str) -> None:
+def test_an_invalid_value_of_until_is_rejected(text: str) -> None:
     with pytest.raises(UsageError, match="--until must be an offset"):
         end_place(text, "--until")
 
 
-def test_an_end_in_the_future_is_rejected() -> None:
+def test_until_with_a_time_in_the_future_is_rejected() -> None:
     with pytest.raises(UsageError, match="9999-01-01 is in the future"):
         end_place("9999-01-01", "--until")
 
@@ -246,7 +248,7 @@ def test_an_end_in_the_future_is_rejected() -> None:
         ),
     ],
 )
-def test_a_wrong_command_line_is_rejected_with_the_reason(
+def test_an_invalid_command_line_is_rejected_with_the_reason(
     function: Any, words: str, says: str
 ) -> None:
     status, output = run(function, words)
@@ -283,7 +285,9 @@ def test_deserializers_can_be_set_by_their_own_flags() -> None:
         (consume.consume, consume.NOT_THERE),
     ],
 )
-def test_every_flag_in_the_tables_is_a_parameter(tool: Any, flags: dict[str, str]) -> None:
+def test_every_documented_flag_is_a_parameter_of_the_command(
+    tool: Any, flags: dict[str, str]
+) -> None:
     known = parameters(tool, START.split())
     assert set(flags) <= set(known)
 
@@ -299,7 +303,7 @@ def test_every_flag_in_the_tables_is_a_parameter(tool: Any, flags: dict[str, str
         ("timed out waiting for news of x: gone", "gone"),
     ],
 )
-def test_waiting_reports_progress_and_ends_at_the_timeout(text: str, why: str) -> None:
+def test_a_repeated_call_reports_that_it_waits_and_ends_at_its_timeout(text: str, why: str) -> None:
     asked: list[float] = []
     said: list[str] = []
 
@@ -316,7 +320,7 @@ def test_waiting_reports_progress_and_ends_at_the_timeout(text: str, why: str) -
     ]
 
 
-def test_the_report_of_a_wait_contains_current_connection_failures(
+def test_the_message_that_a_command_waits_lists_current_connection_failures(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     said: list[str] = []
@@ -340,7 +344,7 @@ def test_the_report_of_a_wait_contains_current_connection_failures(
 
 
 @pytest.mark.slow
-def test_a_slow_call_is_reported_until_the_first_one_succeeds(
+def test_slow_calls_are_reported_until_the_first_call_succeeds(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     hour = threading.Event()
@@ -377,7 +381,7 @@ def test_sigterm_exits_with_status_0_and_restores_the_handlers(ignored: bool) ->
         signal.signal(signal.SIGINT, before)
 
 
-def test_ctrl_c_without_sigterm_remains_a_keyboard_interrupt() -> None:
+def test_ctrl_c_raises_keyboard_interrupt() -> None:
     with pytest.raises(KeyboardInterrupt), terminable() as end:
         raise KeyboardInterrupt
     assert not end.terminated
@@ -403,7 +407,7 @@ def test_sigterm_while_the_client_is_created_exits_with_status_0(
     assert (status, came) == (0, [])
 
 
-def test_lost_lines_are_reported_even_if_sigterm_interrupts_close(
+def test_lines_that_were_not_sent_are_reported_even_if_sigterm_interrupts_close(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Closing:
@@ -436,10 +440,10 @@ def test_a_properties_file_for_kafkas_tools_is_read(tmp_path: Path) -> None:
     ("terminal", "words", "escaped"),
     [(True, "", True), (True, "--raw", False), (False, "", False), (True, "--json", True)],
 )
-def test_records_are_only_escaped_on_a_terminal(
+def test_control_characters_in_records_are_escaped_only_on_a_terminal(
     monkeypatch: pytest.MonkeyPatch, terminal: bool, words: str, escaped: bool
 ) -> None:
-    """R-IN-3: a pipe gets the unchanged bytes, as from Kafka's tool."""
+    """R-IN-3: a pipe gets the bytes of records unchanged, as from Kafka's own tool."""
     seen: list[bool] = []
 
     def made(*_: Any, escaped: bool) -> None:

@@ -1,4 +1,4 @@
-"""Test encoding JSON lines by schemas of a registry; `odradek consume` must show the same JSON."""
+"""Test the encoding of JSON lines with a registry's schemas; `consume` prints the same JSON."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def there_and_back(registry: SchemaRegistryClient, parse: Any, kind: str, value:
     return plain(read(line.value))
 
 
-def test_json_that_consume_shows_for_avro_can_be_produced(
+def test_the_json_that_consume_prints_for_avro_can_be_produced_again(
     registry: SchemaRegistryClient, schema: Path
 ) -> None:
     parse = parser(
@@ -180,7 +180,9 @@ def test_avros_own_json_encoding_is_accepted(registry: SchemaRegistryClient, sch
         ({"to": ...}, "value lacks the field 'to'"),
     ],
 )
-def test_the_error_names_the_field_that_does_not_fit(changed: dict[str, Any], why: str) -> None:
+def test_the_error_names_the_field_whose_value_does_not_fit_the_schema(
+    changed: dict[str, Any], why: str
+) -> None:
     value = {**FULL, **changed}
     value = {name: one for name, one in value.items() if one is not ...}
     parsed = fastavro.parse_schema(FLIGHT)
@@ -229,12 +231,14 @@ PAIR = [{"type": "fixed", "name": name, "size": 2} for name in ("F", "G")]
         (["null", {"type": "string", "logicalType": "date"}], "x", (1, "x")),
     ],
 )
-def test_json_selects_the_right_branch_of_a_union(union: list[Any], value: Any, found: Any) -> None:
+def test_a_json_value_selects_the_right_branch_of_an_avro_union(
+    union: list[Any], value: Any, found: Any
+) -> None:
     assert union_of(union[0], value, *union[1:]) == found
 
 
 @pytest.mark.parametrize("other", [TEXTS, ONE])
-def test_a_value_that_fits_two_branches_is_rejected(other: Any) -> None:
+def test_a_value_that_fits_two_branches_of_a_union_is_rejected(other: Any) -> None:
     with pytest.raises(
         SerializationError, match="value is ambiguous: it may be string, or (map|One) with"
     ):
@@ -256,7 +260,7 @@ def test_numbers_and_times_that_a_type_cannot_hold_are_rejected() -> None:
         of_json("2024-01-02T03:04:05Z", logical("long", "local-timestamp-micros"))
 
 
-def test_default_values_of_type_bytes_are_decoded() -> None:
+def test_default_values_of_bytes_fields_are_decoded() -> None:
     mark = {"type": "fixed", "name": "Mark", "size": 1}
     inner = {"type": "record", "name": "In", "fields": [{"name": "z", "type": "bytes"}]}
     fields = [
@@ -280,7 +284,7 @@ def test_each_branch_of_nested_unions_is_tried_once() -> None:
     fields = [{"name": "n", "type": ["null", "A", inner]}, {"name": "x", "type": "int"}]
     parsed = fastavro.parse_schema({"type": "record", "name": "A", "fields": fields})
     value: Any = {"n": None, "x": 1.5}
-    for n in range(60):  # trying both branches at each level would take 2**60 attempts
+    for n in range(60):  # trying each combination would take 2**60 attempts
         value = {"n": value, "x": "s" if n % 2 else 1}
     with pytest.raises(SerializationError, match="must be null"):
         of_json(value, parsed)
@@ -326,7 +330,9 @@ def test_protobuf_is_encoded_by_the_registered_schema(registry: SchemaRegistryCl
         parser(registry, "value.message=air.None", encode_value=LineFormat.PROTOBUF)(b"{}")
 
 
-def test_the_error_says_that_the_registry_has_no_descriptor(registry: SchemaRegistryClient) -> None:
+def test_the_error_says_if_the_registry_has_no_descriptor_of_a_protobuf_schema(
+    registry: SchemaRegistryClient,
+) -> None:
     text = 'syntax = "proto3"; message Raw { bytes raw = 1; }'
     registry.register_schema("flights-value", Schema(text, "PROTOBUF"))
     parse = parser(registry, encode_value=LineFormat.PROTOBUF)
@@ -411,7 +417,7 @@ def test_a_line_that_is_not_json_is_rejected(registry: SchemaRegistryClient) -> 
             parse(line)
 
 
-def test_a_value_schema_is_registered_although_the_key_schema_exists(
+def test_a_value_schema_is_registered_even_if_the_key_schema_exists(
     registry: SchemaRegistryClient, schema: Path
 ) -> None:
     registry.register_schema("flights-key", Schema('"string"'))
@@ -426,7 +432,7 @@ def test_a_value_schema_is_registered_although_the_key_schema_exists(
     assert set(registry.get_subjects()) == {"flights-key", "flights-value"}
 
 
-def test_the_error_for_a_schema_without_a_descriptor_says_how_to_register_it(
+def test_the_error_for_a_proto_text_schema_says_how_to_register_a_descriptor(
     registry: SchemaRegistryClient,
 ) -> None:
     registry.register_schema("flights-value", Schema('syntax = "proto3";', "PROTOBUF"))
@@ -437,8 +443,10 @@ def test_the_error_for_a_schema_without_a_descriptor_says_how_to_register_it(
         parse(b"{}")
 
 
-def test_the_error_for_another_schema_type_names_both_types(registry: SchemaRegistryClient) -> None:
-    """If Avro data is read as JSON, the schema's type helps more than a JSON syntax error."""
+def test_decoding_data_of_another_schema_type_raises_an_error_that_names_both_types(
+    registry: SchemaRegistryClient,
+) -> None:
+    """If Avro data is decoded as JSON, the schema's type explains more than a syntax error."""
     registry.register_schema("flights-value", Schema('"string"'))
     line: ParsedLine = parser(registry, encode_value=LineFormat.AVRO)('"ÿ"'.encode())
     read = decoder(Decoding.JSON, None, WireFormat.PLAIN, part="value", registry=registry)
@@ -447,13 +455,13 @@ def test_the_error_for_another_schema_type_names_both_types(registry: SchemaRegi
     with pytest.raises(FormatError, match="JSON: the schema has type AVRO, not JSON"):
         read(line.value)
     with pytest.raises(FormatError, match="JSON: the data isn't valid JSON"):
-        read(b"\0\0\0\0\x63{")  # schema 99 doesn't exist
+        read(b"\0\0\0\0\x63{")  # a schema with id 99 doesn't exist
     registry.register_schema("flights-value", Schema("{}", "JSON"))
     with pytest.raises(FormatError, match="JSON: the data isn't valid JSON: Expecting property"):
         read(b"\0\0\0\0\x02{")
 
 
-def test_only_the_first_wait_for_the_registry_is_reported(
+def test_a_slow_registry_is_reported_only_at_the_first_request(
     registry: SchemaRegistryClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[str] = []
@@ -471,7 +479,7 @@ def test_only_the_first_wait_for_the_registry_is_reported(
     assert told == [waiting.REGISTRY] * 2
 
 
-def test_keys_are_encoded_and_null_stays_null(registry: SchemaRegistryClient) -> None:
+def test_keys_are_encoded_and_the_null_marker_is_a_null_key(registry: SchemaRegistryClient) -> None:
     registry.register_schema("flights-key", Schema('"string"'))
     words = ("parse.key=true", "null.marker=-", "key.separator=:")
     parse = parser(registry, *words, encode_key=LineFormat.AVRO)
@@ -480,7 +488,7 @@ def test_keys_are_encoded_and_null_stays_null(registry: SchemaRegistryClient) ->
     assert parse(b"-:x").key is None
 
 
-def test_a_missing_schema_is_an_error(registry: SchemaRegistryClient) -> None:
+def test_a_schema_that_is_not_registered_raises_an_error(registry: SchemaRegistryClient) -> None:
     parse = parser(registry, encode_value=LineFormat.AVRO)
     with pytest.raises(LineError, match="the value can't be encoded as avro: .*HTTP 404"):
         parse(b"1")
@@ -513,7 +521,7 @@ def test_a_missing_schema_is_an_error(registry: SchemaRegistryClient) -> None:
         ({"encode_value": LineFormat.AVRO}, ["value.message=x"], "needs --encode-value protobuf"),
     ],
 )
-def test_a_wrong_combination_of_flags_is_rejected(
+def test_contradictory_flags_are_rejected(
     flags: dict[str, Any], words: list[str] | None, why: str
 ) -> None:
     given = [] if words is None else ["schema.registry.url=http://127.0.0.1:1", *words]

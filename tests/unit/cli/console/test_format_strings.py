@@ -1,4 +1,4 @@
-"""Test kcat's format strings, and decoding of keys and values as JSON, Avro, Protobuf, numbers."""
+"""Test kcat's format strings, and the decoding of keys and values (Avro, JSON, Protobuf)."""
 
 from __future__ import annotations
 
@@ -65,18 +65,18 @@ def test_a_format_string_is_applied_to_a_record(text: str, line: bytes) -> None:
     assert FormatString(text).line(RECORD) == line
 
 
-def test_missing_parts_are_empty_or_minus_1() -> None:
+def test_missing_keys_and_values_are_printed_as_empty_and_their_sizes_as_minus_1() -> None:
     assert FormatString(r"%k|%s|%K|%S|%h|%T").line(BARE) == b"||-1|-1||-1"
     assert FormatString("%k %s", null=b"NULL").line(BARE) == b"NULL NULL"
 
 
-def test_every_token_can_be_used() -> None:
+def test_every_token_of_kcats_format_strings_is_supported() -> None:
     for letter in TOKENS:
         assert FormatString(f"%{letter}").line(RECORD)
 
 
-def test_records_in_a_format_string_are_escaped() -> None:
-    """R-IN-3: only the user's own format may contain control characters."""
+def test_control_characters_of_records_are_escaped_in_formatted_output() -> None:
+    """R-IN-3: the format string may contain control characters, but data of records may not."""
     shown = FormatString(r"\x1b%k%h%s\n", escaped=True).line(HOSTILE)
     assert shown.startswith(b"\x1b")
     assert shown[1:-1].decode().replace("\t", "").isprintable()
@@ -126,7 +126,7 @@ def test_data_that_cannot_be_decoded_raises_an_error(
         decode(data)
 
 
-def test_without_a_decoding_the_bytes_are_unchanged() -> None:
+def test_without_a_decode_flag_the_bytes_are_unchanged() -> None:
     assert decoder(Decoding.NONE, None, PLAIN, part="key") is None
     assert decoder(None, None, PLAIN, part="key") is None
 
@@ -148,7 +148,7 @@ def datum() -> bytes:
 @pytest.mark.parametrize(
     ("form", "header"), [(PLAIN, b""), (WireFormat.CONFLUENT, b"\0\0\0\0\x07")], ids=str
 )
-def test_avro_is_decoded_with_and_without_confluents_header(
+def test_avro_data_is_decoded_with_and_without_confluents_header(
     schema: Path, form: WireFormat, header: bytes
 ) -> None:
     decode = decoder(Decoding.AVRO, schema, form, part="value")
@@ -261,7 +261,7 @@ def test_protobuf_is_decoded_by_the_registrys_schema(registry: SchemaRegistryCli
         decode(b"\0" + of_json.to_bytes(4, "big") + b"\0")
 
 
-def test_a_registry_does_not_affect_a_key_that_is_decoded_as_a_string(
+def test_a_registry_has_no_effect_on_a_key_that_is_decoded_as_a_string(
     registry: SchemaRegistryClient,
 ) -> None:
     decode = decoder(Decoding.STRING, None, PLAIN, part="key", registry=registry)

@@ -44,7 +44,7 @@ ALL = {
         ({}, RECORD._replace(value=b"\xff\x00"), b"\xff\x00\n"),
     ],
 )  # fmt: skip
-def test_properties_select_the_parts_of_a_line(
+def test_formatter_properties_select_what_is_printed_of_each_record(
     settings: dict[str, str], record: ConsumerRecord, line: bytes
 ) -> None:
     assert RecordFormatter(settings).line(record) == line
@@ -74,7 +74,7 @@ def test_data_that_a_deserializer_rejects_raises_an_error(name: str, says: str) 
         RecordFormatter({"value.deserializer": name}).line(RECORD)
 
 
-def test_an_unknown_deserializer_is_refused() -> None:
+def test_an_unknown_deserializer_is_rejected() -> None:
     with pytest.raises(
         UsageError, match=r"key\.deserializer: unknown deserializer com\.acme\.Mine"
     ):

@@ -1,4 +1,4 @@
-"""Test property files, `key=value` words, and the configuration that results from them."""
+"""Test property files, `key=value` arguments, and the resulting client configuration."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from odradek.common.options.properties import parse_properties
         ("café=crème", {"café": "crème"}),
     ],
 )
-def test_a_file_is_parsed_as_by_java(text: str, found: dict[str, str]) -> None:
+def test_a_property_file_is_parsed_as_by_java(text: str, found: dict[str, str]) -> None:
     assert parse_properties(text) == found
 
 
@@ -101,7 +101,7 @@ def test_an_unreadable_file_is_rejected_with_the_reason(tmp_path: Path) -> None:
         client_config({"command_config": wrong}, tool="producer", flags={})
 
 
-def test_unknown_line_properties_are_rejected_with_a_suggestion(tmp_path: Path) -> None:
+def test_unknown_properties_for_input_lines_are_rejected_with_a_suggestion(tmp_path: Path) -> None:
     file = tmp_path / "reader.properties"
     file.write_text("parse.key=true\nkey.separator=:\n")
     known = ("parse.key", "key.separator")
@@ -118,7 +118,7 @@ def test_unknown_line_properties_are_rejected_with_a_suggestion(tmp_path: Path) 
         settings(old_property=["parse.keys=true"])
 
 
-def test_only_the_word_true_is_true() -> None:
+def test_a_boolean_property_is_true_only_if_its_value_is_true_in_any_case() -> None:
     settings = {"a": " TRUE ", "b": "yes", "c": "false"}
     assert [truth(settings, name) for name in "abcd"] == [True, False, False, False]
     assert truth({}, "d", default=True)

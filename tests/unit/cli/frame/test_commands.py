@@ -1,4 +1,4 @@
-"""Test how functions become commands: flags, confirmation, exit statuses."""
+"""Test how Python functions become subcommands: flags, confirmation, exit statuses."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def called(*words: str, given: str | None = None) -> tuple[int, str, str]:
     return done.exit_code, done.stdout, done.stderr
 
 
-def test_a_failing_item_does_not_hide_the_results_of_the_others() -> None:
+def test_if_some_items_fail_the_results_of_the_other_items_are_printed() -> None:
     assert called("list", "a", "b", *HERE) == (
         1,
         "a\n",
@@ -80,7 +80,7 @@ def test_a_failing_item_does_not_hide_the_results_of_the_others() -> None:
     }
 
 
-def test_an_error_of_the_whole_call_is_also_a_json_document() -> None:
+def test_with_json_an_error_of_the_whole_command_is_a_json_document() -> None:
     code, out, err = called("late", "--json", *HERE)
     assert code == 1
     error = {"error": "KafkaTimeoutError", "code": None, "message": "too late"}
@@ -88,7 +88,7 @@ def test_an_error_of_the_whole_call_is_also_a_json_document() -> None:
     assert err == "odradek things late: KafkaTimeoutError: too late\n"
 
 
-def test_config_sets_client_options_unless_the_command_defines_it() -> None:
+def test_config_sets_client_options_unless_the_command_has_its_own_config_option() -> None:
     code, _, err = called("late", "--config", "what=1", *HERE)
     assert (code, "unknown option 'what'" in err) == (2, True)
     code, out, _ = called("make", "--config", "what=1", "--dry-run", "--json", *HERE)
@@ -97,7 +97,7 @@ def test_config_sets_client_options_unless_the_command_defines_it() -> None:
     assert (code, "unknown option 'what'" in err) == (2, True)
 
 
-def test_a_destructive_command_is_refused_without_a_terminal_to_confirm() -> None:
+def test_a_destructive_command_without_a_terminal_needs_the_flag_yes() -> None:
     code, out, err = called("drop", *HERE)
     assert (code, out) == (2, "")
     assert err.startswith("odradek things drop: this would drop a \\x1b thing, but there is no")
@@ -170,7 +170,7 @@ def test_completion_offers_only_names_that_are_safe_in_a_shell(
     assert completion.topic_names(SimpleNamespace(params={}), "") == []  # type: ignore[arg-type]
 
 
-def test_words_before_the_completed_one_are_known() -> None:
+def test_shell_completion_knows_the_words_before_the_completed_word() -> None:
     assert COMPLETION == "_ODRADEK_COMPLETE"
     assert completed_words({"COMP_WORDS": "odradek topics de"}) == ["topics", "de"]
     assert completed_words({"_TYPER_COMPLETE_ARGS": "odradek topics "}) == ["topics"]

@@ -56,15 +56,15 @@ def test_a_table_fits_the_width_of_the_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = on_terminal(monkeypatch, capsys, TABLE, NO_COLOR="1", TERM="xterm")
-    assert "\x1b[3" not in out  # no colour, and the broker's escape sequence is escaped
+    assert "\x1b[3" not in out  # the broker's escape sequence has no effect
     lines = [line.replace("\x1b[1m", "").replace("\x1b[0m", "") for line in out.splitlines()]
     assert max(map(len, lines)) <= 40
-    assert "".join(lines).count("a") == 200  # wrapped, not truncated
+    assert "".join(lines).count("a") == 200  # the long value is wrapped, not truncated
     small = ResultTable(("topic",), [("flights",)])
     assert "\x1b[1m" in on_terminal(monkeypatch, capsys, small, TERM="xterm")
 
 
-def test_json_is_one_document_on_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_output_is_one_document_on_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     thing = Thing(UUID(int=5), (1, 2), frozenset({"WRITE", "READ"}))
     failed = {TopicPartition("t", 0): TopicAlreadyExistsError("it\x1b is\x7f there")}
     show(Result({"thing": thing, "at": TopicPartition("\x1bt", 1)}, ["no"], failed), "t", json=True)
@@ -85,7 +85,9 @@ def test_json_is_one_document_on_one_line(capsys: pytest.CaptureFixture[str]) ->
     assert said.err == "t: TopicAlreadyExistsError: it\\x1b is\\x7f there\n"
 
 
-def test_items_with_the_same_error_share_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_items_with_the_same_error_are_reported_on_one_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     failed = {name: TopicAlreadyExistsError("away\n  since noon") for name in ("a", "b")}
     show(Result({}, [], failed | {"c": TopicAlreadyExistsError("there")}), "t", json=False)
     assert capsys.readouterr().err.splitlines() == [
@@ -94,7 +96,7 @@ def test_items_with_the_same_error_share_one_line(capsys: pytest.CaptureFixture[
     ]
 
 
-def test_if_all_items_failed_the_table_is_not_called_empty(
+def test_if_all_items_failed_no_empty_table_is_printed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     failed = {"a": TopicAlreadyExistsError("topic a")}
@@ -102,7 +104,7 @@ def test_if_all_items_failed_the_table_is_not_called_empty(
     assert capsys.readouterr().out == ""
 
 
-def test_values_are_formatted_for_people() -> None:
+def test_values_in_tables_are_formatted_for_people() -> None:
     assert [cell(v) for v in (None, "", (), True, False, 0, (2, 1), {"b", "a"})] == [
         *("-", "-", "-", "yes", "no", "0", "2,1", "a,b")
     ]

@@ -93,7 +93,7 @@ def test_a_profile_may_have_lists_secrets_and_options_of_other_clients(
     found = settings(Flags(profile="prod"), home)
     assert found.servers == "one:9092,two:9092"
     assert isinstance(found.given["sasl.password"], Secret)
-    assert "linger.ms" not in found.given  # an option of producers
+    assert "linger.ms" not in found.given  # only producers have this option
     assert found.warning == ""
 
 
@@ -121,7 +121,7 @@ def test_an_error_names_the_file_and_the_line(home: dict[str, str]) -> None:
     assert refused(Flags(profile="nope"), home) == (
         f"{path} has no profile 'nope'; it has dev, prod, typo, soon, date"
     )
-    # An error in a flag that replaces a setting of the file doesn't name the file.
+    # If a flag replaces the file's setting, an error doesn't name the file.
     said = refused(Flags(profile="dev", command_property=("client.id=",)), home)
     assert path not in said
 
@@ -166,11 +166,11 @@ def test_an_empty_flag_is_an_error(home: dict[str, str], name: str) -> None:
     assert "is empty" in refused(Flags(**{name: ""}), environment)  # type: ignore[arg-type]
 
 
-def test_the_error_without_an_address_names_the_flag() -> None:
+def test_the_error_for_a_missing_bootstrap_address_names_the_flag() -> None:
     assert "use --bootstrap-server host:port" in refused(Flags(), {})
 
 
-def test_the_timeout_is_that_of_the_flag_or_of_the_client() -> None:
+def test_the_timeout_comes_from_the_flag_or_else_from_the_clients_default() -> None:
     environment = {"ODRADEK_BOOTSTRAP_SERVER": "env:1"}
     assert settings(Flags(), environment).timeout == 60.0
     assert settings(Flags(timeout=0.0), environment).timeout == 0.0

@@ -1,4 +1,4 @@
-"""Test the metrics endpoint: its address, its responses, and clients that keep connections open."""
+"""Test the HTTP endpoint for metrics: its address, its responses, connections left open."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_an_address_to_listen_on_is_parsed(text: str, where: tuple[str, int]) ->
 @pytest.mark.parametrize(
     "text", ["", "9308", ":", ":x", ":-1", ":65536", "::1:9308", "http://a:9308", ":9" * 5000]
 )
-def test_an_invalid_address_is_rejected(text: str) -> None:
+def test_an_invalid_address_to_listen_on_is_rejected(text: str) -> None:
     with pytest.raises(UsageError, match="expected HOST:PORT"):
         where_to_listen(text)
 
@@ -46,7 +46,7 @@ def get(port: int, path: str = "/metrics", how: str = "GET") -> tuple[int, str, 
 
 
 @pytest.mark.slow
-def test_a_scrape_returns_the_text() -> None:
+def test_a_get_request_returns_the_metrics() -> None:
     kind = "text/plain; version=0.0.4; charset=utf-8"
     with MetricsEndpoint("127.0.0.1", 0, lambda: ["häuser 1\n".encode(), b"", b"?"]) as served:
         assert served.url == f"http://127.0.0.1:{served.port}/metrics"
@@ -62,7 +62,7 @@ def test_a_scrape_returns_the_text() -> None:
 
 @pytest.mark.slow
 def test_a_port_in_use_is_reported() -> None:
-    """The port may be in use on one address or on all addresses of the machine."""
+    """A port may be in use at one address of the machine, or at all its addresses."""
     for host in ("127.0.0.1", ""):
         with (
             MetricsEndpoint(host, 0, list) as served,
@@ -89,7 +89,7 @@ def test_a_host_name_is_resolved_to_an_address_of_this_machine(
         tried.append(address[0])
         if (family, address[0]) != (socket.AF_INET6, "::1"):
             raise OSError(99, "Cannot assign requested address")
-        return create(("127.0.0.1", 0), backlog=backlog)  # some machines have no IPv6
+        return create(("127.0.0.1", 0), backlog=backlog)  # for machines without IPv6
 
     monkeypatch.setattr(socket, "getaddrinfo", names)
     monkeypatch.setattr(socket, "create_server", server)
@@ -105,7 +105,7 @@ def test_a_host_name_is_resolved_to_an_address_of_this_machine(
 
 
 @pytest.mark.slow
-def test_connections_that_stay_silent_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connections_without_a_request_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(endpoint, "LONGEST", -1.0)
     with MetricsEndpoint("127.0.0.1", 0, lambda: [b"a 1\n"]) as served:
         silent = [

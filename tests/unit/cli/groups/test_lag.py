@@ -1,4 +1,4 @@
-"""Test rows of lag: the member that reads a partition, its lag, and the rate of change."""
+"""Test the table of a group's lag: each partition's member, lag, and rate of change."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GROUP = GroupDescription("g", "Consumer", "Stable", "consumer", "uniform", (READ
 COMMITTED = {A: OffsetAndMetadata(10, "", 4), B: OffsetAndMetadata(3)}
 
 
-def test_rows_contain_committed_and_assigned_partitions() -> None:
+def test_lag_has_a_row_for_each_committed_or_assigned_partition() -> None:
     assert wanted_partitions(COMMITTED, GROUP) == {A, B, C}
     rows = lag_rows(COMMITTED, GROUP, {A: 15, C: 9}, {B: "gone"})
     assert [(r.partition, r.committed, r.leader_epoch, r.end, r.lag, r.error) for r in rows] == [
@@ -32,7 +32,7 @@ def test_rows_contain_committed_and_assigned_partitions() -> None:
     assert LagSum.of([]) == LagSum(0, 0, 0, None)
 
 
-def test_an_unknown_lag_is_not_0() -> None:
+def test_an_unknown_lag_is_not_printed_as_0() -> None:
     none = GroupSnapshot(GROUP, lag_rows(COMMITTED, GROUP, {}, {A: "refused"}))
     some = GroupSnapshot(GROUP, lag_rows(COMMITTED, GROUP, {A: 15}, {}))
     for look, lag, unknown in ((none, None, 3), (some, 5, 2), (GroupSnapshot(GROUP), 0, 0)):
@@ -46,7 +46,7 @@ def test_an_unknown_lag_is_not_0() -> None:
     assert row[4:6] == (1, None)
 
 
-def test_the_rate_uses_partitions_that_both_snapshots_contain() -> None:
+def test_the_rate_of_change_uses_only_partitions_that_both_snapshots_contain() -> None:
     before = lag_rows(COMMITTED, None, {A: 15, B: 3}, {})
     now = lag_rows({A: OffsetAndMetadata(14), B: OffsetAndMetadata(3)}, GROUP, {A: 17, C: 1}, {})
     assert pace(before, now, 2.0) == Pace(2.0, 1.0)
@@ -54,7 +54,7 @@ def test_the_rate_uses_partitions_that_both_snapshots_contain() -> None:
     assert pace([], now, 2.0) is None
 
 
-def test_the_remaining_time_is_estimated() -> None:
+def test_the_time_until_the_lag_is_zero_is_estimated() -> None:
     assert left(0, Pace(0.0, 0.0)) == "nothing"
     assert left(10, Pace(1.0, 1.0)) is None
     assert left(150, Pace(3.0, 1.0)) == "1 min 15 s"

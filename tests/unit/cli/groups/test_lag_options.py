@@ -1,4 +1,4 @@
-"""Test options of `groups lag` that repeat the request: values rejected before the first one."""
+"""Test that `groups lag` rejects invalid values of --interval and --count before a request."""
 
 from __future__ import annotations
 

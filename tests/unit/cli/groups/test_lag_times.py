@@ -1,4 +1,4 @@
-"""Test the estimated time at which a record was written, with logs whose times are known."""
+"""Test the estimate of the time at which a record was written, with logs of known times."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GRAIN = 30.0
 
 
 class Log:
-    """A log with known timestamps, which answers like a leader."""
+    """A log with known timestamps, which answers requests for timestamps as a leader does."""
 
     def __init__(self, times: list[float], start: int = 0) -> None:
         self.times, self.start = times, start
@@ -30,7 +30,7 @@ class Log:
 
 
 def learn(times: LogTimes, log: Log, read: list[int], now: float) -> int:
-    """Ask the log until enough is known; return the number of requests."""
+    """Send requests to the log until the times are known; return the number of requests."""
     for asked in range(100):
         time = times.question(read, now)
         if time is None:
@@ -39,7 +39,7 @@ def learn(times: LogTimes, log: Log, read: list[int], now: float) -> int:
     raise AssertionError("it never knows enough")
 
 
-def test_a_log_that_was_observed_needs_no_request() -> None:
+def test_the_time_of_a_record_written_during_the_observation_needs_no_request() -> None:
     times, log = LogTimes(GRAIN), Log([float(n) for n in range(1, 1000)])
     for now in range(0, 901, 15):
         times.seen(log.end(now), now)
@@ -52,7 +52,7 @@ def test_a_log_that_was_observed_needs_no_request() -> None:
 
 
 @given(seed=st.integers(0, 1 << 32), idle=st.booleans(), start=st.integers(0, 40))
-def test_requests_find_the_time_of_a_lag_that_began_before_the_first_observation(
+def test_requests_find_the_time_of_a_record_written_before_the_first_observation(
     seed: int, idle: bool, start: int
 ) -> None:
     random_ = random.Random(seed)
@@ -85,7 +85,7 @@ def test_a_log_that_grows_evenly_needs_few_requests() -> None:
     assert times.written(5974) == pytest.approx(597_500.0, abs=130.0)
 
 
-def test_a_deleted_record_gets_the_time_of_the_oldest_existing_one() -> None:
+def test_a_deleted_record_gets_the_time_of_the_oldest_existing_record() -> None:
     times, log = LogTimes(GRAIN), Log([float(n) for n in range(1000)], start=500)
     times.seen(1000, 1000.0)
     assert times.written(3) is None
@@ -93,7 +93,7 @@ def test_a_deleted_record_gets_the_time_of_the_oldest_existing_one() -> None:
     assert times.written(3) == 500.0
 
 
-def test_a_log_without_records_has_no_time() -> None:
+def test_the_time_is_unknown_if_the_log_has_no_records() -> None:
     times = LogTimes(GRAIN)
     times.seen(10, 1000.0)
     assert learn(times, Log([1.0] * 10, start=10), [3], 1000.0) == 1
@@ -104,13 +104,13 @@ def test_a_timestamp_that_contradicts_the_local_clock_is_ignored() -> None:
     times = LogTimes(GRAIN)
     for n in range(4):
         times.seen(n * 10, 1000.0 + 60.0 * n)
-    times.answered(1090.0, 12, 5000.0)  # of a producer whose clock is ahead
+    times.answered(1090.0, 12, 5000.0)  # this record's producer has a clock that is ahead
     written = times.written(12)
     assert written is not None
     assert 1060.0 <= written <= 1120.0
 
 
-def test_a_log_that_became_shorter_is_treated_as_a_new_one() -> None:
+def test_a_log_that_became_shorter_is_treated_as_a_new_log() -> None:
     times = LogTimes(GRAIN)
     times.seen(100, 1000.0)
     times.seen(200, 1060.0)
@@ -130,7 +130,7 @@ def test_a_clock_that_is_set_back_keeps_the_order_of_the_log() -> None:
     assert 1000.0 <= written <= 1030.0
 
 
-def test_the_number_of_stored_points_is_limited() -> None:
+def test_the_number_of_stored_observations_is_limited() -> None:
     times = LogTimes(GRAIN)
     for n in range(10 * MOST_POINTS):
         times.seen(n, float(n))

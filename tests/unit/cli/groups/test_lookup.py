@@ -17,7 +17,7 @@ from odradek.common.types import TopicPartition
 
 
 def run(topics: Any, **more: Any) -> Any:
-    """Return a run on a cluster that has only the groups returned by the calls in `more`."""
+    """Return a command's run with a fake admin client; `more` replaces its methods."""
 
     def nothing(groups: list[str], *_: Any) -> Any:
         return {}, {g: GroupIdNotFoundError(f"group {g}: not found") for g in groups}
@@ -36,7 +36,7 @@ def test_the_error_for_a_topic_name_says_that_it_is_a_topic() -> None:
     assert isinstance(failed["flights"], GroupIdNotFoundError)
 
 
-def test_the_error_is_reported_even_if_topics_cannot_be_listed() -> None:
+def test_a_missing_group_is_reported_even_if_topics_cannot_be_listed() -> None:
     def refused(_: float) -> Any:
         raise KafkaError("no right")
 
@@ -44,8 +44,8 @@ def test_the_error_is_reported_even_if_topics_cannot_be_listed() -> None:
     assert str(failed["flights"]) == "group flights: not found"
 
 
-def test_groups_of_responding_brokers_are_listed_beside_the_error_of_another() -> None:
-    """Listing may take only half of the timeout if the groups are described afterwards."""
+def test_groups_of_responding_brokers_are_listed_even_if_another_broker_fails() -> None:
+    """If groups are described afterwards, listing them may take only half of the timeout."""
     given = []
     listing = GroupListing("a", "consumer", "Stable", "Consumer")
     error = KafkaTimeoutError("broker 2 is silent")
@@ -66,7 +66,7 @@ def test_groups_of_responding_brokers_are_listed_beside_the_error_of_another() -
         list_groups(run(None, list_groups=nobody), 1.0)
 
 
-def test_an_error_of_one_partition_of_a_share_group_keeps_the_others() -> None:
+def test_an_error_for_one_partition_of_a_share_group_keeps_its_other_partitions() -> None:
     at, bad = TopicPartition("t", 0), TopicPartition("t", 1)
     error = UnknownServerError("down")
     offsets = {at: ShareGroupOffset(3, 0, 1), bad: ShareGroupOffset(-1, error=error)}

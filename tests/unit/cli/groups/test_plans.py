@@ -1,4 +1,4 @@
-"""Test the new offsets of a group: each mode, limits of the log, files."""
+"""Test the reset of a group's offsets: each mode, limits of the log, offset files."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def planned(mode: Mode, *partitions: At, wanted: dict[At, int] | None = None) ->
         ),
     ],
 )
-def test_each_mode_yields_offsets_and_warnings(
+def test_each_reset_mode_returns_offsets_and_warnings(
     mode: Mode, offsets: dict[At, int], warned: tuple[str, ...]
 ) -> None:
     made = planned(mode, A, B)
@@ -70,7 +70,7 @@ def test_each_mode_yields_offsets_and_warnings(
     ("by", "to", "word"),
     [(5, 25, ""), (-5, 15, ""), (31, 50, "above"), (30, 50, ""), (-11, 10, "below")],
 )
-def test_a_shifted_offset_stays_within_the_log(by: int, to: int, word: str) -> None:
+def test_a_shifted_offset_is_limited_to_the_log(by: int, to: int, word: str) -> None:
     made = planned(Mode("shift-by", by), A)
     assert made.offsets == {A: to}
     assert bool(made.warnings) == bool(word)
@@ -83,7 +83,7 @@ def test_a_partition_without_a_committed_offset_cannot_be_shifted() -> None:
     assert "flights-1 has no committed offset" in str(made.errors[B])
 
 
-def test_offsets_from_a_file_stay_within_the_log() -> None:
+def test_offsets_from_a_file_are_limited_to_the_log() -> None:
     made = planned(Mode("from-file"), A, B, wanted={A: 11, B: 8})
     assert made.offsets == {A: 11, B: 7}
     assert len(made.warnings) == 1
@@ -101,7 +101,7 @@ def test_offsets_from_a_file_stay_within_the_log() -> None:
         ({"from-file": Path("x.csv")}, Mode("from-file")),
     ],
 )
-def test_each_flag_selects_a_mode(given: dict[str, object], mode: Mode) -> None:
+def test_each_flag_selects_a_reset_mode(given: dict[str, object], mode: Mode) -> None:
     assert parse_mode({**FLAGS, **given}, NOW) == mode
 
 
@@ -119,14 +119,14 @@ def test_invalid_flags_are_rejected(given: dict[str, object], said: str) -> None
         parse_mode({**FLAGS, **given}, NOW)
 
 
-def test_a_written_file_can_be_read() -> None:
+def test_an_offset_file_can_be_read_as_it_was_written() -> None:
     one = {"g": {A: 1, B: 2}}
     assert written(one) == "flights,0,1\nflights,1,2\n"
     assert read(written(one), ["g"], "f") == one
     two = {"g": {A: 1}, 'h "x", y': {B: 2}}
     assert written(two) == 'g,flights,0,1\n"h ""x"", y",flights,1,2\n'
     assert read(written(two), list(two), "f") == two
-    assert read(written(two), ["g"], "f") == {"g": {A: 1}}  # accepted for one group, too
+    assert read(written(two), ["g"], "f") == {"g": {A: 1}}  # other groups in the file are ignored
 
 
 @pytest.mark.parametrize(
@@ -140,6 +140,6 @@ def test_a_written_file_can_be_read() -> None:
         ("g,flights,0,1\n", ["g", "h"], "f has no line for group 'h'"),
     ],
 )
-def test_an_invalid_file_is_rejected(text: str, groups: list[str], said: str) -> None:
+def test_an_invalid_offset_file_is_rejected(text: str, groups: list[str], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         read(text, groups, "f")

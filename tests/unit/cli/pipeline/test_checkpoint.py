@@ -1,4 +1,4 @@
-"""Test reading a checkpoint without Spark, on this machine and elsewhere."""
+"""Test how a checkpoint is read without Spark, on this machine and on remote storage."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from odradek.cli.pipeline.checkpoint import Checkpoint, local_path, look
         ("hdfs:/state", None),
     ],
 )
-def test_local_paths_are_recognized(place: str, path: str | None) -> None:
+def test_checkpoint_paths_on_this_machine_are_recognized(place: str, path: str | None) -> None:
     assert local_path(place) == (None if path is None else Path(path))
 
 
@@ -33,7 +33,7 @@ def written(folder: Path, name: str, number: int) -> None:
     (folder / name / f".{number}.crc").write_bytes(b"")
 
 
-def test_started_and_committed_batches_are_read(tmp_path: Path) -> None:
+def test_the_last_started_and_committed_batches_are_read_from_a_checkpoint(tmp_path: Path) -> None:
     place = f"file://{tmp_path}"
     assert look(place) == Checkpoint()
     assert look(place).is_new

@@ -1,4 +1,4 @@
-"""Test how records in a pipeline's dead-letter topics are counted by flow and shown."""
+"""Test how records in a pipeline's dead letter topics are counted for each flow and shown."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def pipeline(world: KafkaSimulation, tmp_path: Path) -> Pipeline:
 
 
 class Query:
-    """A query that has run one batch without rows, because all of its records were invalid."""
+    """A Spark query that has run one batch without rows: all of its records were invalid."""
 
     isActive = False  # noqa: N815
     lastProgress: dict[str, Any] = {  # noqa: N815, RUF012
@@ -91,7 +91,7 @@ def test_each_flow_counts_the_dead_letters_of_its_sources(
     letters.close()
 
 
-def test_the_view_shows_the_number_of_dead_letters(
+def test_the_live_view_shows_the_number_of_dead_letters(
     world: KafkaSimulation, pipeline: Pipeline, capsys: Any
 ) -> None:
     letters = DeadLetterTopics.met(pipeline)
@@ -104,7 +104,7 @@ def test_the_view_shows_the_number_of_dead_letters(
     letters.close()
 
 
-def test_an_unreachable_cluster_keeps_its_last_number(
+def test_the_last_number_of_dead_letters_is_kept_while_the_cluster_is_unreachable(
     world: KafkaSimulation, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dead_letters, "PATIENCE", 0.1)
@@ -117,7 +117,7 @@ def test_an_unreachable_cluster_keeps_its_last_number(
     letters.look(["all", "few"])
     assert letters.of("all") == {"bad": 1, "worse": 0}
     unmet = DeadLetterTopics.met(pipeline)
-    assert unmet.of("all") == {}  # the number is unknown
+    assert unmet.of("all") == {}  # the number of dead letters is unknown
     asked: list[str] = []
     look = dead_letters._Topic.look
 
@@ -155,7 +155,9 @@ sinks:
 """
 
 
-def test_clusters_are_asked_concurrently(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dead_letters_of_several_clusters_are_counted_concurrently(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     together = threading.Barrier(2, timeout=10.0)
     look = dead_letters._Topic.look
 

@@ -1,4 +1,4 @@
-"""Test Spark's errors: shortened, and with the line in the pipeline's file."""
+"""Test that Spark's errors are shown shortened, with the line in the pipeline's file."""
 
 from __future__ import annotations
 
@@ -54,12 +54,14 @@ odradek.spark.checkpoint_errors.OutageError: no broker answered
         ("", "ValueError"),
     ],
 )
-def test_an_error_is_shown_without_plan_and_statement(error: str, said: str) -> None:
+def test_a_spark_error_is_shown_without_the_query_plan_and_the_sql_statement(
+    error: str, said: str
+) -> None:
     assert text_of(ValueError(error)) == said
 
 
 class Spark:
-    """A session that accepts every source and rejects all SQL."""
+    """A fake Spark session that accepts every source and rejects all SQL."""
 
     def __init__(self, error: str) -> None:
         self._error = error
@@ -73,7 +75,7 @@ class Spark:
 
 
 @pytest.mark.parametrize("error", [ANALYSIS, SYNTAX])
-def test_an_error_in_sql_names_the_line_in_the_file(error: str) -> None:
+def test_an_error_in_sql_names_the_line_in_the_pipelines_file(error: str) -> None:
     path = EXAMPLES / "copy.yml"
     pipeline = parse(read(path, {"KAFKA": "localhost:9092"}))
     second = path.read_text().splitlines().index("    SELECT key, value FROM orders") + 2
@@ -82,7 +84,7 @@ def test_an_error_in_sql_names_the_line_in_the_file(error: str) -> None:
 
 
 class Noting:
-    """A session that accepts everything and records the options of each `load()`."""
+    """A fake Spark session that accepts everything and records the options of each `load()`."""
 
     def __init__(self) -> None:
         self.loaded: list[dict[str, str]] = []

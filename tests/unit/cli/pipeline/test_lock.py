@@ -20,7 +20,9 @@ with locked([sys.argv[1]]):
 """
 
 
-def test_a_second_process_is_refused_until_the_first_one_ends(tmp_path: Path) -> None:
+def test_a_second_process_with_the_same_checkpoint_is_rejected_until_the_first_ends(
+    tmp_path: Path,
+) -> None:
     place = str(tmp_path / "checkpoints" / "out")
     command = [sys.executable, "-c", HOLD, place]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
@@ -34,20 +36,20 @@ def test_a_second_process_is_refused_until_the_first_one_ends(tmp_path: Path) ->
         first.kill()
         first.wait()
     with locked([place]):
-        assert list(Path(place).iterdir()) == []  # the lock leaves no file that Spark could find
+        assert list(Path(place).iterdir()) == []  # the lock is no file in the checkpoint's folder
 
 
 def test_a_checkpoint_that_cannot_be_locked_causes_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """If the path is unusable, Spark reports the error."""
+    """It isn't an error: if the path can't be used, Spark reports that."""
     (tmp_path / "file").touch()
     with locked([str(tmp_path / "file" / "checkpoint")]):
         pass
     assert "can't be locked" in caplog.text
 
 
-def test_different_spellings_of_a_path_are_equal(tmp_path: Path) -> None:
+def test_different_spellings_of_a_checkpoint_path_are_equal(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "there")
     wanted = str((tmp_path / "there").resolve())
     for place in (f"{tmp_path}/there/", f"{tmp_path}/x/../there", f"{tmp_path}/link"):

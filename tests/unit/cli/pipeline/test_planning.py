@@ -1,4 +1,4 @@
-"""Test the requests to a pipeline's clusters before its start, and the plan that is shown."""
+"""Test what a pipeline requests from its clusters before it starts, and the printed plan."""
 
 from __future__ import annotations
 
@@ -76,7 +76,9 @@ def begun(folder: Path, sink: str) -> None:
     (offsets / "0").write_text("v1\\n{}\\n")
 
 
-def test_topics_of_patterns_and_lookups_are_found(world: KafkaSimulation, spec: Any) -> None:
+def test_the_plan_contains_topics_of_patterns_and_lookups(
+    world: KafkaSimulation, spec: Any
+) -> None:
     world.produce("events-a", [b"1", b"2"])
     said: list[str] = []
     events, names = found = ask_clusters(spec(), say=said.append)
@@ -181,12 +183,12 @@ def test_the_error_for_a_missing_schema_names_the_line(
 
 
 @pytest.mark.parametrize("only", ["source", "sink"])
-def test_a_cluster_without_named_topics_is_contacted_too(
+def test_a_cluster_without_named_topics_is_also_contacted_before_the_start(
     world: KafkaSimulation, spec: Any, only: str
 ) -> None:
     pipeline = spec()
     away(world)
-    if only == "sink":  # `near` writes to topics named in a column
+    if only == "sink":  # sink `near` gets its topics from a column
         pipeline.sources.clear()
         pipeline.lookups.clear()
         del pipeline.sinks["far"]
@@ -198,7 +200,7 @@ def test_only_new_flows_are_checked_before_a_restart(
     world: KafkaSimulation, spec: Any, tmp_path: Path
 ) -> None:
     away(world)
-    begun(tmp_path, "near")  # reads both the source and the lookup
+    begun(tmp_path, "near")  # sink `near` reads the source and the lookup
     assert ask_clusters(spec(), only_new=True) == ()
     with pytest.raises(SpecError, match="has no topic cpy"):
         ask_clusters(spec("Topic: copy", "Topic: cpy"), only_new=True)
@@ -209,7 +211,9 @@ def test_only_new_flows_are_checked_before_a_restart(
         ask_clusters(spec("  near:", "  again:"), only_new=True)
 
 
-def test_remote_storage_does_not_count_as_new(world: KafkaSimulation, spec: Any) -> None:
+def test_a_flow_with_a_remote_checkpoint_does_not_count_as_new(
+    world: KafkaSimulation, spec: Any
+) -> None:
     away(world)
     pipeline = spec("storage: file://", "storage: s3a://bucket")
     assert ask_clusters(pipeline, only_new=True) == ()
@@ -221,10 +225,10 @@ def test_remote_storage_does_not_count_as_new(world: KafkaSimulation, spec: Any)
     assert "can't be read from here" in lines[-1]
 
 
-def test_a_plan_leaves_no_files_even_if_it_is_killed(
+def test_pipeline_plan_leaves_no_files_even_if_its_process_is_killed(
     tmp_path: Path, spec: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Spark's log file has no name unless Spark fails to start."""
+    """Spark's log file gets a name in a folder only if Spark fails to start."""
     made, place = spec(), tmp_path / "tmp"
     place.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(place))

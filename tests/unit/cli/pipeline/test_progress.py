@@ -1,4 +1,4 @@
-"""Test that Spark's progress becomes batches: each one once, with the lag of each partition."""
+"""Test that each batch in Spark's progress is reported once, with each partition's lag."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def unasked() -> list[Any]:
     raise AssertionError("nothing was missed")
 
 
-def test_a_batch_after_idle_progress_with_the_same_number_is_not_missed() -> None:
+def test_a_batch_with_the_same_number_as_an_earlier_idle_progress_is_not_missed() -> None:
     seen = QueryProgress("copy")
     idle = progress(5, 0, own(p0=4), own(p0=4), at="t5a")
     assert [b.rows for b in seen.fresh(idle, lambda: [idle])] == [0]
@@ -58,8 +58,8 @@ def test_each_batch_is_returned_once_and_none_is_missed() -> None:
     assert (seen.rows, seen.batches, seen.positions) == (12, 5, {"t-0": 6})
 
 
-def test_total_rows_are_those_written_if_the_sink_reports_them() -> None:
-    """A filter or an aggregation writes fewer rows than it reads; a file sink reports -1."""
+def test_the_total_number_of_rows_counts_written_rows_if_the_sink_reports_them() -> None:
+    """A filter writes fewer rows than it reads; a file sink reports -1 written rows."""
     filtered, files = QueryProgress("copy"), QueryProgress("files")
     for number, written in ((0, 3), (1, 0)):
         one = progress(number, 10, own(p0=number), own(p0=number))

@@ -1,4 +1,4 @@
-"""Test `odradek pipeline resolve`: the choice of the sink, and the output."""
+"""Test `odradek pipeline resolve`: which sink is resolved, and what is printed."""
 
 from __future__ import annotations
 
@@ -51,7 +51,9 @@ def run(*words: str) -> Any:
     return CliRunner().invoke(app, ["resolve", *words])
 
 
-def test_each_choice_is_shown_with_its_cost(checkpoint: Path, called: list[Any]) -> None:
+def test_accept_loss_and_repeat_are_shown_with_the_rows_lost_or_repeated(
+    checkpoint: Path, called: list[Any]
+) -> None:
     there = ["--bootstrap-server", "h:1"]
     result = run(str(checkpoint), *there)
     assert (result.exit_code, called) == (1, [("sink", "odradek", "q", 4, Remedy.NONE)])
@@ -68,7 +70,9 @@ def test_each_choice_is_shown_with_its_cost(checkpoint: Path, called: list[Any])
     assert result.exit_code == 2
 
 
-def test_a_checkpoint_in_use_is_refused(checkpoint: Path, called: list[Any]) -> None:
+def test_a_checkpoint_that_a_running_query_uses_is_rejected(
+    checkpoint: Path, called: list[Any]
+) -> None:
     there = ["--bootstrap-server", "h:1"]
     with locked([str(checkpoint)]):
         result = run(str(checkpoint), "--accept-loss", *there)
@@ -95,7 +99,7 @@ def test_the_options_of_the_sink_are_read_from_the_pipelines_file(
     assert "has no sink with the checkpoint" in result.output
 
 
-def test_a_job_is_named_by_query_and_batch_instead_of_a_checkpoint(
+def test_a_batch_job_is_selected_by_query_and_batch_instead_of_a_checkpoint(
     checkpoint: Path, called: list[Any], tmp_path: Path
 ) -> None:
     there = ["--bootstrap-server", "h:1"]
@@ -108,7 +112,7 @@ def test_a_job_is_named_by_query_and_batch_instead_of_a_checkpoint(
 
 
 @pytest.mark.parametrize("outcome", BatchState)
-def test_every_outcome_is_printed_with_the_next_step(outcome: BatchState) -> None:
+def test_every_state_of_a_batch_is_printed_with_the_next_step(outcome: BatchState) -> None:
     text = resolving.lines(Resolution("q", 4, outcome))[-1]
     assert "start the query" in text
     assert text.startswith("Batch 4")

@@ -1,4 +1,4 @@
-"""Test stopping between batches, exit statuses, and the output of a run, without Spark."""
+"""Test a pipeline's run with fake Spark queries: stops between batches, statuses, output."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def pipeline(**more: str) -> Pipeline:
 
 
 class Query:
-    """A streaming query whose next step begins whenever its status is read."""
+    """A fake streaming query with scripted steps; each read of its status is the next step."""
 
     def __init__(self, *steps: tuple[bool, str, int], error: str = "") -> None:
         self._steps = list(steps)
@@ -77,7 +77,7 @@ def queries_of(queries: Mapping[str, Any], checkpoints: Mapping[str, str] | None
 
 
 def checkpoint(folder: Path, begun: int, committed: int) -> str:
-    """Write a checkpoint folder as Spark does."""
+    """Write a checkpoint folder as Spark does; return its path."""
     for name, newest in (("offsets", begun), ("commits", committed)):
         (folder / name).mkdir(parents=True)
         for number in range(newest + 1):
@@ -90,9 +90,9 @@ def checkpoint(folder: Path, begun: int, committed: int) -> str:
     [
         ([(False, "Waiting for next trigger", 3)], 1),
         ([(True, BUSY, 3), (True, BUSY, 3), (False, "Waiting for next trigger", 3)], 2),
-        # While a query requests offsets, it may start another batch: a later moment is better.
+        # A query that requests offsets may start a batch next; so wait for a better moment.
         ([(True, BUSY, 3), (True, OFFSETS, 3), (True, "Waiting for data to arrive", 3)], 2),
-        # If each batch is followed at once by another, the query is stopped after some seconds.
+        # If batches follow without a pause, the query is stopped after some seconds.
         (
             [
                 *[(True, BUSY, 3), (True, OFFSETS, 3)] * 2,
@@ -114,7 +114,7 @@ def test_a_flow_is_stopped_between_two_batches(
 
 
 @pytest.mark.parametrize("batch", [None, 4])
-def test_a_batch_that_began_during_the_stop_is_found_in_the_checkpoint(
+def test_a_batch_that_began_during_the_stop_is_reported_from_the_checkpoint(
     tmp_path: Path, batch: int | None
 ) -> None:
     place = checkpoint(tmp_path, 3 if batch is None else batch, 3)
@@ -132,7 +132,7 @@ def test_a_batch_that_ended_before_a_forced_stop_is_not_interrupted(tmp_path: Pa
 
 
 def test_flows_are_stopped_concurrently() -> None:
-    """A stop waits for its query's thread; meanwhile the others would begin their next batches."""
+    """Stopping one query takes time, in which other queries would begin their next batches."""
     together = threading.Barrier(2, timeout=10)
 
     class Slow(Query):
@@ -320,7 +320,7 @@ def test_a_flow_whose_python_worker_did_not_connect_is_retried_once(
     assert started == ["q"]
 
 
-def test_the_view_shows_batches_lag_and_outages(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_live_view_shows_batches_lag_and_outages(capsys: pytest.CaptureFixture[str]) -> None:
     outage = ClusterOutage("main", 100.0, "all known brokers fail")
     with PipelineView(pipeline()) as view:
         view.batch(Batch("files", 3, 5000, 2.0, {"t-0": 10, "t-1": 0}), 9000)
@@ -340,7 +340,7 @@ def test_the_view_shows_batches_lag_and_outages(capsys: pytest.CaptureFixture[st
     assert drawn.row_count == 1
 
 
-def test_lag_names_the_partitions_with_the_largest_share() -> None:
+def test_the_lag_in_words_names_the_partitions_with_the_largest_lag() -> None:
     assert lag_in_words({}) == "–"
     assert lag_in_words({"t-0": 0}) == "0"
     lag = {f"t-{n}": 10 * n for n in range(6)}
@@ -353,7 +353,7 @@ def test_the_example_pipelines_are_valid(path: Path) -> None:
     assert found.local_storage == EXAMPLES / "state" / path.stem
 
 
-def test_the_demos_file_contains_no_password(tmp_path: Path) -> None:
+def test_the_pipeline_file_of_the_demo_contains_no_password(tmp_path: Path) -> None:
     variables = {"WAREHOUSE": "w", "EVENTS": "e"}
     config = {"bootstrap.servers": "a:1", "sasl.password": Secret("hunter2: and #more")}
     path = written(tmp_path / "pipeline.yml", config, variables)
@@ -362,14 +362,14 @@ def test_the_demos_file_contains_no_password(tmp_path: Path) -> None:
     assert options["kafka.sasl.password"].reveal() == "hunter2: and #more"
 
 
-def test_a_flow_that_was_stopped_by_other_code_has_failed(
+def test_a_flow_whose_query_was_stopped_by_other_code_has_failed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     busy, stopped = Query((False, "", 3)), Query((False, "", 3))
     stopped.stop()
     queries = Queries({"busy": busy, "stopped": stopped}, JsonLines())
     assert queries.vanished({"busy", "stopped"}) == {"stopped"}
-    assert queries.vanished(set()) == set()  # the query has read everything that it had to read
+    assert queries.vanished(set()) == set()  # a query with nothing more to read may end
     failed = Query((False, "", 3), error="oh")
     assert Queries({"failed": failed}, JsonLines()).vanished({"failed"}) == set()
     (tmp_path / "offsets").mkdir()

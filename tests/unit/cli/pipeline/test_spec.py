@@ -1,4 +1,4 @@
-"""Test parsing of a pipeline's file: all errors at once, each with its line; valid values."""
+"""Test how a pipeline's file is parsed: valid values; all errors at once, with their lines."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def parsed(tmp_path: Path, text: str) -> Pipeline:
 
 
 def problems(tmp_path: Path, text: str) -> list[str]:
-    """Return the problems without the file's name, as `line: text`."""
+    """Return the errors in a pipeline's file, each as `line: text` without the file's name."""
     with pytest.raises(SpecError) as caught:
         parsed(tmp_path, text)
     return [line.removeprefix(f"{tmp_path}/spec.yml:") for line in str(caught.value).splitlines()]
@@ -87,7 +87,9 @@ def test_option_names_ignore_case_as_in_spark(tmp_path: Path) -> None:
     assert problems(tmp_path, text) == ["25: delivery is already set on line 26"]
 
 
-def test_a_lookup_may_use_another_cluster_and_a_sink_knows_all_its_inputs(tmp_path: Path) -> None:
+def test_a_lookup_may_use_another_cluster_and_counts_as_an_input_of_the_sink(
+    tmp_path: Path,
+) -> None:
     text = GOOD.replace("  main:", "  other: {bootstrap.servers: 'x:1'}\n  main:").replace(
         "  flights:\n", "  flights:\n    cluster: main\n"
     )
@@ -98,7 +100,7 @@ def test_a_lookup_may_use_another_cluster_and_a_sink_knows_all_its_inputs(tmp_pa
     assert pipeline.behind(pipeline.sinks["files"]) == {"flights", "carriers"}
 
 
-def test_no_value_shows_a_secret(tmp_path: Path) -> None:
+def test_no_repr_of_a_pipeline_shows_a_secret(tmp_path: Path) -> None:
     pipeline = parsed(tmp_path, GOOD)
     password = pipeline.sources["flights"].options["kafka.sasl.password"]
     assert password.reveal() == PASSWORD
@@ -132,7 +134,7 @@ JSON_SINK = """\
 
 
 def test_formats_of_keys_and_values_become_options(tmp_path: Path) -> None:
-    """A format is translated to options, so that it is checked like them."""
+    """A format is converted to options of the source or sink, which are then checked."""
     text = WITH_REGISTRY[: WITH_REGISTRY.index("  files:\n")] + JSON_SINK
     pipeline = parsed(tmp_path, text)
     options = dict(pipeline.sources["flights"].options)
@@ -285,7 +287,7 @@ def test_triggers_are_parsed(tmp_path: Path, given: str, means: str) -> None:
     assert parsed(tmp_path, text).sinks["files"].trigger == means
 
 
-def test_the_file_overrides_a_properties_file(tmp_path: Path) -> None:
+def test_settings_in_the_pipelines_file_override_a_properties_file(tmp_path: Path) -> None:
     (tmp_path / "client.properties").write_text(
         "bootstrap.servers=other:1\nssl.endpoint.identification.algorithm=\nlinger.ms=5\n"
     )
@@ -293,7 +295,7 @@ def test_the_file_overrides_a_properties_file(tmp_path: Path) -> None:
     options = parsed(tmp_path, text).sources["flights"].options
     assert options["kafka.bootstrap.servers"] == "localhost:9092"
     assert options["kafka.ssl.endpoint.identification.algorithm"] == ""
-    assert "kafka.linger.ms" not in options  # an option of producers; this is a consumer
+    assert "kafka.linger.ms" not in options  # a consumer has no such option
 
 
 def test_a_missing_or_empty_file_is_rejected(tmp_path: Path) -> None:
@@ -312,7 +314,7 @@ def test_dollar_signs_can_be_escaped_and_variables_have_defaults(tmp_path: Path)
     assert root.value["a"].value == "${HOME} 1-b"
 
 
-def test_aliases_are_rejected_before_they_are_expanded(tmp_path: Path) -> None:
+def test_yaml_aliases_are_rejected_before_they_are_expanded(tmp_path: Path) -> None:
     """Ten lines of nested aliases would expand to ten billion strings."""
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 11)]
@@ -320,8 +322,8 @@ def test_aliases_are_rejected_before_they_are_expanded(tmp_path: Path) -> None:
     assert problem == "2: aliases such as *a0 aren't supported; write the value out"
 
 
-def test_values_that_are_nested_too_deeply_are_rejected(tmp_path: Path) -> None:
-    """Otherwise they would exceed Python's recursion limit."""
+def test_yaml_values_that_are_nested_too_deeply_are_rejected(tmp_path: Path) -> None:
+    """Deeper values would exceed Python's recursion limit."""
     [problem] = problems(tmp_path, "name: x\nviews: " + "[" * 100_000)
     assert problem == "2: lists and maps are nested more than 50 levels deep"
 
@@ -336,7 +338,7 @@ def test_values_that_are_nested_too_deeply_are_rejected(tmp_path: Path) -> None:
     ],
     ids=["beyond C's int", "beyond Unicode", "minor", "major"],
 )
-def test_numbers_that_python_rejects_are_reported_as_errors_of_the_file(
+def test_yaml_numbers_that_python_rejects_are_reported_as_errors_of_the_file(
     tmp_path: Path, text: str
 ) -> None:
     """PyYAML doesn't catch the OverflowError of `chr` and the ValueError of `int`."""
@@ -388,7 +390,9 @@ def test_two_sinks_cannot_share_a_checkpoint(tmp_path: Path) -> None:
         ("${HOSTILE}", "${SET}}{"),
     ],
 )
-def test_variables_are_replaced(tmp_path: Path, given: str, expected: str) -> None:
+def test_environment_variables_in_the_file_are_replaced(
+    tmp_path: Path, given: str, expected: str
+) -> None:
     path = tmp_path / "spec.yml"
     path.write_text(f"a: '{given}'\n")
     values = {"SET": "value", "EMPTY": "", "HOSTILE": "${SET}}{"}

@@ -55,7 +55,7 @@ def parts(*names: str) -> list[TopicPartition]:
 
 
 class FakeGroup:
-    """The consumer's group object; its application polls when asked to, unless `busy`."""
+    """A fake of the consumer's group; its application polls when asked to, unless `busy`."""
 
     def __init__(self, world: Script) -> None:
         self.engine = world.consumer

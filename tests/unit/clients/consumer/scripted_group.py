@@ -79,7 +79,7 @@ class Scripted(World):
         self.replies: list[Reply] = []
         """Responses or errors for the next heartbeats; afterwards heartbeats succeed."""
         self.log: list[str] = []
-        """Calls of the membership to the group."""
+        """Calls that the member made on this fake group object."""
         self.failure: KafkaError | None = None
         self.trouble: KafkaError | None = None
         """Error that the next revocation raises."""
@@ -106,7 +106,7 @@ class Scripted(World):
             TopicNames(self.engine.brokers),
         )
 
-    # Called by the membership
+    # Methods that the member calls
 
     @property
     def config(self) -> Config:
@@ -168,7 +168,7 @@ class Scripted(World):
         for partition in partitions:
             del self.partitions[partition]
 
-    # Responses of the broker
+    # Responses that the scripted broker sends
 
     def answer(self, address: str, body: Any) -> Message | Literal["silence"] | None:
         if isinstance(body, FindCoordinatorRequest):

@@ -119,7 +119,7 @@ def test_the_leader_assigns_topics_that_only_other_members_subscribe_to() -> Non
     )
 
 
-def test_a_leader_backs_off_its_rejoins_while_a_member_does_not_revoke_its_partitions() -> None:
+def test_a_leader_rejoins_with_backoff_while_another_member_does_not_revoke_partitions() -> None:
     w = Script(partition_assignment_strategy="cooperative-sticky")
     w.other("x", "t", owned=parts("t0", "t1"))
     w.begin(95.0)
@@ -133,7 +133,7 @@ def test_a_leader_backs_off_its_rejoins_while_a_member_does_not_revoke_its_parti
     assert len(w.asks("JoinGroup")) == count
 
 
-def test_rejoins_for_other_reasons_do_not_delay_the_rejoin_for_unreleased_partitions() -> None:
+def test_a_rejoin_for_another_reason_does_not_delay_the_rejoin_for_unreleased_partitions() -> None:
     w = Script(partition_assignment_strategy="cooperative-sticky")
     w.other("x", "t", owned=parts("t0", "t1"))
     w.begin(1.0)
@@ -176,7 +176,7 @@ def test_a_member_that_is_not_the_leader_ignores_added_partitions() -> None:
     assert w.bodies("SyncGroup")[-1].assignments == []
 
 
-def test_a_rejoining_static_leader_keeps_the_assignment_and_notices_added_partitions() -> None:
+def test_a_static_leader_that_rejoins_keeps_its_assignment_and_notices_added_partitions() -> None:
     w = Script(group_instance_id="i")
     w.skip, w.given = True, ["t1"]
     w.stable()

@@ -25,7 +25,7 @@ def test_offsets_by_partition_are_committed_as_given() -> None:
     assert offsets_to_commit(given) == {T0: OffsetAndMetadata(5), T1: OffsetAndMetadata(6, "m", 2)}
 
 
-def test_for_records_the_offset_after_the_last_of_each_partition_is_committed() -> None:
+def test_a_commit_of_records_commits_the_offset_after_the_last_record_of_each_partition() -> None:
     assert offsets_to_commit(record(T0, 7)) == {T0: OffsetAndMetadata(8, "", 3)}
     some = [record(T0, 7), record(U0, 1, 9), record(T0, 9, 4), record(T0, 8)]
     behind = {T0: OffsetAndMetadata(10, "", 4), U0: OffsetAndMetadata(2, "", 9)}
@@ -33,7 +33,7 @@ def test_for_records_the_offset_after_the_last_of_each_partition_is_committed() 
     assert offsets_to_commit([]) == {}
 
 
-def test_for_arrow_rows_the_offset_after_the_last_of_each_partition_is_committed() -> None:
+def test_a_commit_of_arrow_rows_commits_the_offset_after_the_last_row_of_each_partition() -> None:
     rows = {"topic": ["t", "u", "t", "t"], "partition": [0, 0, 1, 0], "offset": [3, 5, 7, 9]}
     behind = {T0: OffsetAndMetadata(10), U0: OffsetAndMetadata(6), T1: OffsetAndMetadata(8)}
     table = pa.table(rows)

@@ -38,7 +38,7 @@ UNKNOWN, REFUSED, LOADING, ILLEGAL = 3, 12, 14, 22
 
 
 class Counting(Engine):
-    """An engine that counts how often flows are resumed."""
+    """An engine that counts how often it resumes the coroutine-like generators of calls."""
 
     resumed = 0
 
@@ -158,7 +158,7 @@ def test_a_new_commit_does_not_overtake_waiting_commits() -> None:
     scene.commit(2)
     scene.step()
     scene.commit(3)
-    for _ in range(3):  # the third commit and the first response arrive in one step
+    for _ in range(3):  # the engine sees the third commit and the first response in one step
         scene.answer()
     assert scene.sent == [1, 2, 3]
 
@@ -181,7 +181,7 @@ def test_a_waiting_commit_fails_if_its_partition_is_revoked_meanwhile() -> None:
     scene = Scene()
     first, second, third = scene.commit(1), scene.commit(2), scene.commit(3)
     scene.step()
-    scene.ownership.end()  # revoked, and perhaps assigned again
+    scene.ownership.end()  # the partition was revoked, and perhaps assigned again
     scene.answer()
     assert first.error is None
     for lost in (second, third):
@@ -191,7 +191,7 @@ def test_a_waiting_commit_fails_if_its_partition_is_revoked_meanwhile() -> None:
     scene.ownership = Ownership()
     scene.commit(4)
     scene.step()
-    scene.who = GroupIdentity("m", 2)  # the same member in a later generation
+    scene.who = GroupIdentity("m", 2)  # the member rejoined: a later generation
     fifth = scene.commit(5)
     scene.answer()
     scene.answer()
@@ -203,7 +203,7 @@ def test_a_waiting_commit_fails_if_its_partition_is_revoked_meanwhile() -> None:
 def test_a_commit_is_retried_after_illegal_generation_while_a_join_is_pending(
     joining_since: str,
 ) -> None:
-    """The group already has the next generation; the JoinGroup response is on its way."""
+    """The coordinator began the next generation; its JoinGroup response hasn't arrived yet."""
     scene = Scene()
     joining = GroupIdentity("m", 1, joining=True)
     if joining_since == "before":
@@ -230,7 +230,7 @@ def test_a_commit_fails_after_illegal_generation_without_a_pending_join() -> Non
     done = scene.commit(1)
     scene.step()
     scene.answer({"t-0": ILLEGAL})
-    scene.who = GroupIdentity("", -1, joining=True)  # the join was rejected
+    scene.who = GroupIdentity("", -1, joining=True)  # the coordinator rejected the join
     scene.answer({"t-0": ILLEGAL})
     assert isinstance(done.error, CommitFailedError)
 
@@ -247,7 +247,7 @@ def test_commits_that_time_out_or_are_cancelled_do_not_block_later_commits() -> 
     scene.engine.cancel(cancelled, ClientClosedError("enough"))
     scene.answer()
     assert first.done
-    scene.engine.cancel(last, ClientClosedError("enough"))  # the first in the queue
+    scene.engine.cancel(last, ClientClosedError("enough"))  # `last` is first in the queue now
     scene.commit(5)
     scene.step()
     scene.answer()
@@ -255,12 +255,12 @@ def test_commits_that_time_out_or_are_cancelled_do_not_block_later_commits() -> 
     assert scene.accepted == [("t-0", 1), ("t-0", 5)]
 
 
-def test_a_commit_that_leaves_the_queue_at_its_turn_lets_the_next_commit_start() -> None:
+def test_a_commit_that_leaves_the_queue_when_it_is_first_lets_the_next_commit_start() -> None:
     queue = CommitQueue()
     first, second, third = queue.enter(), queue.enter(), queue.enter()
     assert [t.done for t in (first, second, third)] == [True, False, False]
     queue.leave(first)
-    queue.leave(second)  # without a request, although it is first
+    queue.leave(second)  # it is first, and leaves without sending a request
     assert third.done
     queue.leave(third)
     assert len(queue) == 0
@@ -282,7 +282,7 @@ def test_a_retried_commit_omits_the_partitions_that_were_accepted() -> None:
     assert scene.accepted == [("t-0", 7), ("t-2", 7)]
 
 
-def test_a_commit_for_an_unknown_topic_is_retried_for_a_while_then_names_the_topic() -> None:
+def test_a_commit_for_an_unknown_topic_is_retried_for_a_while_before_an_error_names_it() -> None:
     scene = Scene()
     gone = TopicPartition("gone", 3)
     done = scene.start({P: 7, gone: 8})
@@ -299,7 +299,7 @@ def test_a_commit_for_an_unknown_topic_is_retried_for_a_while_then_names_the_top
     assert "no partition 3 of it; the other 1 partition is committed" in str(done.error)
     assert scene.accepted == [("t-0", 7)]
     assert scene.asked.requests[1:] == [{"gone-3": 8}] * 6
-    # After the error, commits fail at once for a while; then they retry: the topic may be new.
+    # For a while, the next commits fail at once; later ones retry, as the topic may be new.
     again = scene.start({gone: 9})
     scene.step()
     scene.answer({"gone-3": UNKNOWN})

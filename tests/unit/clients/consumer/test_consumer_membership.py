@@ -22,7 +22,7 @@ from odradek.protocol.messages.consumer_group_heartbeat import (
 )
 
 
-def test_a_member_joins_acknowledges_its_assignment_and_then_sends_short_heartbeats() -> None:
+def test_heartbeats_after_the_acknowledged_assignment_contain_only_changed_fields() -> None:
     w = Scripted({"client.rack": "r1", "group.remote.assignor": "uniform"})
     w.join(assigns(3, orders=[0, 1]), until=12.0)
     first, second, third, fourth = w.beats
@@ -44,12 +44,12 @@ def test_a_member_joins_acknowledges_its_assignment_and_then_sends_short_heartbe
     assert w.membership.generation == 3
 
 
-def test_a_new_member_requests_its_assignment_without_waiting_a_heartbeat_interval() -> None:
+def test_a_new_member_sends_heartbeats_quickly_until_it_has_an_assignment() -> None:
     w = Scripted()
     w.join(0, 0, 0, assigns(2, orders=[0]), until=1.5)
     assert w.log == ["assigned orders-0"]
     assert w.kinds("group")[-1].at < 1.0
-    # Without an assignment, the member later returns to the normal interval.
+    # If it gets no assignment for long, it returns to the normal heartbeat interval.
     w = Scripted()
     w.join(until=60.0)
     times = [a.at for a in w.asks("ConsumerGroupHeartbeat")]
@@ -198,14 +198,14 @@ def test_a_permanent_error_is_raised_by_the_next_poll(code: int, error: type[Kaf
     assert len(w.beats) == 1, "there is no group to leave"
 
 
-def test_a_permanent_error_after_joining_loses_the_partitions() -> None:
+def test_a_member_with_a_permanent_error_loses_its_partitions() -> None:
     w = Scripted({"group.instance.id": "i1"})
     w.join(assigns(1, orders=[0]), 0, 82, until=6.0)
     assert w.log[-1] == "lost orders-0"
     assert isinstance(w.failure, FencedInstanceIdError)
 
 
-def test_the_error_of_brokers_without_kip_848_recommends_the_classic_protocol() -> None:
+def test_if_brokers_do_not_support_kip_848_the_error_recommends_the_classic_protocol() -> None:
     for version, code in ((-1, 0), (1, 35)):
         w = Scripted(version=version)
         w.join(code)
@@ -214,13 +214,13 @@ def test_the_error_of_brokers_without_kip_848_recommends_the_classic_protocol() 
         assert ".." not in str(w.failure)
 
 
-def test_the_error_of_a_group_with_another_protocol_names_the_migration_policy() -> None:
+def test_if_a_group_uses_the_classic_protocol_the_error_names_the_migration_policy() -> None:
     w = Scripted()
     w.join(69)
     assert "group.consumer.migration.policy" in str(w.failure)
 
 
-def test_in_version_0_the_coordinator_chooses_the_member_id() -> None:
+def test_with_heartbeat_version_0_the_coordinator_chooses_the_member_id() -> None:
     w = Scripted(version=0)
     w.join(ConsumerGroupHeartbeatResponse(0, 0, None, "theirs", 1, 3000, None), until=4.0)
     assert [b.member_id for b in w.beats][:3] == ["", "theirs", "theirs"]
@@ -228,13 +228,13 @@ def test_in_version_0_the_coordinator_chooses_the_member_id() -> None:
     assert w.state == S.STABLE
 
 
-def test_a_pattern_is_sent_to_the_coordinator_and_the_assignment_has_topic_ids() -> None:
+def test_a_topic_pattern_is_sent_to_the_coordinator_which_assigns_topics_by_id() -> None:
     w = Scripted(pattern="ord.*|users")
     w.join(assigns(1, orders=[0], users=[3]))
     assert (w.beats[0].subscribed_topic_regex, w.beats[0].subscribed_topic_names) == (w.pattern, [])
     assert w.log == ["assigned orders-0", "assigned users-3"], "known topics don't wait"
     assert w.sent(w.beats[-1]) == {"orders": [0], "users": [3]}
-    # A subscription by name withdraws the pattern.
+    # A subscription by name replaces the pattern.
     w.pattern, w.subscribed = None, ["users"]
     w.engine.post(lambda now: w.membership.rejoin("subscription changed", now))
     w.run(w.now + 0.5)
@@ -244,7 +244,7 @@ def test_a_pattern_is_sent_to_the_coordinator_and_the_assignment_has_topic_ids()
     )
 
 
-def test_a_pattern_fails_if_the_coordinator_does_not_support_or_rejects_it() -> None:
+def test_a_topic_pattern_that_the_coordinator_rejects_or_does_not_support_raises() -> None:
     w = Scripted(version=0, pattern="o.*")
     w.join()
     assert "subscribe to topics by name" in str(w.failure)
@@ -327,7 +327,7 @@ def test_leaving_ends_at_its_deadline() -> None:
     assert w.now - begin == pytest.approx(5.0, abs=0.2)
 
 
-def test_joining_waits_up_to_a_session_timeout_for_an_unreleased_instance_id(
+def test_a_joining_member_waits_up_to_a_session_timeout_for_an_unreleased_instance_id(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     w = Scripted({"group.instance.id": "i1"})

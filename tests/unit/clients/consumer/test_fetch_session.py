@@ -38,7 +38,7 @@ def open_session() -> FetchSession:
     return session
 
 
-def test_after_the_first_request_only_changes_are_sent() -> None:
+def test_after_the_first_request_only_changed_partitions_are_sent() -> None:
     session = open_session()
     quiet = ask(session, ALL)
     assert (quiet.session_id, quiet.session_epoch, partitions_in(quiet)) == (7, 1, {})

@@ -46,7 +46,7 @@ def take(entry: CompletedFetch, most: int, **how: Any) -> RecordColumns:
     return entry.move(entry.peek(most, **how))
 
 
-def test_the_survey_of_complete_batches_returns_size_next_offset_and_epochs() -> None:
+def test_reading_headers_of_complete_batches_returns_size_next_offset_and_epochs() -> None:
     found = survey(memoryview(ALL), 0)
     assert (found.next_offset, found.size, found.needed, found.odd) == (40, len(ALL), None, False)
     assert found.epochs == [(0, 0), (20, 1)]
@@ -70,7 +70,7 @@ def test_a_response_truncated_in_its_first_batch_reports_the_needed_size(kept: i
 
 
 @pytest.mark.parametrize("at", [8, 16, 23])
-def test_the_survey_stops_at_a_malformed_header_and_raises_no_error(at: int) -> None:
+def test_reading_headers_stops_at_a_malformed_header_without_an_error(at: int) -> None:
     bad = bytearray(BATCHES[1])
     bad[at] = 0xFF  # a negative length, an unknown magic, a negative offset delta
     found = survey(memoryview(BATCHES[0] + bytes(bad)), 0)
@@ -114,7 +114,7 @@ struct.pack_into(">i", NEWER, 12, 3)
     ],
     ids=["marker at the end", "marker between records", "compacted records"],
 )
-def test_a_position_has_the_leader_epoch_of_the_next_batch_or_else_of_the_last(
+def test_a_position_has_the_leader_epoch_of_the_next_batch_or_else_of_the_last_batch(
     data: bytes, places: tuple[int, ...], one_by_one: bool
 ) -> None:
     made = state()
@@ -139,7 +139,7 @@ def test_a_gap_after_the_last_record_is_skipped() -> None:
     assert made.position == 10
 
 
-def test_records_are_returned_up_to_until_in_the_middle_of_a_batch() -> None:
+def test_records_are_returned_only_up_to_the_until_offset_inside_a_batch() -> None:
     made = state()
     made.until = 15
     entry = fetched(made, ALL)
@@ -148,7 +148,7 @@ def test_records_are_returned_up_to_until_in_the_middle_of_a_batch() -> None:
     assert made.finished
 
 
-def test_a_corrupt_batch_raises_only_when_it_is_reached() -> None:
+def test_a_corrupt_batch_raises_only_after_the_batches_before_it_were_returned() -> None:
     made = state()
     bad = bytearray(BATCHES[1])
     bad[-1] ^= 1
@@ -168,7 +168,7 @@ def test_a_seek_invalidates_fetched_data() -> None:
     assert not entry.valid
 
 
-def test_the_rest_of_a_batch_can_be_read_with_more_columns() -> None:
+def test_the_rest_of_a_batch_can_be_read_with_columns_that_were_skipped_before() -> None:
     made = state()
     data = encode(rows(0, 6), base_offset=0) + encode(rows(6, 4), base_offset=6)
     entry = fetched(made, data)

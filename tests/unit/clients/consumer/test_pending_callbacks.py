@@ -22,7 +22,7 @@ P = [TopicPartition("t", n) for n in range(4)]
 
 
 class Calls:
-    """A queue of callbacks, a log of their calls, and the names of ended callbacks."""
+    """Rebalance callbacks that wait, a log of their calls, and the names of ended callbacks."""
 
     def __init__(self) -> None:
         self.callbacks = PendingCallbacks(NullLock())
@@ -48,7 +48,7 @@ class Calls:
 
 
 def carried_out(flow: CallerFlow[None]) -> None:
-    """Run a flow and carry out the actions that it yields."""
+    """Run a generator of calls on the caller's thread, and the actions that it yields."""
     with suppress(StopIteration), closing(flow):
         wanted = next(flow)
         while True:
@@ -61,7 +61,7 @@ def carried_out(flow: CallerFlow[None]) -> None:
                 wanted = flow.send(0.0)
 
 
-def test_callbacks_run_in_order_and_their_ends_are_reported() -> None:
+def test_callbacks_run_in_order_and_the_end_of_each_is_reported() -> None:
     calls = Calls()
     calls.put(ON_ASSIGNED, 0, 1)
     calls.put(ON_LOST, 0)
@@ -159,7 +159,7 @@ def test_a_running_callback_is_neither_called_again_nor_withdrawn() -> None:
     assert calls.ended == [ON_ASSIGNED]
 
 
-def test_unannounced_partitions_are_removed_from_waiting_on_assigned_callbacks() -> None:
+def test_waiting_on_assigned_callbacks_omit_partitions_that_were_taken_away_meanwhile() -> None:
     calls = Calls()
     calls.put(ON_ASSIGNED, 0, 1)
     calls.put(ON_ASSIGNED, 2)
@@ -188,7 +188,7 @@ def test_a_forbidden_call_inside_a_callback_raises() -> None:
 
 
 class Counting(deque[PendingCallback]):
-    """A queue that counts how many of its elements are iterated over."""
+    """A deque that counts how many elements loops over it have read."""
 
     seen = 0
 

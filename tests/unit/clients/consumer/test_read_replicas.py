@@ -56,7 +56,7 @@ def test_the_preferred_replica_is_used_until_the_preference_expires() -> None:
     assert advised(replicas, state, 2)
     assert source(replicas, state, cluster(), 309.9) == 2
     assert source(replicas, state, cluster(), 310.0) == 1
-    assert source(replicas, state, cluster(), 10.0) == 1  # the preference isn't restored
+    assert source(replicas, state, cluster(), 10.0) == 1  # an earlier time doesn't restore it
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,9 @@ def test_the_preferred_replica_is_used_until_the_preference_expires() -> None:
         (cluster(LED_BY_1._replace(leader=-1)), -1),
     ],
 )
-def test_metadata_changes_end_the_use_of_a_preferred_replica(seen: Cluster, asked: int) -> None:
+def test_a_preferred_replica_is_no_longer_used_after_the_partitions_metadata_changed(
+    seen: Cluster, asked: int
+) -> None:
     replicas, state = make()
     assert advised(replicas, state, 2)
     assert source(replicas, state, seen, 11.0) == asked
@@ -86,7 +88,7 @@ def test_after_an_unusable_preferred_replica_no_rack_is_sent_for_a_while(node: i
     assert not leaders_only(replicas, 10.0 + LEADERS_ONLY)
 
 
-def test_giving_up_returns_whether_a_replica_was_preferred() -> None:
+def test_give_up_returns_whether_partitions_had_a_preferred_replica() -> None:
     replicas, state = make()
     assert not replicas.give_up((state,), 10.0)
     assert (replicas.rack, leaders_only(replicas, 10.0)) == ("rack-2", False)
@@ -95,7 +97,7 @@ def test_giving_up_returns_whether_a_replica_was_preferred() -> None:
     assert leaders_only(replicas, 10.0)
 
 
-def test_an_unrequested_preference_is_ignored() -> None:
+def test_a_preferred_replica_is_ignored_if_the_request_contained_no_rack() -> None:
     replicas, state = make()
     assert not advised(replicas, state, 2, unasked=True)
     assert not advised(replicas, state, 9, unasked=True)

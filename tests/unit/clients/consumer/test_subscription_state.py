@@ -34,7 +34,7 @@ def test_partitions_that_remain_assigned_keep_their_positions() -> None:
         s.get(B)
 
 
-def test_a_fetch_requests_no_more_bytes_than_needed_to_reach_until() -> None:
+def test_a_fetch_requests_no_more_bytes_than_needed_to_reach_the_until_offset() -> None:
     s = subscription()
     most = 8 << 20
     s.assign([A], {})
@@ -43,7 +43,7 @@ def test_a_fetch_requests_no_more_bytes_than_needed_to_reach_until() -> None:
     s.assign([A], {A: (100, -1)})
     state = s.get(A)
     assert state.worth_asking(most) == LEAST_ASKED
-    assert state.worth_asking(1000) == 1000  # the caller's limit is smaller
+    assert state.worth_asking(1000) == 1000  # the caller's limit of 1000 bytes is smaller
     s.assign([A], {A: (1_000_000, -1)})
     assert state.worth_asking(most) == most
     state.offset_bytes = 4.0  # bytes per offset, measured in a response
@@ -54,7 +54,7 @@ def test_a_fetch_requests_no_more_bytes_than_needed_to_reach_until() -> None:
     assert state.worth_asking(most) == LEAST_ASKED
 
 
-def test_a_partition_is_finished_when_its_position_reaches_until() -> None:
+def test_a_partition_is_finished_when_its_position_reaches_the_until_offset() -> None:
     s = subscription()
     s.assign([A], {A: (10, -1)})
     assert not s.finished()  # no position yet
@@ -93,7 +93,7 @@ def test_a_paused_partition_is_not_fetched_and_keeps_its_data() -> None:
     assert (state.fetch_offset, state.generation) == (50, generation)
 
 
-def test_an_error_is_raised_once_and_pauses_the_partition() -> None:
+def test_a_partitions_error_is_raised_once_and_pauses_the_partition() -> None:
     s = subscription()
     s.assign([A, B], {})
     s.seek(A, 3)

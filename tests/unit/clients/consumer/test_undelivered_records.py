@@ -26,7 +26,7 @@ def subscription() -> SubscriptionState:
 
 
 def still_buffered(entry: CompletedFetch, to: DecodingProgress) -> bool:
-    """Put back an entry that is still in the buffer."""
+    """Put back a fetch response that is still in the buffer; return True."""
     entry.put_back(to)
     return True
 
@@ -50,7 +50,7 @@ def test_undelivered_records_that_are_still_buffered_are_put_back(
     first = take_rows(hand_over, entry, 5)
     hand_over.done()
     rest = take_rows(hand_over, entry, most) + take_rows(hand_over, entry, most)
-    assert subscription.position(TP) == first[-1] + 1  # records being returned don't count
+    assert subscription.position(TP) == first[-1] + 1  # records of the current call don't count
     assert not hand_over.take_back(still_buffered)
     assert (state.position, entry.exhausted) == (5, False)
     assert take_rows(hand_over, entry, most) + take_rows(hand_over, entry, most) == rest
@@ -69,17 +69,17 @@ def test_undelivered_records_of_a_dropped_response_are_fetched_again(
 
 
 @pytest.mark.parametrize("offset", [7, 20])
-def test_a_seek_after_the_records_were_taken_is_kept(
+def test_a_seek_during_an_interrupted_call_is_kept(
     subscription: SubscriptionState, offset: int
 ) -> None:
     state, hand_over = subscription.get(TP), subscription.hand_over
     take_rows(hand_over, fetched(state, ALL), 20)
-    subscription.seek(TP, offset)  # also a seek to the current position
+    subscription.seek(TP, offset)  # offset 20 is the current position
     assert not hand_over.take_back(still_buffered)
     assert state.position == offset
 
 
-def test_records_count_as_consumed_only_after_they_were_returned(
+def test_records_count_as_consumed_only_after_the_application_got_them(
     subscription: SubscriptionState,
 ) -> None:
     state, hand_over = subscription.get(TP), subscription.hand_over

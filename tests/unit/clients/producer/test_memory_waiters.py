@@ -25,7 +25,7 @@ SIZE = estimate_record_size(None, bytes(500), ())
 
 
 class Scene:
-    """A queue of waiters with its accumulator and engine; `taken` bytes are in flight."""
+    """Callers that wait for memory, an accumulator and engine; `taken` bytes are in flight."""
 
     def __init__(self, taken: int) -> None:
         options: dict[str, Any] = {
@@ -59,7 +59,7 @@ class Scene:
         return (mine.used, len(mine.waiters), mine.granted) == (0, 0, {})
 
 
-def test_a_caller_that_cannot_wait_bypasses_the_waiters() -> None:
+def test_a_caller_that_cannot_wait_takes_free_memory_before_waiting_callers() -> None:
     scene = Scene(taken=LIMIT // 2)
     large = scene.wait("large", LIMIT - 1000)
     assert scene.send() is None
@@ -69,11 +69,11 @@ def test_a_caller_that_cannot_wait_bypasses_the_waiters() -> None:
     assert full.send(CANNOT_WAIT) is None
 
 
-def test_a_large_record_is_served_before_later_small_ones() -> None:
+def test_a_large_record_gets_memory_before_later_small_records() -> None:
     scene = Scene(taken=LIMIT // 2)
     large = scene.wait("large", LIMIT - 1000)
     assert not large.done
-    assert scene.send() is None  # it would fit, but another caller waits
+    assert scene.send() is None  # the record would fit, but another caller waits
     small = scene.wait("small", SIZE)
     assert not small.done
     scene.comes_back()
@@ -85,10 +85,10 @@ def test_a_large_record_is_served_before_later_small_ones() -> None:
     assert scene.send("small") == 0
 
 
-def test_a_waiter_with_a_small_record_gets_memory_for_a_whole_batch() -> None:
+def test_a_waiting_caller_with_a_small_record_gets_memory_for_a_whole_batch() -> None:
     scene = Scene(taken=LIMIT - SIZE)
     room = scene.wait("small", SIZE)
-    assert not room.done  # enough is free, but each record would get a batch of its own
+    assert not room.done  # else each record would get a batch of its own
     scene.comes_back()
     assert room.result()
     assert scene.accumulator.granted == {"small": BATCH}
@@ -111,7 +111,7 @@ def test_an_open_batch_reserves_no_more_memory_while_a_caller_waits() -> None:
     assert not large.done
 
 
-def test_a_waiter_is_removed_at_its_deadline() -> None:
+def test_a_caller_stops_waiting_for_memory_at_its_deadline() -> None:
     scene = Scene(taken=LIMIT)
     first, second = scene.wait("first", LIMIT, 5.0), scene.wait("second", SIZE, 9.0)
     scene.engine.step(5.0)
@@ -122,7 +122,7 @@ def test_a_waiter_is_removed_at_its_deadline() -> None:
     assert scene.is_empty()
 
 
-def test_a_waiter_accepts_less_than_its_preferred_memory_at_its_deadline() -> None:
+def test_at_its_deadline_a_caller_accepts_less_memory_than_it_prefers() -> None:
     scene = Scene(taken=LIMIT - 2 * SIZE)
     room = scene.engine.start(scene.line.room("rows", SIZE, 5.0, LIMIT // 8))
     scene.engine.step(0.0)
@@ -133,7 +133,7 @@ def test_a_waiter_accepts_less_than_its_preferred_memory_at_its_deadline() -> No
     assert not scene.accumulator.waiters
 
 
-def test_a_waiter_that_leaves_in_its_first_step_gets_nothing() -> None:
+def test_a_caller_that_stops_waiting_in_its_first_step_keeps_no_memory() -> None:
     """Simulate a caller that is interrupted as soon as it starts to wait."""
     scene = Scene(taken=LIMIT // 2)
     room = scene.engine.start(scene.line.room("gone", SIZE, 99.0))
@@ -144,8 +144,8 @@ def test_a_waiter_that_leaves_in_its_first_step_gets_nothing() -> None:
     assert scene.is_empty()
 
 
-def test_a_waiter_gets_memory_for_only_its_record_after_a_while() -> None:
-    """A dead leader's batches may hold memory for minutes; other partitions don't wait."""
+def test_if_no_memory_is_freed_the_first_caller_soon_gets_memory_for_its_record_alone() -> None:
+    """A dead leader's batches may hold memory for minutes; others mustn't wait for that."""
     scene = Scene(taken=LIMIT - SIZE)
     room = scene.engine.start(scene.line.room("small", SIZE, 60.0))
     assert scene.engine.step(1.0) == 1.0 + NO_RELEASE_S
@@ -155,8 +155,8 @@ def test_a_waiter_gets_memory_for_only_its_record_after_a_while() -> None:
     assert scene.accumulator.granted["small"] == SIZE
 
 
-def test_batches_stop_lingering_when_the_first_waiter_has_waited_for_a_while() -> None:
-    """If a dead leader's batches hold most memory, only lingering batches can free some."""
+def test_batches_stop_lingering_if_no_memory_is_freed_for_the_first_waiting_caller() -> None:
+    """If a dead leader's batches hold most memory, only batches that linger can free some."""
     scene = Scene(taken=LIMIT - 5000)
     assert scene.send() == 0
     scene.wait("large", 5000)
@@ -165,8 +165,8 @@ def test_batches_stop_lingering_when_the_first_waiter_has_waited_for_a_while() -
     assert scene.accumulator._hurry
 
 
-def test_waiters_wait_longer_if_a_slow_broker_frees_memory() -> None:
-    """Otherwise each record for a slow broker would get a batch of its own."""
+def test_a_caller_waits_longer_if_a_slow_broker_frees_memory_meanwhile() -> None:
+    """If callers got memory for one record, a slow broker would get many small batches."""
     scene = Scene(taken=LIMIT - SIZE)
     room = scene.wait("small", SIZE)
     for turn in range(1, 6):
@@ -177,23 +177,23 @@ def test_waiters_wait_longer_if_a_slow_broker_frees_memory() -> None:
     assert room.result()
 
 
-def test_if_no_memory_was_freed_during_a_wait_the_next_waiter_is_served_at_once() -> None:
+def test_after_a_wait_in_which_no_memory_was_freed_the_next_caller_does_not_wait() -> None:
     scene = Scene(taken=LIMIT - 3 * SIZE)
     first = scene.wait("first", SIZE)
     scene.engine.step(NO_RELEASE_S)
     assert first.result()
     assert scene.accumulator.granted["first"] == 3 * SIZE  # all free memory, also for later records
     scene.accumulator.waive("first")
-    assert scene.wait("second", SIZE).result()  # without a wait
+    assert scene.wait("second", SIZE).result()  # the second caller doesn't wait
     scene.accumulator.waive("second")
     scene.comes_back(2.0)
     assert scene.wait("third", SIZE).result()
-    assert scene.accumulator.granted["third"] == BATCH  # memory was freed since
+    assert scene.accumulator.granted["third"] == BATCH  # memory was freed meanwhile
     scene.accumulator.waive("third")
     assert scene.is_empty()
 
 
-def test_the_wait_of_a_waiter_is_measured_from_when_it_becomes_first() -> None:
+def test_the_wait_of_a_caller_is_measured_from_when_it_is_first_in_the_queue() -> None:
     scene = Scene(taken=LIMIT - SIZE)
     large, small = scene.wait("large", LIMIT, 5.0), scene.wait("small", SIZE)
     scene.engine.step(5.0)
@@ -204,10 +204,10 @@ def test_the_wait_of_a_waiter_is_measured_from_when_it_becomes_first() -> None:
 
 @pytest.mark.parametrize("granted", [False, True])
 @pytest.mark.parametrize("how", ["cancelled", "ended"])
-def test_cancelled_waiters_and_ended_clients_keep_no_memory(granted: bool, how: str) -> None:
+def test_cancelled_callers_and_closed_clients_keep_no_memory(granted: bool, how: str) -> None:
     scene = Scene(taken=LIMIT)
     room, after = scene.wait("gone", SIZE), scene.wait("after", SIZE)
-    if granted:  # the caller is interrupted before it uses the grant
+    if granted:  # the caller is interrupted before it uses its memory
         scene.accumulator.waive(scene.in_flight)
         scene.engine.step(1.0)
         assert room.result()
@@ -223,15 +223,17 @@ def test_cancelled_waiters_and_ended_clients_keep_no_memory(granted: bool, how: 
     assert scene.is_empty()
 
 
-def test_granted_memory_is_kept_when_the_accounting_is_corrected() -> None:
+def test_granted_memory_still_counts_after_used_memory_was_recalculated() -> None:
     scene = Scene(taken=1000)
     scene.accumulator.doubt()
     scene.accumulator.close_all()
     assert scene.accumulator.used == 1000
 
 
-def test_serving_many_waiters_takes_linear_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A program may have any number of asyncio tasks waiting for memory."""
+def test_giving_memory_to_many_waiting_callers_takes_linear_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An application may have any number of asyncio tasks that wait for memory."""
     compared = 0
 
     class Counted(memory_waiters._Waiting):

@@ -61,12 +61,16 @@ def test_all_partitions_of_an_unresponsive_broker_are_excluded() -> None:
     shared = topic(0, 1, 1)
     assert found.table(shared, BROKERS, 7.9) == ([0, 1, 2], [3, 4, 7])
     assert found.table(topic(0, 1, 1), BROKERS, 8.1) == ([0], None)
-    assert found.table(topic(1, 1, 1), BROKERS, 8.1)[0] == [0, 1, 2]  # no other broker leads any
+    assert found.table(topic(1, 1, 1), BROKERS, 8.1)[0] == [
+        0,
+        1,
+        2,
+    ]  # all partitions have the unresponsive leader
     off = load(queues(0, 2, 0, since=5.0), {Address("b1", 9092): 6.0})
     assert off.table(topic(0, 1, 1), BROKERS, 99.0)[0] == [0, 1, 2]
 
 
-def test_the_partitions_of_a_large_topic_are_not_all_examined_for_each_batch() -> None:
+def test_choosing_a_partition_does_not_examine_all_partitions_of_a_large_topic() -> None:
     waiting = queues(*[0] * 100)
     found, large = load(waiting), topic(*[0] * 100)
     assert found.table(large, BROKERS, 0.0)[1] is None

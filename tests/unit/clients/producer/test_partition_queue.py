@@ -44,7 +44,7 @@ def test_sequence_numbers_wrap_around_at_2_to_the_31() -> None:
     assert [sent(queue, n, 2).sequence for n in range(4)] == [SEQUENCES - 3, SEQUENCES - 1, 1, 3]
 
 
-def test_the_newest_sequence_can_be_taken_back_across_the_wrap() -> None:
+def test_the_newest_sequence_number_can_be_given_back_after_a_wrap_around() -> None:
     queue = known()
     queue.numbering.next_sequence = SEQUENCES - 1
     one = sent(queue, 0, 3)
@@ -54,7 +54,9 @@ def test_the_newest_sequence_can_be_taken_back_across_the_wrap() -> None:
 
 
 @pytest.mark.parametrize("answered", [0, 1, 3])
-def test_at_most_five_batches_are_sent_until_the_oldest_is_acknowledged(answered: int) -> None:
+def test_at_most_five_batches_are_sent_while_the_oldest_of_them_is_unacknowledged(
+    answered: int,
+) -> None:
     queue = known()
     batches = [sent(queue, n) for n in range(4)]
     assert queue.admits(batch(4), 0, 5)
@@ -72,10 +74,10 @@ def test_a_new_leader_gets_one_batch_until_it_has_answered() -> None:
     assert not queue.admits(batch(1), 4, 5)
     queue.numbering.known_at = 4
     assert queue.admits(batch(1), 4, 5)
-    assert not queue.admits(batch(1), 5, 5)  # not before the batch in flight
+    assert not queue.admits(batch(1), 5, 5)  # another new leader waits for the batch in flight
 
 
-def test_a_recreated_topic_gets_no_batch_until_the_batches_in_flight_end() -> None:
+def test_a_recreated_topic_gets_no_batch_until_those_for_the_old_topic_have_ended() -> None:
     queue = known(epoch=0)
     queue.lives_in(b"1" * 16)
     queue.numbering.acknowledged = 7
@@ -99,7 +101,7 @@ def test_a_recreated_topic_gets_no_batch_until_the_batches_in_flight_end() -> No
         (150, False),  # other producers write, too
         (102, True),  # one of three earlier records can't be in the log
         (0, True),
-        (-1, False),  # the leader doesn't report it
+        (-1, False),  # the leader doesn't report the offset
     ],
 )
 def test_an_offset_too_low_for_all_earlier_records_shows_that_the_log_was_truncated(
@@ -118,7 +120,7 @@ def test_an_offset_too_low_for_all_earlier_records_shows_that_the_log_was_trunca
     assert queue.numbering.acknowledged == 3
 
 
-def test_the_truncation_check_counts_an_unacknowledged_batch_once() -> None:
+def test_a_batch_acknowledged_late_counts_once_in_the_check_for_a_truncated_log() -> None:
     queue = known()
     first, second, third = sent(queue, 0), sent(queue, 1), sent(queue, 2)
     queue.in_flight[:] = [first]
@@ -126,14 +128,14 @@ def test_the_truncation_check_counts_an_unacknowledged_batch_once() -> None:
     queue.appended(third, 2)
     assert (queue.numbering.reached, queue.numbering.cut) == (3, False)
     queue.in_flight.clear()
-    queue.appended(first, 0)  # its response arrives last
+    queue.appended(first, 0)  # the first batch's response arrives last
     assert (queue.numbering.reached, queue.numbering.acknowledged) == (3, 2)
     queue.in_flight.append(sent(queue, 3))
     queue.appended(sent(queue, 4), 3)
     assert queue.numbering.cut
 
 
-def test_lower_offsets_without_unacknowledged_records_are_accepted() -> None:
+def test_a_lower_offset_reveals_no_truncation_if_no_other_record_is_unacknowledged() -> None:
     queue = known()
     queue.appended(sent(queue, 0, 10), 90)
     queue.in_flight.clear()
@@ -154,7 +156,7 @@ def test_only_the_newest_batch_can_give_back_its_sequence_number() -> None:
     assert not queue.take_back(first)
 
 
-def test_before_a_new_producer_id_batches_that_may_be_written_are_sent_first() -> None:
+def test_before_a_new_producer_id_is_used_batches_that_may_be_written_are_sent_again() -> None:
     queue = known()
     doubtful = batch(1)
     queue.number(doubtful)
@@ -163,7 +165,7 @@ def test_before_a_new_producer_id_batches_that_may_be_written_are_sent_first() -
     queue.numbering.ended = True
     assert queue.next() is doubtful
     queue.out_of_order.add(doubtful)
-    assert queue.next() is None  # first the outcome of this batch is determined
+    assert queue.next() is None  # the outcome of `doubtful` has to be known first
 
 
 def test_a_new_producer_id_or_epoch_starts_with_sequence_0() -> None:
@@ -180,7 +182,7 @@ def test_a_new_producer_id_or_epoch_starts_with_sequence_0() -> None:
 
 
 AFTER_THE_APPEND = (-1, 3, 6, 7, 13, 20, 56, 100)
-"""Errors possible after the append: a failed wait for replicas, or an unexpected exception."""
+"""Codes of errors possible after the append: a failed wait for replicas, or an exception."""
 
 
 def test_errors_that_may_follow_the_append_leave_the_outcome_unknown() -> None:
@@ -204,6 +206,6 @@ def test_an_error_after_a_possible_write_keeps_its_class_and_fields() -> None:
     assert isinstance(made, TopicAuthorizationError)
     assert made.operation == "WRITE"
     assert "3 records for t-0 may have been written" in str(made)
-    unknown = in_doubt(mine, error_for(30_000, "news"))  # also classes made by `error_for`
+    unknown = in_doubt(mine, error_for(30_000, "news"))  # a class created by `error_for`
     assert "news" in str(unknown)
     assert type(unknown) is type(error_for(30_000, "news"))

@@ -1,4 +1,4 @@
-"""Test named partitioners with known hashes, users' functions, and columns against records."""
+"""Test partitioners: known hashes, users' functions, equal results for columns and records."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_the_partition_of_null_and_empty_keys_depends_on_the_partitioner(
 
 
 def test_the_default_murmur2_random_and_random_partitioners_have_no_rule() -> None:
-    """`murmur2_random` is Java's default, and `random` the sticky partitioner."""
+    """They need none: `murmur2_random` is Java's default, `random` the sticky partitioner."""
     without = {name for name in PARTITIONERS if rule_for(name) is None}
     assert without == {"default", "murmur2_random", "random"}
 
@@ -76,7 +76,7 @@ def test_the_default_murmur2_random_and_random_partitioners_have_no_rule() -> No
 def test_a_partitioner_function_gets_topic_key_value_and_partition_count() -> None:
     asked: list[Any] = []
 
-    class Number:  # like numpy's integers
+    class Number:  # an integer type with only `__index__`, as numpy has
         def __index__(self) -> int:
             return 2
 

@@ -57,7 +57,7 @@ def test_a_single_partition_is_always_chosen() -> None:
     assert {chosen.partition(topic(0), STRIDE) for _ in range(5)} == {0}
 
 
-def test_no_missing_partition_is_chosen_after_a_topic_is_recreated_with_fewer() -> None:
+def test_after_a_topic_is_recreated_with_fewer_partitions_only_existing_ones_are_chosen() -> None:
     chosen = Partitioner(random.Random(3), stride=10**9, ignore_keys=False)
     while chosen.partition(topic(-1, -1, 0), 1) != 2:
         pass

@@ -1,4 +1,4 @@
-"""Test the accumulator: lingering and full batches, wake-ups of the host, memory accounting."""
+"""Test the accumulator: lingering and full batches, wake-ups of the I/O loop, memory use."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_the_host_is_woken_for_the_first_record_and_for_a_full_batch() -> None:
     mine = accumulator()
     assert add(mine).wake
     assert not add(mine).wake
-    assert not add(mine, partition=P1).wake  # the host's timer is already set to an earlier time
+    assert not add(mine, partition=P1).wake  # the I/O loop will wake up earlier anyway
     full = [add(mine, bytes(100)) for _ in range(10)]
     assert [f.wake for f in full].count(True) == 1
 
@@ -94,7 +94,7 @@ def test_batches_of_all_partitions_are_taken_in_the_order_they_become_ready() ->
     assert mine.take(1.2 + LINGER) == [second.batch]
 
 
-def test_a_batch_holds_its_memory_until_its_outcome_and_frees_it_once() -> None:
+def test_a_batchs_memory_is_freed_once_when_its_outcome_is_known() -> None:
     mine = accumulator(**{"buffer.memory": 2048, "max.request.size": 2048})
     size = estimate_record_size(None, bytes(900), ())
     one, two = add(mine, bytes(900)), add(mine, bytes(900))
@@ -126,7 +126,7 @@ def test_an_open_batch_reserves_more_as_it_grows() -> None:
     assert mine.used == batch.builder.estimated_size - HEADER_SIZE
 
 
-def test_an_open_batch_takes_the_remaining_memory_if_it_cannot_grow_as_usual() -> None:
+def test_an_open_batch_reserves_the_remaining_memory_if_less_than_its_next_step_is_free() -> None:
     mine = accumulator(**{"buffer.memory": 5000, "max.request.size": 5000, "batch.size": 100_000})
     size = estimate_record_size(None, bytes(400), ())
     batch = add(mine, bytes(400)).batch
@@ -140,13 +140,13 @@ def test_a_lingering_batch_is_sent_at_once_if_a_waiting_caller_needs_its_memory(
     mine = accumulator()
     place = add(mine)
     mine.waiters["somebody"] = None
-    mine.used += 10 * FIRST_ROOM  # in flight, soon enough for the waiter
+    mine.used += 10 * FIRST_ROOM  # memory in flight is freed soon enough
     assert mine.take(0.0) == []
     mine.used -= 10 * FIRST_ROOM
     assert mine.take(0.0) == [place.batch]
 
 
-def test_the_records_of_a_batch_are_freed_with_its_outcome() -> None:
+def test_the_records_of_a_batch_are_freed_when_its_outcome_is_known() -> None:
     mine = accumulator()
     place = add(mine, bytes(500))
     mine.take(LINGER)
@@ -175,7 +175,7 @@ def test_other_callers_do_not_append_to_a_claimed_batch() -> None:
     other = add(mine).batch
     assert other is not batch
     elsewhere = add(mine, partition=P1).batch
-    assert mine.take(99.0) == [elsewhere]  # although all three have lingered
+    assert mine.take(99.0) == [elsewhere]  # `linger.ms` is over for all three
     assert mine.untaken() == [batch, other]  # in the rows' order: `other` follows the claimed batch
     assert mine.next_ready_at() == math.inf
     mine.yield_claims([batch], 0, 99.0, hurry=False)
@@ -190,7 +190,9 @@ def test_a_batch_whose_claim_ends_lingers_and_accepts_more_records() -> None:
     assert (room, mine.used) == (500, 500)
     assert batch.append(None, b"v", (), 77) == 0
     size = batch.builder.estimated_size - HEADER_SIZE
-    assert mine.yield_claims([batch], room - size, 1.1, hurry=False)  # True: wake the host
+    assert mine.yield_claims(
+        [batch], room - size, 1.1, hurry=False
+    )  # True: the caller has to wake the I/O loop
     assert mine.used == size
     assert (add(mine).batch, batch.count) == (batch, 2)
     assert mine.take(1.0 + LINGER) == [batch]
@@ -198,7 +200,7 @@ def test_a_batch_whose_claim_ends_lingers_and_accepts_more_records() -> None:
 
 
 def test_ending_a_claim_can_be_repeated_after_an_interrupt() -> None:
-    """Interrupt it at each bytecode; the second call ends the claim and wakes the host."""
+    """Interrupt the call at each bytecode; a second call must do all that the first one lacks."""
     for number in itertools.count():
         mine = accumulator()
         batch = mine.claim(P0, 100, 0.0)
@@ -214,7 +216,7 @@ def test_ending_a_claim_can_be_repeated_after_an_interrupt() -> None:
     assert number > 100
 
 
-def test_a_batch_whose_claim_ends_is_ready_if_another_batch_follows_or_in_a_hurry() -> None:
+def test_a_batch_whose_claim_ends_is_ready_if_another_batch_follows_or_memory_is_short() -> None:
     mine = accumulator()
     for hurry in (False, True):
         batch = mine.claim(P0, 100, 0.0)
@@ -255,8 +257,8 @@ def test_an_empty_claimed_batch_does_not_delay_later_batches() -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_the_records_of_each_writer_remain_in_order_in_random_schedules(seed: int) -> None:
-    """Some writers send records, some columns; batches fill up, linger and are flushed."""
+def test_the_records_of_each_caller_remain_in_order_in_random_schedules(seed: int) -> None:
+    """Some callers send records, some columns; batches fill up, linger and are flushed."""
     rng, mine, now = random.Random(seed), accumulator(), 0.0
     written: dict[ProducerBatch, list[tuple[int, int]]] = {}
     claims: dict[int, ProducerBatch] = {}
@@ -321,7 +323,7 @@ def test_a_batch_contains_its_records_and_returns_their_offsets() -> None:
 
 @pytest.mark.parametrize(("said", "expected"), [(-1, 77), (123, 123)])
 def test_a_log_append_timestamp_of_the_broker_is_returned(said: int, expected: int) -> None:
-    """Brokers send one if `message.timestamp.type=LogAppendTime`; duplicates have no offset."""
+    """Brokers send it if `message.timestamp.type=LogAppendTime`; duplicates have no offset."""
     place = add(accumulator())
     place.batch.done.complete(BatchOutcome(-1, said))
     found = place.batch.metadata(0, 77)

@@ -1,4 +1,4 @@
-"""Test which records may run and which offsets be committed (R-WK-1, R-WK-2, R-WK-3)."""
+"""Test which records may run, and which offsets may be committed (R-WK-1 to R-WK-3)."""
 
 from __future__ import annotations
 
@@ -70,13 +70,13 @@ class Model:
         self.in_work: list[WorkItem] = []
 
     def has_new(self, tp: TopicPartition, before: int | None) -> bool:
-        """Return whether a higher offset than `before`, or a first one, can be committed."""
+        """Return whether an offset above `before` can be committed; any offset if it is None."""
         until = self.first(tp)[0]
         offsets = [at for found, at in self.finished if found == tp]
         return before is None or any(before <= at < until for at in offsets)
 
     def may_run(self, item: WorkItem) -> None:
-        """R-WK-1: check that no record of this key runs, and all earlier ones are finished."""
+        """R-WK-1: check that no record of this key runs, and its earlier records are finished."""
         lane = (item.tp, item.record.key)
         if item.record.key is not None:
             assert lane not in [(one.tp, one.record.key) for one in self.in_work]
@@ -141,7 +141,7 @@ def test_a_random_history_agrees_with_the_model(seed: int) -> None:
         new = {p: at for p, at in firsts.items() if oracle.has_new(p, acknowledged.get(p))}
         assert new.items() <= found.items() <= firsts.items()
         assert not any(at[0] == acknowledged.get(p) for p, at in found.items())
-        assert list(work.moved) == list(found)  # `moved` lists the same partitions
+        assert list(work.moved) == list(found)  # `moved` has to list the partitions to commit
         if chance.random() < 0.1:
             work.committed(asked)
             acknowledged |= {p: at.offset for p, at in asked.items()}
@@ -167,7 +167,7 @@ def test_committed_offsets_are_not_committed_again() -> None:
     work = queue()
     work.add([record(5), record(6)])
     first = work.committable()
-    assert first[T0].offset == 5  # so that after a crash auto.offset.reset isn't applied
+    assert first[T0].offset == 5  # else auto.offset.reset would apply after a crash
     work.committed(first)
     assert work.committable() == {}
     [item] = start_all(work)
@@ -195,7 +195,7 @@ def test_a_failed_record_is_retried_and_blocks_only_its_key() -> None:
     assert (work.finished, work.retried, committable(work)) == (4, 1, 1)
 
 
-def test_a_dead_letter_is_finished_once_it_is_written() -> None:
+def test_a_record_sent_as_a_dead_letter_is_finished_when_the_dead_letter_is_written() -> None:
     work = queue(max_attempts=2)
     work.add([record(0, b"a", value=None), record(1, b"a")])
     for now in (0.0, 1.0):
@@ -209,7 +209,10 @@ def test_a_dead_letter_is_finished_once_it_is_written() -> None:
     assert told["exception.class.name"] == b"builtins.ValueError"
     assert told["class.name"] == b"odradek.Workers"
     assert told["exception.message"] == b"no\\x1b[2J"
-    assert (committable(work), start_all(work, 2.0)) == (0, [])  # its key is blocked until then
+    assert (committable(work), start_all(work, 2.0)) == (
+        0,
+        [],
+    )  # its key is blocked until the dead letter is written
     work.ended(item, None, 3.0)
     assert (work.dead, committable(work)) == (1, 1)
     assert offsets(start_all(work, 3.0)) == [1]
@@ -230,7 +233,7 @@ def test_a_failed_write_of_a_dead_letter_ends_the_workers() -> None:
     assert (start_all(work, 9.0), committable(work)) == ([], 0)
 
 
-def test_without_a_dead_letter_topic_a_failed_record_ends_the_workers_and_is_named() -> None:
+def test_without_a_dead_letter_topic_a_failed_record_ends_the_workers_with_an_error() -> None:
     work = queue(max_attempts=1, dead_letter_topic=None)
     work.add([record(7), record(8, b"b"), record(9, b"c")])
     first, *others = start_all(work)
@@ -252,7 +255,7 @@ def test_only_the_errors_in_retry_on_are_retried() -> None:
     one, two, three = start_all(work)
     work.ended(one, ConnectionError("down"), 0.0)
     work.ended(two, ValueError("bad"), 0.0)
-    work.ended(three, KeyboardInterrupt(), 0.0)  # it ends the run, and isn't the record's fault
+    work.ended(three, KeyboardInterrupt(), 0.0)  # it ends the run, and the record isn't retried
     assert (one.letter, work.next_retry is not None) == (None, True)
     assert two.letter is not None
     assert (three.letter, three.attempts) == (None, 1)
@@ -263,7 +266,7 @@ class UnprintableError(Exception):
         raise RuntimeError("this, too")
 
 
-def test_an_error_whose_str_raises_is_named_by_its_class() -> None:
+def test_an_error_that_cannot_be_converted_to_text_is_reported_by_its_class() -> None:
     work = queue(max_attempts=1)
     work.add([record(0)])
     [item] = start_all(work)
@@ -273,7 +276,7 @@ def test_an_error_whose_str_raises_is_named_by_its_class() -> None:
 
 
 class MisleadingError(Exception):
-    """A program's error that has attributes with the names of odradek's."""
+    """An application's error with the same attribute names as odradek's errors."""
 
     next_offset = 3
     blames_record = False
@@ -285,7 +288,7 @@ class MisleadingError(Exception):
 MisleadingError.__module__ = None  # type: ignore[assignment]
 
 
-def test_attributes_of_a_programs_error_are_ignored() -> None:
+def test_attributes_of_an_applications_error_that_look_like_odradeks_are_ignored() -> None:
     work = queue(max_attempts=2)
     work.add([record(0)])
     for now in (0.0, 1.0):
@@ -296,7 +299,7 @@ def test_attributes_of_a_programs_error_are_ignored() -> None:
     assert dict(item.letter["headers"])[PREFIX + "exception.class.name"] == b"None.MisleadingError"
 
 
-def test_a_key_is_blocked_while_its_record_from_before_a_revocation_still_runs() -> None:
+def test_a_key_is_blocked_while_a_record_of_it_from_before_a_revocation_still_runs() -> None:
     work = queue()
     work.add([record(0), record(1)])
     [old] = start_all(work)
@@ -330,7 +333,7 @@ def test_after_a_log_truncation_a_repeated_offset_is_treated_as_a_new_record() -
     work = queue()
     work.add([record(10), record(11)])
     [old] = start_all(work)
-    work.add([record(10), record(11)])  # another record at offset 10, after a truncation
+    work.add([record(10), record(11)])  # after a truncation, another record has offset 10
     assert committable(work) == 10
     work.ended(old, None, 0.0)
     assert committable(work) == 10

@@ -13,7 +13,7 @@ BROKER = Address("b1", 9092)
 
 
 def talk(mechanism: Mechanism, answers: Sequence[bytes], seed: int = 1) -> list[bytes]:
-    """Run a conversation and return the tokens sent; calls outside the engine run at once."""
+    """Run a client's SASL conversation and return its tokens; run its worker calls at once."""
     conversation = mechanism.conversation(BROKER, random.Random(seed))
     sent: list[bytes] = []
     left = list(answers)

@@ -1,4 +1,4 @@
-"""Test SASL in a real engine: failures at a bad moment, and errors raised by users' code."""
+"""Test SASL in a real engine: failures at unusual times, and errors raised by users' code."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SASL = {
 
 
 class CatchingHost(SimulatedHost):
-    """Pass any exception of a call to the engine, as `ExternalResults.run` does."""
+    """A host that passes any exception of a function to the engine, as `ExternalResults.run`."""
 
     def _call(self, engine: EngineInputs, effect: Call) -> None:
         try:
@@ -64,7 +64,7 @@ def error_of(w: World) -> BaseException | None:
     return completion.error
 
 
-def test_a_rejection_is_reported_although_the_connection_ends_too() -> None:
+def test_a_rejected_login_is_reported_even_if_the_broker_closes_the_connection() -> None:
     error = error_of(world())
     assert isinstance(error, CredentialsRefusedError)
 
@@ -75,7 +75,7 @@ class Falsy(Exception):  # noqa: N818  # an exception of a user
 
 
 @pytest.mark.parametrize("raised", [Falsy(), SystemExit(3), asyncio.CancelledError()])
-def test_any_exception_of_a_token_function_is_a_token_error(raised: BaseException) -> None:
+def test_any_exception_of_a_token_function_becomes_a_token_error(raised: BaseException) -> None:
     def fetch() -> object:
         raise raised
 
@@ -101,7 +101,7 @@ KINDS = {0: ServerNotTrustedError, 58: CredentialsRefusedError, -1: ConnectionFa
 @pytest.mark.parametrize("before", [5, 290], ids=["whole", "truncated"])
 @pytest.mark.parametrize("code", KINDS)
 def test_no_local_variable_shows_a_secret_that_the_broker_returned(code: int, before: int) -> None:
-    """PLAIN sends the password; no frame of the traceback may show it or the broker's copy."""
+    """A PLAIN password and the broker's copy of it mustn't be in any local of the traceback."""
     planted = "planted-Pa55-of-alice"
 
     class EchoingBroker(World):
@@ -115,7 +115,7 @@ def test_no_local_variable_shows_a_secret_that_the_broker_returned(code: int, be
             return SaslAuthenticateResponse(auth_bytes=bytes(body.auth_bytes) * 9999)
 
     w = EchoingBroker({**SASL, "sasl.password": planted})
-    w.sasl = None  # `answer` plays the broker
+    w.sasl = None  # the test's `answer` simulates the broker
     w.modes["front:9092"] = "up"
     w.pictures["*"] = ClusterPicture(brokers={1: "b1:9092"}, topics={"t": [1]})
     raised: list[BaseException] = []
@@ -125,4 +125,4 @@ def test_no_local_variable_shows_a_secret_that_the_broker_returned(code: int, be
     assert type(raised[0]) is KINDS[code]
     for shown in (with_locals(raised[0]), str(raised[0])):
         assert planted not in shown
-        assert "...planted" not in shown  # nor its beginning, where the text is truncated
+        assert "...planted" not in shown  # nor its beginning, if the text is truncated

@@ -1,4 +1,4 @@
-"""Test GSSAPI's conversation (RFC 4752) with a fake context; the interop tests use a real KDC."""
+"""Test GSSAPI authentication (RFC 4752) with a fake context; interop tests use a real KDC."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from odradek.network.sasl.gssapi import MOST_STEPS, Gssapi
 
 
 class FakeContext:
-    """Return prepared tokens; be complete after the last one; seal with a prefix."""
+    """A security context with prepared tokens, complete after the last; wraps with a prefix."""
 
     def __init__(self, tokens: Sequence[bytes | None]) -> None:
         self.left = list(tokens)
@@ -36,7 +36,7 @@ class FakeContext:
         return b"sealed:" + message
 
 
-def test_both_sides_authenticate_and_no_security_layer_is_chosen() -> None:
+def test_client_and_broker_authenticate_and_the_client_chooses_no_security_layer() -> None:
     context = FakeContext([b"ticket", None])
     sent = talk(Gssapi({BROKER: context}.__getitem__), [b"proof", b"sealed:\x07\x00\xff\xff", b""])
     assert sent == [b"ticket", b"", b"sealed:\x01\x00\x00\x00"]
@@ -62,7 +62,7 @@ def test_a_broker_that_violates_the_protocol_is_rejected(answers: list[bytes], s
         talk(Gssapi(lambda _: FakeContext([b"ticket"])), answers)
 
 
-def test_a_conversation_with_too_many_steps_is_rejected() -> None:
+def test_a_broker_that_requests_too_many_steps_is_rejected() -> None:
     context = FakeContext([b"x"] * (MOST_STEPS + 1))
     with pytest.raises(ServerNotTrustedError, match="didn't finish"):
         talk(Gssapi(lambda _: context), [b"y"] * MOST_STEPS)

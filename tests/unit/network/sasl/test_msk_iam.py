@@ -1,4 +1,4 @@
-"""Test AWS_MSK_IAM with AWS's published signatures and the layout of aws-msk-iam-auth."""
+"""Test AWS_MSK_IAM: AWS's published signatures, and the payload layout of aws-msk-iam-auth."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from odradek.network.sasl.msk_iam import (
 )
 
 KEY = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"
-THEN = 1440938160.0  # 2015-08-30T12:36:00Z, as in all of AWS's vectors
+THEN = 1440938160.0  # 2015-08-30T12:36:00Z, as in all test vectors of AWS
 PLAIN = AwsCredentials("AKIDEXAMPLE", Secret(KEY))
 SESSION = "6e86291e8372ff2a2260956d9b8aae1d763fbf315fa00fa31553b73ebf194267"
 TEMPORARY = AwsCredentials("AKIDEXAMPLE", Secret(KEY), Secret(SESSION))
@@ -34,7 +34,7 @@ UNRESERVED = "-._~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz
 BROKER = Address("b-1.mine.abcdef.c2.kafka.eu-central-1.amazonaws.com", 9098)
 
 
-# Signatures of queries from AWS's signature version 4 test suite.
+# Signatures of requests in AWS's test suite for signature version 4.
 @pytest.mark.parametrize(
     ("credentials", "query", "signature"),
     [
@@ -61,7 +61,7 @@ def test_signatures_equal_those_that_aws_published(
     assert signed["X-Amz-Signature"] == signature
 
 
-def test_the_payload_has_the_documented_layout() -> None:
+def test_the_login_payload_has_the_documented_layout() -> None:
     found = json.loads(payload(BROKER.host, TEMPORARY, "eu-central-1", THEN).reveal())
     signature = found.pop("x-amz-signature")
     assert len(bytes.fromhex(signature)) == 32
@@ -114,12 +114,12 @@ def test_the_bearer_token_is_a_signed_url() -> None:
         ("10.0.0.1", None),
     ],
 )
-def test_the_region_is_read_from_the_host_name(host: str, region: str | None) -> None:
+def test_the_aws_region_is_read_from_the_brokers_host_name(host: str, region: str | None) -> None:
     assert region_of(host) == region
 
 
 def start(sign: Callable[[Address], Secret] = lambda _: Secret("{}")) -> tuple[Any, WorkerCall]:
-    """Start a conversation and return it with the call that it wants to run outside the engine."""
+    """Start an authentication; return it and the function to run outside the engine."""
     talk = MskIam(sign).conversation(BROKER, random.Random(1))
     outside = next(talk)
     assert isinstance(outside, WorkerCall)
@@ -149,6 +149,6 @@ def test_a_malformed_response_is_rejected(answer: bytes) -> None:
         talk.send(answer)
 
 
-def test_a_timeout_while_credentials_are_read_is_a_token_error() -> None:
+def test_a_timeout_while_aws_credentials_are_read_becomes_a_token_error() -> None:
     with pytest.raises(TokenError, match="no AWS credentials before the timeout"):
         start()[0].throw(TimeoutError())

@@ -1,4 +1,4 @@
-"""Test OAUTHBEARER: tokens of users' functions, how long they are used, rejected tokens."""
+"""Test OAUTHBEARER: tokens of users' functions, their period of use, and rejected tokens."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from odradek.network.sasl.oauthbearer import (
 
 
 class Issuer:
-    """Return a new token with a lifetime at each call, or raise `error` if it is set."""
+    """A token server that returns a new token at each call, or raises `error` if it is set."""
 
     def __init__(self, lifetime: float | None = 3600.0) -> None:
         self.now = 1000.0
@@ -47,7 +47,7 @@ def jwt(claims: object) -> str:
     return f"e30.{body}.c2ln"
 
 
-def test_the_first_message_contains_the_extensions() -> None:
+def test_the_first_message_contains_the_configured_sasl_extensions() -> None:
     mechanism = Issuer().mechanism(extensions={"logicalCluster": "lkc-1", "traceId": "7 x"})
     assert talk(mechanism, [b""]) == [
         b"n,,\x01auth=Bearer token-1\x01logicalCluster=lkc-1\x01traceId=7 x\x01\x01"
@@ -55,7 +55,7 @@ def test_the_first_message_contains_the_extensions() -> None:
 
 
 @pytest.mark.parametrize("extensions", [{"auth": "x"}, {"a b": "x"}, {"a": "x\x01y"}, {"a": ""}])
-def test_invalid_extensions_are_rejected(extensions: dict[str, str]) -> None:
+def test_invalid_sasl_extensions_are_rejected(extensions: dict[str, str]) -> None:
     with pytest.raises(TokenError, match="extension"):
         talk(Issuer().mechanism(extensions=extensions), [b""])
 
@@ -83,14 +83,14 @@ def test_concurrent_connections_share_one_token() -> None:
 
     (first, early), (second, late) = start(), start()
     given = early.function(*early.arguments)
-    # The second thread starts when the first has its token, but before the engine knows it.
+    # The second thread starts after the first got its token, but before the engine knows it.
     assert late.function(*late.arguments) is given
     for conversation in (first, second):
         assert b"token-1" in conversation.send(given)
     assert issuer.asked == 1
     with pytest.raises(CredentialsRefusedError):
         talk(mechanism, [b'{"status":"invalid_token"}', b""])
-    assert b"token-2" in talk(mechanism, [b""])[0]  # a rejected token isn't sent again
+    assert b"token-2" in talk(mechanism, [b""])[0]  # the rejected token-1 isn't sent again
 
 
 def test_a_token_without_lifetime_is_requested_for_each_connection() -> None:
@@ -101,7 +101,7 @@ def test_a_token_without_lifetime_is_requested_for_each_connection() -> None:
         assert issuer.asked == asked
 
 
-def test_a_token_is_used_until_it_expires_if_the_server_fails() -> None:
+def test_a_token_is_used_until_it_expires_if_the_token_server_fails() -> None:
     issuer = Issuer()
     mechanism = issuer.mechanism()
     talk(mechanism, [b""])
@@ -114,7 +114,7 @@ def test_a_token_is_used_until_it_expires_if_the_server_fails() -> None:
     assert isinstance(caught.value.__cause__, OSError)
 
 
-def test_a_timeout_of_the_token_function_is_a_token_error() -> None:
+def test_a_timeout_of_the_token_function_becomes_a_token_error() -> None:
     conversation = Issuer().mechanism().conversation(BROKER, random.Random(1))
     assert isinstance(next(conversation), WorkerCall)
     with pytest.raises(TokenError, match="before the timeout"):
@@ -151,7 +151,7 @@ def test_a_rejected_token_is_acknowledged_and_forgotten(
         conversation.throw(CredentialsRefusedError("the broker says: no"))
     assert len(str(caught.value)) < 1000
     assert "token-1" not in str(caught.value)
-    assert ".tok" not in str(caught.value)  # nor its beginning, where the text is truncated
+    assert ".tok" not in str(caught.value)  # nor its beginning, if the text is truncated
     assert b"token-2" in talk(mechanism, [b""])[0]
 
 
@@ -200,7 +200,7 @@ def test_an_invalid_token_is_not_shown_in_the_error(given: object) -> None:
     [jwt({"exp": True}), jwt({"exp": "12345"}), jwt([1]), jwt({}), "a.b.c", "opaque",
      "e30." + "W1" * 100_000 + ".x"],
 )  # fmt: skip
-def test_the_expiry_is_read_from_a_valid_jwt_only(token: str) -> None:
+def test_the_expiry_time_of_a_token_is_only_read_from_a_valid_jwt(token: str) -> None:
     assert end_of_jwt(jwt({"exp": 12345})) == 12345.0
     assert end_of_jwt(token) is None
 

@@ -1,4 +1,4 @@
-"""Test PLAIN, whose conversation is one token."""
+"""Test SASL PLAIN, which sends a single token."""
 
 from __future__ import annotations
 

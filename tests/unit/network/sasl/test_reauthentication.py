@@ -22,7 +22,7 @@ FRONT = "front:9092"
 
 
 class Tokens:
-    """A mechanism whose token comes from a call outside the engine, after a delay of the world."""
+    """A SASL mechanism that gets its token from a slow function, run outside the engine."""
 
     name = "PLAIN"
 
@@ -52,7 +52,7 @@ class SlowTokens(World):
             "sasl.password": "secret",
         }
         super().__init__({**given, **config})
-        self.sasl = None  # `answer` plays the brokers
+        self.sasl = None  # the method `answer` simulates the brokers
         self.pictures["*"] = ClusterPicture(brokers={1: FRONT}, topics={"t": [1]})
         self.modes[FRONT] = "up"
         self.engine.network.mechanism = Tokens(self)
@@ -69,7 +69,7 @@ class SlowTokens(World):
         return None
 
 
-def test_a_hanging_token_call_is_repeated_long_before_the_session_ends() -> None:
+def test_a_token_request_that_hangs_is_repeated_long_before_the_session_ends() -> None:
     w = SlowTokens(36_000.0, **{"connections.max.idle.ms": 10**9})
     w.takes = [1e9, 1e9]
     dials, before = len(w.dials), len(w.calls)
@@ -82,7 +82,7 @@ def test_a_hanging_token_call_is_repeated_long_before_the_session_ends() -> None
     assert len(w.dials) == dials
 
 
-def test_a_connection_with_waiting_requests_is_not_idle() -> None:
+def test_a_connection_is_not_idle_while_requests_wait_for_reauthentication() -> None:
     w = SlowTokens(50.0, **{"connections.max.idle.ms": 25_000})
     w.run(20.0)
     network, connection = w.engine.network, w.connection(FRONT)

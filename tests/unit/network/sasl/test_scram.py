@@ -1,4 +1,4 @@
-"""Test SCRAM with the examples of the RFCs, and all that a broker must not get away with."""
+"""Test SCRAM: the RFCs' examples, and messages of brokers that must be rejected."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_salted_password_is_cached_until_the_credentials_change() -> None:
 def test_the_first_message_contains_the_escaped_name_and_a_new_nonce(
     name: str, token: bool, sent: bytes
 ) -> None:
-    """Names are escaped, nonces differ, and a delegation token is marked as one."""
+    """A user name is escaped, nonces differ, and a delegation token is marked as a token."""
     scram = Scram("SCRAM-SHA-512", Credentials(name, Secret("x")), delegation_token=token)
     rng = random.Random(1)
     first, other = (next(scram.conversation(BROKER, rng)) for _ in range(2))
@@ -72,7 +72,7 @@ def test_the_first_message_contains_the_escaped_name_and_a_new_nonce(
     assert first.endswith(b",tokenauth=true") == token
 
 
-def test_a_password_hash_of_many_iterations_is_computed_outside_the_engine() -> None:
+def test_a_password_hash_of_many_iterations_is_computed_in_another_thread() -> None:
     conversation = rfc_7677().conversation(BROKER, random.Random(1))
     next(conversation)
     wanted = conversation.send(FIRST.replace(b"i=4096", b"i=65536"))

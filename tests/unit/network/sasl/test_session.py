@@ -1,4 +1,4 @@
-"""Test when a connection reauthenticates, and which requests wait for that."""
+"""Test when a connection reauthenticates, and which requests wait for the reauthentication."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_session_without_a_lifetime_never_reauthenticates() -> None:
     assert not session.holds(1e9, InFlightRequests())
 
 
-def test_a_request_is_held_after_a_fetch_that_may_outlast_the_session() -> None:
+def test_a_request_waits_for_reauthentication_after_a_fetch_that_may_outlast_the_session() -> None:
     session, in_flight = SaslSession(10.0, 0.0, random.Random(1)), InFlightRequests()
     assert not session.holds(9.0, in_flight)
     in_flight.note(in_flight.make(FetchRequest(), 12, 9.0, timeout=30.0, patience=0.5))
@@ -48,7 +48,7 @@ def test_a_request_is_held_after_a_fetch_that_may_outlast_the_session() -> None:
     assert session.held == []
 
 
-def test_a_held_request_starts_no_second_reauthentication() -> None:
+def test_a_request_that_waits_for_reauthentication_does_not_start_another_one() -> None:
     session, in_flight = SaslSession(10.0, 0.0, random.Random(1)), InFlightRequests()
     session.due_at, session.renewing = math.inf, True
     session.hold(in_flight.make(FetchRequest(), 12, 9.0, timeout=1.0, patience=0.0), 9.0)
