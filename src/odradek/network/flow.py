@@ -137,7 +137,7 @@ class Completion(Waitable, Generic[T]):
 
 
 class Wait(NamedTuple):
-    """What a flow waits for: any waitable or the deadline; if neither is set, don't wait."""
+    """A flow's wait: for any waitable or the deadline; if neither is set, it doesn't wait."""
 
     on: tuple[Waitable, ...] = ()
     deadline: float | None = None

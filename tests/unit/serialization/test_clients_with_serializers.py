@@ -455,4 +455,4 @@ def test_the_error_for_an_unreferenced_asyncio_producer_says_to_keep_it() -> Non
 
 
 class Kept:
-    """A stand-in for a producer that the test can keep alive."""
+    """A fake producer that the test can keep alive."""

@@ -13,7 +13,7 @@ FAR = 10_000_000_000
 
 
 def grow(cluster: Any, partitions: int, records: int) -> None:
-    """Give each partition `records` new records, from offset `FAR` on."""
+    """Add `records` new records to each partition, from offset `FAR` on."""
     topic_id, _ = cluster.topics["t"]
     ends = dict.fromkeys(range(partitions), (FAR - 1, FAR + records))
     cluster.topics["t"] = (topic_id, ends)
