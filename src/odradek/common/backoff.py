@@ -63,7 +63,7 @@ class ExponentialBackoff:
         `failures` is the number of failures before this one, in a row; for 0, the wait is the base.
         """
         base, maximum, jitter = self.base, self.maximum, self.jitter
-        if base >= maximum:  # `constant`
+        if base >= maximum:  # the property `constant`, inlined
             return maximum
         if failures < self.same:
             return base
@@ -77,7 +77,7 @@ class ExponentialBackoff:
             value = top
         if jitter:
             value *= 1.0 - jitter + 2.0 * jitter * rng.random()
-            if value > maximum:  # by rounding
+            if value > maximum:  # because of rounding
                 value = maximum
         return value
 

@@ -61,7 +61,7 @@ class AddressState:
         self.tried: list[str] = []
         """IPs to try last: those tried since the last success, or the IP of a lost connection."""
         self.failures_before_proof = 0
-        """Value of `failures` before the last proof, restored if that came from another cluster."""
+        """Value of `failures` before the last response, restored if that was of another cluster."""
         self.suspicion = ""
         """Possible reason why a connection ended without an error; the next attempt checks it."""
         self.api_versions = API_VERSIONS[0]

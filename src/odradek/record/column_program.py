@@ -57,7 +57,7 @@ class Op(IntEnum):
     ENUM = 9
     """One of `high` symbols, from a table that begins at `low` in the constants."""
     FIXED = 10
-    """`low` bytes."""
+    """A value of `low` bytes."""
     DECIMAL = 11
     """A big-endian number of low bytes (-1: after a size); high and more are halves of its
     limit."""
