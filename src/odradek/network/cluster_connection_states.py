@@ -25,7 +25,7 @@ and don't answer UNSUPPORTED_VERSION (KIP-511).
 
 
 class AddressState:
-    """State of one host:port. Times are the engine's `now` in seconds."""
+    """State of one host:port; times are in seconds on the engine's clock."""
 
     __slots__ = (
         "address", "answered", "api_versions", "api_versions_answered", "backoff_until",
@@ -148,7 +148,7 @@ class ClusterConnectionStates:
         """Whether a connection to a broker was ever set up (R-RB-10)."""
         self.on_forgotten: list[Callable[[Address], object]] = []
         self.find = self._states.get
-        """Return the state of an address, or None if it was never tried."""
+        """Function that returns the state of an address, or None if it was never tried."""
 
     def state(self, address: Address) -> AddressState:
         """Return the state of an address; create one, without failures, for an unknown address."""
@@ -176,7 +176,7 @@ class ClusterConnectionStates:
                     told(address)
 
     def standing(self, address: Address) -> tuple[bool, bool]:
-        """Return whether an address failed since its last proof, and if its last attempt failed."""
+        """Return whether an address failed since its last answer, and if its last try failed."""
         found = self._states.get(address)
         return (False, False) if found is None else (found.failures > 0, found.dial_failed)
 

@@ -32,7 +32,7 @@ MAX_PENDING = 6
 MAX_PER_SECOND = 6
 """Maximum number of attempts in any one second (R-RB-7).
 
-The waits don't limit bursts before the first failure, or between a proof and the next failure.
+The waits don't limit bursts before the first failure, or after a response lifted them.
 """
 
 

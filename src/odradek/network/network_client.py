@@ -513,7 +513,7 @@ class NetworkClient(ClientConnections):
             self._end(connection, excused, now, failure=False)
             return
         idle = connection.proved and not len(connection.in_flight)
-        # R-CS-4: an idle connection that has answered may be closed without an error: no failure.
+        # R-CS-4: if an idle connection that has answered ends without an error, it is no failure.
         failure = not (idle and error is None)
         if not failure and not aside and now < connection.last_used + IN_USE_S:
             # Brokers close connections that were idle for minutes; a broker that closes a
