@@ -17,7 +17,7 @@ STEADY = 10
 JITTER = 0.2
 """Relative jitter (KIP-144 and KIP-580): 20 % below to 20 % above the computed value."""
 DOUBLINGS = 512
-"""Maximum number of doublings that are computed; no sensible base and maximum need so many."""
+"""Maximum number of doublings that are computed, which sensible bases and maximums never reach."""
 
 
 class ExponentialBackoff:
@@ -63,7 +63,7 @@ class ExponentialBackoff:
         `failures` is the number of failures before this one, in a row; for 0, the wait is the base.
         """
         base, maximum, jitter = self.base, self.maximum, self.jitter
-        if base >= maximum:  # the property `constant`, inlined
+        if base >= maximum:  # `constant`
             return maximum
         if failures < self.same:
             return base
@@ -77,7 +77,7 @@ class ExponentialBackoff:
             value = top
         if jitter:
             value *= 1.0 - jitter + 2.0 * jitter * rng.random()
-            if value > maximum:  # because of rounding
+            if value > maximum:  # by rounding
                 value = maximum
         return value
 

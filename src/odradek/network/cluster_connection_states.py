@@ -57,7 +57,7 @@ class AddressState:
         self.last_error_at = -math.inf
         self.last_ip: str | None = None
         self.through: str | None = None
-        """IP of the proxy through which the last attempt to this address was made."""
+        """IP of the proxy through which the client last tried to reach this address."""
         self.tried: list[str] = []
         """IPs to try last: those tried since the last success, or the IP of a lost connection."""
         self.failures_before_proof = 0

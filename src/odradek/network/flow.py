@@ -137,7 +137,7 @@ class Completion(Waitable, Generic[T]):
 
 
 class Wait(NamedTuple):
-    """What a flow waits for: any waitable or the deadline; if neither is set, don't wait."""
+    """Wait for any of the waitables or the deadline; without both, the flow doesn't wait."""
 
     on: tuple[Waitable, ...] = ()
     deadline: float | None = None

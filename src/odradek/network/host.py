@@ -1,7 +1,7 @@
 """Define the interface of I/O hosts, which run a client's engine in a thread or event loop.
 
 A host calls the `step` of one engine (`EngineInputs`), does its I/O and reports events to it. It
-gives clients the time, a lock, and a way to wait. Implementations: `SelectorHost`, `ThreadHost`,
+offers clients the time, a lock, and a way to wait. Implementations: `SelectorHost`, `ThreadHost`,
 `simulation.SimulatedHost`. `LoopHost`s (`AsyncioHost`, `SimulatedHost`) also serve coroutines. Must
 not decide anything about Kafka.
 """

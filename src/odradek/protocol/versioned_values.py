@@ -3,7 +3,7 @@
 The module also lists which API versions a feature needs. In: a request and its version. Out: the
 list's entry that the request needs, if any. A field that a version lacks can't be written; but a
 value can be written in any version, and an older broker misreads it: to Kafka before 3.0, the
-timestamp that stands for MAX_TIMESTAMP is any early time. Must not: import messages, of which most
+timestamp that means MAX_TIMESTAMP is any early time. Must not: import messages, of which most
 clients use few.
 """
 

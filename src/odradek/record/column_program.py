@@ -114,7 +114,7 @@ class FieldKind(IntEnum):
 
 
 class Label(IntEnum):
-    """What is stored for a field that the message doesn't contain."""
+    """Value that is stored for a field that the message doesn't contain."""
 
     ZERO = 0
     NULL = 1
