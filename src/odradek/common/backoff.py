@@ -17,7 +17,7 @@ STEADY = 10
 JITTER = 0.2
 """Relative jitter (KIP-144 and KIP-580): 20 % below to 20 % above the computed value."""
 DOUBLINGS = 512
-"""Maximum number of doublings that are computed; no sensible base and maximum need more."""
+"""Maximum number of doublings that are computed, which sensible bases and maximums never reach."""
 
 
 class ExponentialBackoff:

@@ -248,7 +248,7 @@ TOP = "odradek"
 APART = ("odradek.spark", "odradek.testing")
 """Modules that need an explicit import, and whose names `odradek` has never exported."""
 PARTS = [place.partition(".")[2] for place in MODULES if place not in (TOP, *APART)]
-"""Public modules that `import odradek` makes usable: `odradek.errors.TlsError`."""
+"""Public modules that `import odradek` is enough for, as in `odradek.errors.TlsError`."""
 _OWN = {
     place: {name: home for home, names in homes.items() for name in names.split()}
     for place, homes in MODULES.items()

@@ -37,7 +37,7 @@ DANGERS = {
     MSK_IAM: "can replay this client's signature for some minutes",
     SCRAM: "can try passwords offline, and can impersonate this user by changing packets",
 }
-"""Attacks by a listener if credentials are sent in plaintext, by the mechanism's first letters."""
+"""Risk if credentials are sent in plaintext, by mechanism (its first letters)."""
 UNSECURED = "unsecuredLogin"
 EXTENSION = "extension_"
 _AWS = (

@@ -63,7 +63,7 @@ class SilentConnections:
         self._asks += 1
 
     def general(self, known: int, heard_at: float) -> bool:
-        """Return whether enough connections are silent for idle ones to count as silent, too.
+        """Return whether idle connections count as silent, too, because enough others are silent.
 
         If a large cluster's network fails, waiting for the suspicion time at each broker would take
         minutes. Unanswered writes alone may be caused by a dead replica, so metadata requests must

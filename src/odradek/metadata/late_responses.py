@@ -99,7 +99,7 @@ class LateResponses:
             else:
                 due = now
             if connection.record.dialling:
-                continue  # another pending attempt shows it, too
+                continue  # another pending attempt is a check, too
             due = max(
                 due,
                 self._network.next_dial_at(

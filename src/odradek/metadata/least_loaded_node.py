@@ -18,7 +18,7 @@ from odradek.network.connection_policy import NextAttempt
 
 
 class Action(Enum):
-    """The next action to get metadata."""
+    """Actions to choose from, to get metadata."""
 
     USE = "use"
     WAIT = "wait"

@@ -100,7 +100,7 @@ class MetadataUpdater:
 
     @property
     def rounds_failed(self) -> int:
-        """Number of rounds without a good response since the last good one."""
+        """Number of failed rounds since the last good response."""
         return self._retry.failures
 
     @property
@@ -560,7 +560,7 @@ class MetadataUpdater:
                 if connection.ready and not connection.secondary:
                     break
             else:
-                return  # still unavailable
+                return  # the brokers are still unavailable
         why_not = self._candidates.why_unavailable(snapshot, self._failed_in_a_row, now)
         if why_not is None:
             self.unavailable_since = None

@@ -128,7 +128,7 @@ def brings_news(old: Sequence[Partition], new: Sequence[Partition]) -> bool:
     if isinstance(old, Partitions) and isinstance(new, Partitions):
         if old.packed.numbered and new.packed.numbered:
             return new.packed.compare(old.packed)[1]
-    elif isinstance(new, Partitions) and new.packed.numbered:  # without Partition objects
+    elif isinstance(new, Partitions) and new.packed.numbered:  # creates no Partition objects
         pairs = zip(old, new.packed.epochs(), strict=True)
         return any(p.partition != n or epoch > p.leader_epoch for n, (p, epoch) in enumerate(pairs))
     for p, q in zip(old, new, strict=True):

@@ -1,8 +1,8 @@
 """Compare a large metadata response with known topics in parts, before it is applied.
 
 In: the decoded parts of a response; the snapshot and the epochs to compare with. Out: the topics
-that are compared ("ready"), and the topics that are left for `apply`. The result is valid while
-snapshot and epochs don't change; then `Metadata` drops it. Must not: change either.
+that are compared ("ready"), and the topics that are left for `apply`. If snapshot or epochs change,
+the result is invalid, and `Metadata` drops it. Must not: change either.
 """
 
 from __future__ import annotations

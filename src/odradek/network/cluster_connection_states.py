@@ -25,7 +25,7 @@ and don't answer UNSUPPORTED_VERSION (KIP-511).
 
 
 class AddressState:
-    """State of one host:port. Times are the engine's `now` in seconds."""
+    """State of one host:port; times are in seconds on the engine's clock."""
 
     __slots__ = (
         "address", "answered", "api_versions", "api_versions_answered", "backoff_until",
@@ -57,11 +57,11 @@ class AddressState:
         self.last_error_at = -math.inf
         self.last_ip: str | None = None
         self.through: str | None = None
-        """IP of the proxy that the last attempt to this address has used."""
+        """IP of the proxy through which the client last tried to reach this address."""
         self.tried: list[str] = []
         """IPs to try last: those tried since the last success, or the IP of a lost connection."""
         self.failures_before_proof = 0
-        """Value of `failures` before the last proof, restored if that came from another cluster."""
+        """Value of `failures` before the last response, restored if that was of another cluster."""
         self.suspicion = ""
         """Possible reason why a connection ended without an error; the next attempt checks it."""
         self.api_versions = API_VERSIONS[0]
@@ -148,7 +148,7 @@ class ClusterConnectionStates:
         """Whether a connection to a broker was ever set up (R-RB-10)."""
         self.on_forgotten: list[Callable[[Address], object]] = []
         self.find = self._states.get
-        """Return the state of an address, or None if it was never tried."""
+        """Function that returns the state of an address, or None if it was never tried."""
 
     def state(self, address: Address) -> AddressState:
         """Return the state of an address; create one, without failures, for an unknown address."""
@@ -176,7 +176,7 @@ class ClusterConnectionStates:
                     told(address)
 
     def standing(self, address: Address) -> tuple[bool, bool]:
-        """Return whether an address failed since its last proof, and if its last attempt failed."""
+        """Return whether an address failed since its last answer, and if its last try failed."""
         found = self._states.get(address)
         return (False, False) if found is None else (found.failures > 0, found.dial_failed)
 

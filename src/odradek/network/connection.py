@@ -27,11 +27,11 @@ DATA, COORDINATOR, METADATA = "data", "coordinator", "metadata"
 BESIDE, ASIDE, PROBE, PUSH = "beside", "aside", "probe", "push"
 """Purposes of connections in addition to DATA, COORDINATOR and METADATA.
 
-A long fetch must never delay a heartbeat (COORDINATOR), a held write a metadata request (METADATA),
-a held JoinGroup a commit (BESIDE), or a held fetch another request to its broker (ASIDE). BESIDE,
-ASIDE and PROBE connections are only opened in these cases. A PROBE only shows whether an address
-still answers (R-RB-9). A PUSH connection sends metrics, whose receiver may be slow (KIP-714). The
-backoff is per address, whatever the purpose.
+Heartbeats (COORDINATOR) mustn't wait for a long fetch, metadata requests (METADATA) for a held
+write, commits (BESIDE) for a held JoinGroup, other requests (ASIDE) for a held fetch. BESIDE and
+ASIDE connections are only opened if necessary. A PROBE only shows whether an address still answers
+(R-RB-9). A PUSH connection sends metrics, whose receiver may be slow (KIP-714). The backoff is per
+address, whatever the purpose.
 """
 SECONDARY = frozenset((ASIDE, PUSH))
 """Purposes whose failures and responses don't count for the address.
@@ -348,7 +348,7 @@ class Connection:
     def look_at(self, suspicion: float, idle: float, proof: float) -> float:
         """Return when the connection must be checked next.
 
-        The earliest of several deadlines counts: of setup, response, idle time and SASL session.
+        The result is the earliest deadline: of setup, response, idle time or SASL session.
         """
         if not self.ready:
             due = self.setup_deadline

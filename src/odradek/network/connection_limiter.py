@@ -32,7 +32,7 @@ MAX_PENDING = 6
 MAX_PER_SECOND = 6
 """Maximum number of attempts in any one second (R-RB-7).
 
-The waits don't limit bursts before the first failure, or between a proof and the next failure.
+The waits don't limit bursts before the first failure, or after a response lifted them.
 """
 
 
@@ -68,8 +68,8 @@ class ConnectionLimiter:
     ) -> float:
         """Return the seconds until an attempt is allowed; infinite if it waits for another event.
 
-        `failed` means that the address has failed since its last proof: then a response of another
-        address doesn't lift the limit. `again` means that the latest attempt to the address failed.
+        `failed` means that the address has failed since it last answered a request: then the limit
+        remains even if another address answers. `again` means that the latest attempt to it failed.
 
         """
         limited = self.engaged or failed
@@ -99,7 +99,7 @@ class ConnectionLimiter:
                 self.next_dial_at = now + self._spacing(FRESH_SPACING)
             if fresh and not again:
                 self._fresh += 1
-                self._dials = max(self._dials, 1)  # the short waits count once
+                self._dials = max(self._dials, 1)  # attempts after short waits count once
             else:
                 self._dials += 1
 

@@ -137,7 +137,7 @@ class Completion(Waitable, Generic[T]):
 
 
 class Wait(NamedTuple):
-    """A flow's wait: for any waitable or the deadline; if neither is set, it doesn't wait."""
+    """Wait for any of the waitables or the deadline; without both, the flow doesn't wait."""
 
     on: tuple[Waitable, ...] = ()
     deadline: float | None = None

@@ -1,7 +1,7 @@
 """Define the interface of I/O hosts, which run a client's engine in a thread or event loop.
 
-A host calls the `step` of one engine (`EngineInputs`), does its I/O and reports events to it. Its
-clients get the time, a lock, and a way to wait. Implementations: `SelectorHost`, `ThreadHost`,
+A host calls the `step` of one engine (`EngineInputs`), does its I/O and reports events to it. It
+offers clients the time, a lock, and a way to wait. Implementations: `SelectorHost`, `ThreadHost`,
 `simulation.SimulatedHost`. `LoopHost`s (`AsyncioHost`, `SimulatedHost`) also serve coroutines. Must
 not decide anything about Kafka.
 """
@@ -23,7 +23,7 @@ class EngineInputs(Inputs, Protocol):
     effects: deque[Effect]
 
     def hosted(self, from_outside: Callable[[BaseException], bool]) -> None:
-        """Set the function that returns whether an exception is from outside; `step` raises it."""
+        """Set the function that returns whether an exception, such as Ctrl-C, is from outside."""
 
     @property
     def inputs(self) -> Sized:

@@ -124,7 +124,7 @@ class NetworkClient(ClientConnections):
         """Note the IPs of a name, or the error of resolving it."""
         self.engine.post(lambda now: self._resolved(token, result))
 
-    # Calls of the packages above
+    # Methods for the packages that import this one
 
     def ready(
         self, address: Address, now: float, *, purpose: str = DATA, for_metadata: bool = False
@@ -256,7 +256,7 @@ class NetworkClient(ClientConnections):
     # Methods that the engine calls
 
     def advance(self, now: float) -> bool:
-        """Fail overdue requests (R-CS-5), close idle connections (R-CS-7), note proofs by age."""
+        """Fail overdue requests (R-CS-5), close idle connections (R-CS-7), check suspect ones."""
         moved = False
         for connection in list(self._by_id.values()):
             if connection.new_bytes and connection.ready and connection.progresses(now):
@@ -503,7 +503,7 @@ class NetworkClient(ClientConnections):
         if error is None and connection.state is ConnectionState.AUTHENTICATING:
             error = silent_refusal()
         if self._in_handshake(connection) and ended_unexplained(error):
-            error = ended_in_handshake(connection.address)  # as ports without TLS do
+            error = ended_in_handshake(connection.address)  # ports without TLS do this
         aside = connection.secondary
         if setting_up and not aside and ended_unexplained(error) and self._steps_down(connection):
             why = "closed instead of answering ApiVersions: the next attempt uses another version"
@@ -513,7 +513,7 @@ class NetworkClient(ClientConnections):
             self._end(connection, excused, now, failure=False)
             return
         idle = connection.proved and not len(connection.in_flight)
-        # R-CS-4: an idle connection that has answered may be closed without an error: no failure.
+        # R-CS-4: if an idle connection that has answered ends without an error, it is no failure.
         failure = not (idle and error is None)
         if not failure and not aside and now < connection.last_used + IN_USE_S:
             # Brokers close connections that were idle for minutes; a broker that closes a

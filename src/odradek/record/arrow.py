@@ -207,7 +207,7 @@ FEW = 1024
 class _Constants:
     """Cache of columns that have one value in every row, such as the topic of a partition.
 
-    // A column is written once and then sliced; writing it takes as long as decoding numbers.
+    A column is written once and then sliced; writing it takes as long as decoding numbers.
     """
 
     LARGEST = 8 << 20

@@ -57,7 +57,7 @@ class Op(IntEnum):
     ENUM = 9
     """One of `high` symbols, from a table that begins at `low` in the constants."""
     FIXED = 10
-    """`low` bytes."""
+    """A value of `low` bytes."""
     DECIMAL = 11
     """A big-endian number of low bytes (-1: after a size); high and more are halves of its
     limit."""
@@ -114,7 +114,7 @@ class FieldKind(IntEnum):
 
 
 class Label(IntEnum):
-    """The value that is stored for a field that the message doesn't contain."""
+    """Value that is stored for a field that the message doesn't contain."""
 
     ZERO = 0
     NULL = 1

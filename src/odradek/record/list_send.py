@@ -133,7 +133,7 @@ class RecordLists(NamedTuple):
 
 def _listed(name: str, given: Any) -> list[Any]:
     wanted = "a list with one item for each record"
-    if isinstance(given, Mapping | AbstractSet):  # they have no order
+    if isinstance(given, Mapping | AbstractSet):  # these have no order
         raise refusal(name, wanted, given)
     return iterable(name, given, wanted)
 

@@ -30,7 +30,7 @@ _END = bytes(4)
 _STORED = 1 << 31  # bit in a block's size: not compressed
 _SIZES = {4: 1 << 16, 5: 1 << 18, 6: 1 << 20, 7: 1 << 22}
 _LARGEST_SIZE = _SIZES[7]
-_CHECKSUMS = {4: 0x82, 5: 0xFB, 6: 0x51, 7: 0x73}  # of the headers written here
+_CHECKSUMS = {4: 0x82, 5: 0xFB, 6: 0x51, 7: 0x73}  # of the headers that `write` creates
 _HEADERS = {
     size: _FRAME.pack(_MAGIC, 0x60, code << 4) + bytes((_CHECKSUMS[code],))
     for code, size in _SIZES.items()

@@ -27,7 +27,7 @@ class Known(Protocol):
 
 
 class Here(Protocol):
-    """Holder of a flag: whether records may be appended to open batches without the lock."""
+    """Object with a flag, `here`: whether records may be appended to open batches unlocked."""
 
     here: bool
 

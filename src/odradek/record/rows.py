@@ -70,9 +70,8 @@ def blanks(cls: type[T], count: int) -> list[T]:
     """Create `count` empty objects of a class, whose attributes the caller sets.
 
     The garbage collector doesn't track the kernel's objects: with thousands of records per call, it
-    would scan the whole program again and again. Call `collectable` before an object gets a
-    reference to something that may refer back to it. Raises `TypeError` for a class with a
-    `__new__`.
+    would scan the whole program again and again. Call `collectable` before an object may become
+    part of a reference cycle. Raises `TypeError` for a class with a `__new__`.
     """
     if cls.__new__ is not object.__new__ or cls.__itemsize__:
         raise TypeError(f"{cls!r} must be a plain class, without __new__")

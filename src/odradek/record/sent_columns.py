@@ -72,7 +72,7 @@ class SentColumns(NamedTuple):
     partitions: SentNumbers | None = None
     """int32; the partitioner chooses the partition of a row with a null."""
     timestamps_ms: SentNumbers | None = None
-    """int64; a null means the time that is passed to `encode`."""
+    """Milliseconds as int64; a null means the time that is passed to `encode`."""
     first_row: int = 0
     """Number of row 0 in error messages, because a table is passed in several parts."""
 

@@ -21,7 +21,7 @@ _MAGIC_HEAD = int.from_bytes(_MAGIC[:4], "big")
 _LENGTH = Struct(">I")
 _CHUNK = 1 << 16  # snappy's window: larger chunks wouldn't compress better
 _LARGEST_RATIO = 22
-"""Maximum compression ratio: three bytes can encode 64, two eleven."""
+"""Maximum compression ratio: three bytes can represent 64, two can represent eleven."""
 _LONGEST_SIZE = 5
 _compress_raw_into = into_views(snappy.compress_raw_into)
 _decompress_raw_into = into_views(snappy.decompress_raw_into)

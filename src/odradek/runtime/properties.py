@@ -38,7 +38,7 @@ Settings = Mapping[str, Any] | str | os.PathLike[str] | None
 
 
 def settings(given: Settings, client: str) -> dict[str, Any]:
-    """Return a client's options, with secrets wrapped; read a file with `read_properties`."""
+    """Return a client's options, from a dict or a properties file, with secrets wrapped."""
     if given is None or isinstance(given, Mapping):
         return sealed(given)
     found, problem = _tried(given, client)

@@ -43,7 +43,7 @@ LAST = -(1 << 30)
 
 
 class OpenClient:
-    """The parts of a client that are needed after it was garbage-collected."""
+    """State of a client that is needed after the client was garbage-collected."""
 
     def __init__(
         self, kind: str, name: str, host: Host, engine: ClientEngine, timeout: float | None

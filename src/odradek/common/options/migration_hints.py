@@ -338,7 +338,7 @@ def missing_method(of: object, name: str, cls: type | None = None) -> AttributeE
 
 
 class _OfAnother:
-    """Descriptor for a method of another client's class; access raises `missing_method`'s error."""
+    """Descriptor for the name of another client's method; reading it raises `missing_method`."""
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -182,7 +182,7 @@ def boolean(name: str, value: Any) -> bool:
 
 @reads("text")
 def text(name: str, value: Any) -> str:
-    """Read a str that isn't empty."""
+    """Read a text, which must be a str that isn't empty."""
     if not isinstance(value, str) or not value.strip():
         raise ConfigurationError(f"{name} must be a non-empty str, not {value!r}")
     return value.strip()

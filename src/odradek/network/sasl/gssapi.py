@@ -16,7 +16,7 @@ from odradek.common.types import Address, Rng
 from odradek.network.sasl.mechanism import Conversation, WorkerCall, expect_nothing
 
 NO_LAYER = 1
-"""The bit for "no security layer" (RFC 4752, section 3.3)."""
+"""The bit that means "no security layer" (RFC 4752, section 3.3)."""
 MOST_STEPS = 10
 """Maximum number of calls of `SecurityContext.step`; Kerberos needs two."""
 

@@ -19,7 +19,7 @@ from odradek.network.sasl.mechanism import Conversation, Mechanism, WorkerCall
 LONGEST_CALL = 30.0
 """Maximum time for a call that returns credentials, in seconds.
 
-A session may still last for hours: a call that hangs mustn't delay the next attempt until its end.
+A call that hangs mustn't delay the next attempt for hours, as long as a session may last.
 """
 LEAST_BETWEEN = 1.0
 """Minimum time in seconds between two calls of a function whose tokens expire at once."""

@@ -315,7 +315,7 @@ class AsyncioHost(EngineHost):
         self._early = self._due is not None and now < self._due - EXACT
         self.external_results.expire(now)
         if self._soon is not None:
-            return  # the step runs after woken tasks
+            return  # the step runs after the woken tasks
         if self._wanted is not None and self._wanted > now + LOOKS_AGAIN:
             self._ring_at(self._wanted, now)  # what the timer was set for is over
         else:
@@ -353,7 +353,7 @@ class AsyncioHost(EngineHost):
         self._wanted = wanted
         if wanted is None:
             return
-        if wanted <= now:  # step again, after woken tasks
+        if wanted <= now:  # step again, after the woken tasks
             self.wake()
         else:
             self._ring_at(wanted, now)

@@ -1,8 +1,8 @@
 """Define the futures of `AsyncProducer`: awaitable, and cheap until they are awaited.
 
 In: a record's position in a batch, or the delivery of many rows. Out: a future for `asyncio`:
-`await`, `gather`, `wait`, `wait_for`, `shield`, callbacks. Their objects are created on first use.
-Must not: keep a reference to the record, or let the cancellation of one task that waits affect
+`await`, `gather`, `wait`, `wait_for`, `shield`, callbacks. All state for these is created on first
+use. Must not: keep a reference to the record, or let the cancellation of one task that waits affect
 another.
 """
 

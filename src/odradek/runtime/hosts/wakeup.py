@@ -62,7 +62,7 @@ class WakeUp:
             self._told = sleep
 
     def drain(self) -> None:
-        """Read all pending bytes."""
+        """Read all bytes from the socket that `wake` writes to."""
         if self._pair is not None:
             try:
                 self._pair[0].recv(4096)

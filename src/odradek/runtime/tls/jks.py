@@ -90,7 +90,7 @@ def read_jks(
     for _ in range(reader.number(4)):
         tag = reader.number(4)
         alias = reader.text()
-        reader.take(8)  # creation time
+        reader.take(8)  # skip the creation time
         if tag == CERTIFICATE:
             certificates.append(_certificate(reader, version))
         elif tag == KEY:

@@ -292,7 +292,7 @@ def _key_and_chain(config: Config) -> Secret:
     source = StoreSource("ssl.certificate.location", chain_file)
     if key is None:
         warn_of_readers("ssl.certificate.location", chain_file)
-        return checked_key(source, read_file(source))  # one file contains both
+        return checked_key(source, read_file(source))  # one file contains key and certificates
     certificates = read_file(source).decode("utf-8", "replace")
     return Secret(f"{key.reveal()}\n{certificates}\n")
 
