@@ -1,6 +1,6 @@
 """Test the effect of each TLS option with handshakes, and changes of certificate files.
 
-Handshakes are in memory, except in the last tests, which use sockets and a host.
+Handshakes are in memory, except in the last tests, which use sockets and a real I/O loop.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Test aiokafka's futures of records, which are completed when their batch is."""
+"""Test aiokafka's futures of records, which are completed when the record's batch completes."""
 
 from __future__ import annotations
 

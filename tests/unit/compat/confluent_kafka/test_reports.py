@@ -120,7 +120,7 @@ def test_a_message_added_while_its_batch_completes_is_reported() -> None:
     reports = scene.sent.by_batch[batch]
     batch.done.complete(BatchOutcome(0, -1))
     assert scene.queue.serve(0) == 1
-    scene.sent.by_batch[batch] = reports  # that thread still refers to the reports
+    scene.sent.by_batch[batch] = reports  # the thread still refers to the batch's reports
     scene.send(batch, 1)
     assert scene.queue.serve(0) == 1
     del scene.sent.by_batch[batch]
