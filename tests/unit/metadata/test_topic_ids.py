@@ -61,7 +61,7 @@ def test_a_new_client_does_not_accept_the_id_of_a_topic_deleted_before_its_start
     assert not metadata.requested
 
 
-def test_a_new_id_is_accepted_when_the_broker_that_named_the_former_id_names_it() -> None:
+def test_a_new_topic_id_is_accepted_when_the_broker_that_sent_the_former_id_sends_it() -> None:
     metadata = Named()
     assert metadata.respond(1.0, B2, OTHER) == ID
     assert [metadata.ids.asks_later(at) for at in (B1, B2, B3)] == [False, True, True]

@@ -304,7 +304,7 @@ def test_a_wake_up_from_another_thread_is_never_lost(
     thread.join()
 
 
-def test_waking_an_idle_host_opens_no_descriptor(
+def test_waking_an_idle_io_loop_opens_no_file_descriptor(
     host: SelectorHost, engine: ScriptedEngine
 ) -> None:
     host.wake()
@@ -336,7 +336,7 @@ def test_a_function_in_a_worker_thread_times_out_at_its_deadline(
     go.set()
 
 
-def test_a_function_run_by_the_host_may_use_the_host(
+def test_a_function_run_by_the_io_loop_may_use_the_io_loop(
     host: SelectorHost, engine: ScriptedEngine
 ) -> None:
     inner: Completion[None] = Completion()
@@ -349,7 +349,7 @@ def test_a_function_run_by_the_host_may_use_the_host(
     assert run(host, answer).result() is True
 
 
-def test_a_callback_during_a_step_cannot_wait_but_may_close_the_host(
+def test_a_callback_during_a_step_cannot_wait_but_may_close_the_io_loop(
     host: SelectorHost, engine: ScriptedEngine
 ) -> None:
     seen: list[str] = []
@@ -418,7 +418,7 @@ def test_after_close_no_connection_is_opened(host: SelectorHost, engine: Scripte
     assert host._selector is None
 
 
-def test_a_host_closed_by_a_signal_handler_as_bytes_arrive_opens_nothing(
+def test_an_io_loop_closed_by_a_signal_handler_as_bytes_arrive_opens_no_connection(
     host: SelectorHost, engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     select = host._select
@@ -440,7 +440,7 @@ def test_a_host_closed_by_a_signal_handler_as_bytes_arrive_opens_nothing(
     assert not host.in_use
 
 
-def test_a_closed_host_leaves_no_descriptor_open(engine: ScriptedEngine) -> None:
+def test_a_closed_io_loop_leaves_no_file_descriptor_open(engine: ScriptedEngine) -> None:
     before = set(Path("/proc/self/fd").iterdir())
     with peer(echo) as server:
         host = SelectorHost()
@@ -468,7 +468,7 @@ def raising(times: int = 1) -> Flow[None]:
 
 
 @pytest.mark.usefixtures("ctrl_c")
-def test_the_host_remains_usable_after_ctrl_c_during_a_wait(
+def test_the_io_loop_remains_usable_after_ctrl_c_during_a_wait(
     host: SelectorHost, engine: ScriptedEngine
 ) -> None:
     main = threading.main_thread().ident
@@ -517,7 +517,7 @@ def test_a_second_ctrl_c_during_a_step_is_raised_at_once(
 
 
 @pytest.mark.usefixtures("ctrl_c")
-def test_ctrl_c_during_a_function_of_the_program_is_raised_in_it(
+def test_ctrl_c_during_a_function_of_the_application_is_raised_in_that_function(
     host: SelectorHost, engine: ScriptedEngine
 ) -> None:
     answer = engine.ask(
@@ -529,7 +529,7 @@ def test_ctrl_c_during_a_function_of_the_program_is_raised_in_it(
     assert isinstance(answer.error, KeyboardInterrupt)
 
 
-def test_a_sigint_handler_of_the_program_is_not_replaced(
+def test_a_sigint_handler_of_the_application_is_not_replaced(
     host: SelectorHost, engine: ScriptedEngine
 ) -> None:
     seen: list[int] = []

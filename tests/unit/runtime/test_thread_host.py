@@ -107,7 +107,7 @@ def test_close_before_the_first_call_starts_no_thread(thread_host: ThreadHost) -
 
 
 @pytest.mark.parametrize("comes", ["never", "late"])
-def test_a_host_whose_thread_start_was_interrupted_can_be_closed(
+def test_after_an_interrupted_start_of_the_io_thread_the_client_can_be_closed(
     thread_host: ThreadHost, monkeypatch: pytest.MonkeyPatch, comes: str
 ) -> None:
     """After a Ctrl-C in `Thread.start`, the thread may still start later; then it ends at once."""
@@ -130,7 +130,7 @@ def test_a_host_whose_thread_start_was_interrupted_can_be_closed(
     assert not thread_host.in_use
 
 
-def test_a_callback_may_close_the_host_but_cannot_wait(
+def test_a_callback_in_the_io_thread_may_close_the_client_but_cannot_wait(
     thread_host: ThreadHost, engine: ScriptedEngine
 ) -> None:
     raised = []

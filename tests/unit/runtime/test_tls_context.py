@@ -556,7 +556,7 @@ def test_the_systems_certificates_are_read_for_each_use_of_a_token_server() -> N
 
 
 @pytest.mark.parametrize("kind", [SelectorHost, ThreadHost])
-def test_new_connections_use_changed_certificate_files_and_open_ones_continue(
+def test_new_connections_use_changed_certificate_files_and_open_connections_continue(
     kind: type[SelectorHost | ThreadHost],
     engine: ScriptedEngine,
     authority: Authority,

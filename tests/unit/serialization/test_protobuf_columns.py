@@ -266,7 +266,7 @@ NUMBERS = [bytes((1, at)) for at in range(100)]
              entries(b"\0", b"\1a", b"\2aa", b"\0"), b"\x0a\6\x0a\1a\x18\1\x10\1"[:9],
              b"\x0a\7\x0a\1a\x18\1\x10\1", b"\x0a\0"],
         ),
-        (  # the same with numbers as keys, which have another tag
+        (  # duplicate keys as above, but keys are numbers
             mapped(6),
             [b"".join(b"\x0a\x0b\x09" + at.to_bytes(8, "little") + b"\x10\1" for at in some)
              for some in ([*range(100)], [*range(100), 7], [3, 3], [1 << 40, 1 << 41])],

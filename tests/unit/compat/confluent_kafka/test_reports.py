@@ -57,7 +57,7 @@ class Scene:
         self.told.append((error, place))
 
 
-def test_reports_of_a_batch_are_delivered_in_order_when_the_program_polls() -> None:
+def test_delivery_reports_of_a_batch_are_delivered_in_order_when_poll_is_called() -> None:
     scene = Scene()
     batch = scene.batch()
     scene.send(batch, 0, 1, 2)
