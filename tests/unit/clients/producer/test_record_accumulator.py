@@ -81,7 +81,7 @@ def test_a_record_larger_than_a_batch_is_sent_alone() -> None:
     large = add(mine, bytes(5000))
     assert large.batch is not small.batch
     assert large.wake
-    assert mine.take(0.0) == [small.batch, large.batch]  # in the records' order
+    assert mine.take(0.0) == [small.batch, large.batch]  # batches are in the order of their records
     assert large.batch.count == 1
 
 
