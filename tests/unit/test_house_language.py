@@ -38,7 +38,7 @@ def test_limits_are_lowered_after_a_rewrite(found: dict[str, list[Hit]]) -> None
     assert too_loose(found, limits()) == [], f"run `{plain_language.COMMAND} --lower`"
 
 
-def test_the_file_of_limits_is_formatted_as_the_tool_writes_it() -> None:
+def test_the_stored_limits_are_formatted_as_the_tool_writes_them() -> None:
     text = plain_language.LIMITS.read_text()
     assert text == json.dumps(dict(sorted(limits().items())), indent=2) + "\n"
 

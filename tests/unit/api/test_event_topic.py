@@ -45,7 +45,7 @@ def test_the_events_producer_uses_the_connection_settings_of_its_client() -> Non
 
 
 @pytest.mark.slow
-def test_the_events_producer_gets_changed_credentials_before_and_after_it_opens() -> None:
+def test_the_events_producer_gets_changed_credentials_before_and_after_it_connects() -> None:
     """With the old password, a login would fail every second and might lock the account."""
     config = {
         "bootstrap.servers": "127.0.0.1:1",

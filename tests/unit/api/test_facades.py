@@ -1,4 +1,4 @@
-"""Test what all clients have in common: timeouts, close, `repr`, configuration checks."""
+"""Test what all kinds of clients have in common: timeouts, close, `repr`, configuration."""
 
 from __future__ import annotations
 

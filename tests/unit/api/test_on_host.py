@@ -1,4 +1,4 @@
-"""Test that `on_host` only affects clients of the thread that calls it."""
+"""Test that `on_host`, which selects a client's I/O host, only affects the calling thread."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from odradek.simulation import World
 from odradek.simulation.world.host import SimulatedHost
 
 
-def test_a_client_of_another_thread_gets_its_own_host() -> None:
+def test_on_host_has_no_effect_on_a_client_that_another_thread_creates() -> None:
     found = []
 
     def make() -> Admin:

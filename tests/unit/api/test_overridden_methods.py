@@ -114,7 +114,7 @@ def committed(consumer: Consumer, callback: Callable[..., object]) -> None:
 
 
 def host_closed(client: Any) -> bool:
-    """Return whether the client's host is closed, and so its thread has ended."""
+    """Return whether the client's I/O host is closed, so that its thread has ended."""
     closed: bool = client._host.closed
     return closed
 

@@ -1,6 +1,6 @@
 """Test that the number of Python calls per record doesn't grow unnoticed.
 
-Counts of calls don't vary as times do. Calls made by the simulation aren't counted.
+Unlike times, numbers of calls are the same in each run. Calls of the simulation don't count.
 """
 
 from __future__ import annotations

@@ -81,7 +81,9 @@ class Driver:
 
 
 @pytest.mark.parametrize("at", FIELDS)
-def test_a_future_whose_batch_is_split_during_a_read_waits_for_its_part(at: str) -> None:
+def test_a_future_whose_batch_is_split_meanwhile_waits_for_the_part_with_its_record(
+    at: str,
+) -> None:
     made = SplitOnRead(at)
     producer: Any = Driver(made)
     future = RecordFuture(producer, made, 1, 77)

@@ -65,7 +65,7 @@ def log_end_offset(servers: str) -> int:
         return consumer.end_offsets([TP], PATIENCE)[TP]
 
 
-def test_a_program_that_exits_without_close_delivers_all_records() -> None:
+def test_a_process_that_exits_without_close_delivers_all_records() -> None:
     with one_broker() as (_, servers):
         done = program(SENDS, servers)
         assert (done.returncode, done.stderr) == (0, "")

@@ -57,7 +57,7 @@ def test_a_call_in_another_thread_ends_a_waiting_poll(background: bool, enabling
             reader.start()
             while not any("records" in line for line, _ in consumer._engine.waits()):
                 assert reader.is_alive()
-                time.sleep(0.01)  # lets the other threads run
+                time.sleep(0.01)  # other threads can run during the pause
             call(consumer)
             if enabling == "assign":
                 consumer.resume(TP)

@@ -33,7 +33,7 @@ def test_wakeup_in_another_thread_ends_poll(options: dict[str, Any]) -> None:
 
 
 @KINDS
-def test_wakeup_in_a_signal_handler_ends_a_loop_in_any_state(options: dict[str, Any]) -> None:
+def test_wakeup_in_a_signal_handler_ends_a_poll_loop_in_any_state(options: dict[str, Any]) -> None:
     main = threading.main_thread().ident
     assert main is not None
     with one_broker() as (_, servers):

@@ -25,7 +25,9 @@ def test_a_delay_is_never_negative_or_above_the_maximum(
 
 @given(st.integers(0, 30), st.integers(0, 2**32))
 def test_the_default_jitter_changes_a_delay_by_at_most_20_percent(failures: int, seed: int) -> None:
-    curve = min(0.1 * 2**failures, 1.0 / 1.2)  # so the maximum never cuts off jitter
+    curve = min(
+        0.1 * 2**failures, 1.0 / 1.2
+    )  # the curve ends below the maximum, so jitter still fits
     delay = ExponentialBackoff(0.1, 1.0).delay(failures, random.Random(seed))
     assert 0.8 * curve - 1e-9 <= delay <= 1.2 * curve + 1e-9
 
@@ -52,7 +54,7 @@ def test_rounding_never_makes_a_delay_longer_than_the_maximum(maximum: float) ->
     assert ExponentialBackoff(0.1, maximum).delay(9, MaximumRandom()) == maximum
 
 
-def test_negative_times_are_rejected() -> None:
+def test_negative_backoff_times_are_rejected() -> None:
     with pytest.raises(ValueError, match="negative"):
         ExponentialBackoff(-0.1, 1.0)
 

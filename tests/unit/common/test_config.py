@@ -174,7 +174,10 @@ def test_a_base_above_its_maximum_is_logged_once_as_a_warning(
 @pytest.mark.parametrize(
     "given",
     [
-        {"reconnect.backoff.ms": 2000, "reconnect.backoff.max.ms": 1000},  # CF-08: no warning
+        {
+            "reconnect.backoff.ms": 2000,
+            "reconnect.backoff.max.ms": 1000,
+        },  # rule CF-08: this causes no warning
         {"retry.backoff.ms": 1000},
         {},
     ],
@@ -300,7 +303,7 @@ NAMES = [
 
 @pytest.mark.parametrize("name", NAMES)
 def test_values_longer_than_32767_bytes_or_with_a_lone_surrogate_are_rejected(name: str) -> None:
-    """Otherwise requests would fail, and the error would look like a failure of the brokers."""
+    """Requests with such values would fail as if the brokers had failed."""
     client = next(iter(sorted(OPTIONS[name].clients)))
     assignor = {"group.protocol": "consumer"} if name == "group.remote.assignor" else {}
     kept = Config(client, {**BROKER, **assignor, name: "ü" * 16_383})

@@ -103,7 +103,7 @@ ALWAYS = sorted(CURES.keys() - {name for row in CURES_OF_KIND.values() for name 
 
 @pytest.mark.parametrize("name", ALWAYS)
 def test_each_kind_of_client_rejects_unsupported_settings_that_concern_all_kinds(name: str) -> None:
-    """For example, if a deserializer setting were ignored, the program would get bytes."""
+    """For example, if a deserializer setting were ignored, the application would get bytes."""
     for client in KINDS:
         with pytest.raises(ConfigurationError, match=re.escape(CURES[name])):
             Config(client, {**BROKER, name: print})
@@ -180,7 +180,7 @@ def test_the_warning_for_a_serializer_setting_says_where_to_set_it(
     [
         ({REFRESH: 60_000}, 60.0),
         ({REFRESH: "-1"}, LONG_MAX / 1000),
-        ({REFRESH: 10_000, AGE: 900_000}, 10.0),  # librdkafka's cache has this age, too
+        ({REFRESH: 10_000, AGE: 900_000}, 10.0),  # librdkafka's setting for the cache's age
         ({AGE: 5_000, REFRESH: 10_000}, 10.0),
         ({AGE: 5_000}, 5.0),
     ],

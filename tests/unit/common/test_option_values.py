@@ -1,6 +1,6 @@
-"""Test that options accept their values in the forms that programs use.
+"""Test that options accept their values in the forms that applications use.
 
-They are words in any case, as in Java and librdkafka, members of enumerations and numpy scalars.
+The forms are words in any case, as in Java and librdkafka, enum members and numpy scalars.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ OTHERS: dict[str, Any] = {
     "pairs": "a=b,c=d",
     "class name": "",
 }
-"""One value of each kind of option other than words, numbers and booleans."""
+"""One value for each kind of option, except words, numbers and booleans."""
 ELSEWHERE = {"function", "object", "any", "integer", "milliseconds", "number", "boolean", "word",
              "word or function"}  # fmt: skip
 
@@ -216,7 +216,7 @@ def test_kafkas_words_for_auto_offset_reset_cause_no_hint(caplog: pytest.LogCapt
 
 
 def test_a_configuration_stores_plain_values_instead_of_enum_members() -> None:
-    """A process without the program's modules can't unpickle members of its enumerations."""
+    """A process that lacks the application's modules can't unpickle members of its enums."""
     given = {"acks": mixed(str)("ALL"), "linger.ms": np.int64(7), "client.id": mixed(str)("me")}
     found = Config(PRODUCER, {**BROKER, **given})
     assert found.stated["acks"] == "ALL"

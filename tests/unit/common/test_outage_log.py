@@ -193,7 +193,7 @@ def test_a_broker_that_stops_responding_is_an_outage_until_bytes_arrive(client: 
         "outage started: known broker b2:9092: no response (nothing received for 2.0 s)"
     ]
     client.outages.advance(17.0)
-    assert client.outages.current is not None  # still silent, although the other brokers answer
+    assert client.outages.current is not None  # b1 is still silent, although other brokers answer
     client.lines()
     client.emit(18.0, "heard", address="b2:9092", ready=True)
     (line,) = client.lines()
@@ -220,7 +220,7 @@ def test_repeated_short_outages_are_summarized(client: Client) -> None:
     unstable = [line for line in lines if line.startswith("unstable")]
     assert 3 <= len(unstable) <= 5
     assert len(lines) == 4 * FULLY_LOGGED_OUTAGES + len(unstable)
-    # The final state is logged, too, although no event follows.
+    # The final state is also logged, although no event follows.
     due = client.outages.next_deadline(120.0)
     assert due is not None
     assert due <= 120.0 + LONGEST_SPACING
@@ -228,7 +228,9 @@ def test_repeated_short_outages_are_summarized(client: Client) -> None:
     (last,) = client.lines()
     assert "60 outages in a row" in last
     assert ", now up; " in last
-    assert "known brokers: 58 connection attempts, 58 failures" in last  # from the third outage on
+    assert (
+        "known brokers: 58 connection attempts, 58 failures" in last
+    )  # outages are summarized from the third on
     assert client.outages.next_deadline(due) is None
 
 

@@ -72,7 +72,7 @@ def test_all_values_of_the_last_30_seconds_are_in_the_average(seed: int) -> None
     assert one.total == pytest.approx(sum(value for _, value in seen))
 
 
-def test_measurements_taken_over_from_another_object_are_added() -> None:
+def test_the_measurements_of_another_object_can_be_added() -> None:
     old, new = Sampled(), Sampled()
     for at in (0.0, 40.0, 50.0):
         old.record(at, at)

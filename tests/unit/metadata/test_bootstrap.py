@@ -31,7 +31,7 @@ A = [Address(f"b{n}", 1) for n in range(20)]
 def test_a_rebootstrap_starts_if_all_brokers_are_unavailable_or_many_attempts_fail(
     total: int, failed: int, unavailable: int, answering: bool, why: str | None
 ) -> None:
-    """`failed` connection attempts have failed; the last `unavailable` brokers are unavailable."""
+    """Of `total` known brokers, `unavailable` are unavailable; `failed` attempts have failed."""
     tried, away = A[max(0, total - failed) :][:failed], A[total - unavailable : total]
     found = reason(A[:total], tried, answering=answering, unavailable=away.__contains__)
     assert (found is None) == (why is None)
@@ -43,7 +43,7 @@ def test_failed_attempts_to_unknown_brokers_do_not_cause_a_rebootstrap() -> None
 
 
 def silent(count: int) -> SilentConnections:
-    """Return the state with `count` silent brokers; the last one has sent nothing since 6.0 s."""
+    """Return the state with `count` silent brokers, the last of which is silent since 6.0 s."""
     silence = SilentConnections()
     for n in range(count):
         silence.fell(A[n], 5.0 + count - n)
@@ -67,7 +67,7 @@ def test_a_cluster_counts_as_silent_after_one_unanswered_request_if_nothing_arri
     assert not silence.general(20, heard_at=6.0)  # writes may be delayed because of a dead replica
     silence.asked()
     assert silence.general(20, heard_at=6.0)
-    assert silence.general(20, heard_at=11.0)  # only a bootstrap address has answered since
+    assert silence.general(20, heard_at=11.0)  # since then, only a bootstrap address has answered
 
 
 def test_a_small_cluster_counts_as_silent_only_if_all_its_brokers_are_silent() -> None:

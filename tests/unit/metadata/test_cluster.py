@@ -181,8 +181,8 @@ def test_leader_hints_of_produce_and_fetch_responses_are_applied_if_newer() -> N
     hinted = with_leader(c, "t", 0, 7, 5, [new])
     assert hinted.leader("t", 0) == new
     assert hinted.brokers == {**c.brokers, 7: new}
-    assert with_leader(c, "t", 0, 2, 4, []) is c  # an older epoch
-    assert with_leader(c, "t", 0, 9, 5, []) is c  # an unknown broker
+    assert with_leader(c, "t", 0, 2, 4, []) is c  # the hint has an older epoch
+    assert with_leader(c, "t", 0, 9, 5, []) is c  # the hint names an unknown broker
     assert with_leader(c, "u", 0, 2, 5, []) is c
 
 

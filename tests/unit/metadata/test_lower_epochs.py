@@ -36,7 +36,7 @@ class Leaders(Known):
     def after(
         self, times: Iterable[float], error: KafkaError | None = REFUSED, *brokers: int
     ) -> list[int | None]:
-        """Return the leader after each response with a lower epoch; `error` precedes each one."""
+        """Return the leader after each response with a lower epoch; report `error` before each."""
         found = []
         for now in times:
             self.refuse(error)

@@ -20,7 +20,7 @@ def test_repeated_not_leader_errors_at_one_address_cause_one_rebootstrap() -> No
     assert misled.starts_again(ONE, 1, LONG_AGO)  # the expected broker has answered since
 
 
-def test_a_rebootstrap_for_another_address_waits_for_the_minimum_interval() -> None:
+def test_a_rebootstrap_because_of_another_address_waits_for_the_minimum_interval() -> None:
     misled = UnexpectedBrokers(1.0)
     assert not misled.starts_again(OTHER, 2, 0.9)
     assert misled.starts_again(OTHER, 2, 1.0)

@@ -51,7 +51,7 @@ def test_the_id_of_a_deleted_topic_from_a_lagging_broker_is_not_accepted() -> No
 
 
 def test_a_new_client_does_not_accept_the_id_of_a_topic_deleted_before_its_start() -> None:
-    """No broker has named both ids: the client asks until a broker changes its answer."""
+    """No broker has named both ids, so the client keeps requesting until one changes its answer."""
     metadata = Named(B1, OTHER)
     assert metadata.respond(1.0, B2, ID) == OTHER
     assert metadata.requested
@@ -61,7 +61,7 @@ def test_a_new_client_does_not_accept_the_id_of_a_topic_deleted_before_its_start
     assert not metadata.requested
 
 
-def test_a_new_id_is_accepted_when_the_broker_that_named_the_former_id_names_it() -> None:
+def test_a_new_topic_id_is_accepted_when_the_broker_that_sent_the_former_id_sends_it() -> None:
     metadata = Named()
     assert metadata.respond(1.0, B2, OTHER) == ID
     assert [metadata.ids.asks_later(at) for at in (B1, B2, B3)] == [False, True, True]
@@ -75,7 +75,7 @@ def test_brokers_that_answered_for_all_topics_count_as_having_named_the_id() -> 
     assert metadata.respond(2.0, B2, OTHER) == OTHER
 
 
-def test_the_id_in_a_partial_response_counts_as_named_by_that_broker_only() -> None:
+def test_a_topic_id_in_a_partial_response_counts_as_named_only_by_that_broker() -> None:
     metadata = Named()
     metadata.respond(0.5, B2, ID)
     metadata.want(["u"])
@@ -186,7 +186,7 @@ def test_the_memory_for_brokers_and_their_reported_ids_is_limited() -> None:
     assert max(sizes) <= 4 + FORMER + 1
 
 
-def test_a_response_that_lists_few_brokers_does_not_delete_what_others_reported() -> None:
+def test_a_response_that_lists_few_brokers_does_not_delete_ids_that_others_reported() -> None:
     metadata, brokers = Named(), tuple(range(1, 41))
     places = {broker: Address(f"b{broker}", 9092) for broker in brokers}
     metadata.brokers = brokers

@@ -21,7 +21,7 @@ def test_each_version_of_the_map_keeps_its_own_content(
     maps = [TopicMap(first)]
     said = [dict(first)]
     for changes, of in steps:
-        at = max(0, len(maps) - 1 - of // 3)  # mostly the newest map
+        at = max(0, len(maps) - 1 - of // 3)  # choose mostly the newest map
         maps.append(maps[at].changed(changes))
         now = said[at] | changes
         said.append({k: v for k, v in now.items() if v is not None})

@@ -55,7 +55,7 @@ def test_each_backoff_gets_a_single_random_jitter() -> None:
     assert len({s.backoff_left(A, 0.0) for _ in range(50)}) == 1
 
 
-def test_after_an_orderly_close_the_backoff_is_the_base_backoff_or_a_running_longer_one() -> None:
+def test_an_orderly_close_starts_the_base_backoff_but_never_shortens_a_running_backoff() -> None:
     s = states()
     for _ in range(3):
         assert 0.04 <= s.closed(A, 1.0) - 1.0 <= 0.06
@@ -227,7 +227,7 @@ def test_an_address_state_can_be_deleted_as_soon_as_its_backoff_ends() -> None:
     assert s.find(A) is None
 
 
-def test_after_all_ips_were_tried_the_last_used_one_is_not_tried_first() -> None:
+def test_after_all_ips_were_tried_the_most_recently_used_ip_is_not_tried_first() -> None:
     s, ips = states(), ["1", "2"]
     for _ in ips:
         s.pick_ip(A, ips)

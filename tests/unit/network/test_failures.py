@@ -86,7 +86,7 @@ def test_a_certificate_of_an_untrusted_authority_is_rejected(
     ("client", "words"),
     [("none", ""), ("strange", "doesn't trust the issuer"), ("old", "has expired")],
 )
-def test_the_error_for_a_rejected_client_certificate_is_permanent_and_explains_it(
+def test_the_error_for_a_rejected_client_certificate_is_permanent_and_names_the_cause(
     authority: Authority, stranger: Authority, version: ssl.TLSVersion, client: str, words: str
 ) -> None:
     """With TLS 1.3, the client learns of the rejection only after the handshake."""
@@ -169,7 +169,7 @@ def test_a_plaintext_response_to_a_tls_handshake_raises_plaintext_port_error(
 ALERT = b"\x15\x03\x03\x00\x02\x02"
 
 
-def test_tls_alerts_become_errors_that_explain_them(authority: Authority) -> None:
+def test_tls_alerts_become_errors_that_explain_the_alert(authority: Authority) -> None:
     """Test TLS alerts: unknown server name, transient failure, failure of a connection in use."""
     seen = error_after_hello(authority, ALERT + b"\x70")
     assert type(as_error(seen, setting_up=True)) is errors.HostNameMismatchError
@@ -219,7 +219,7 @@ def test_each_socket_error_becomes_a_kafka_error_with_its_text(
     assert text in str(error)
 
 
-def test_the_brokers_address_is_added_to_an_error_that_lacks_one() -> None:
+def test_the_brokers_address_is_added_to_an_error_without_an_address() -> None:
     error = errors.CredentialsRefusedError("the broker said no.")
     placed = as_error(error, setting_up=True, address=WHERE)
     assert str(placed).startswith("broker-1:9093: the broker said no. Check sasl.username")

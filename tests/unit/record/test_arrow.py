@@ -65,7 +65,7 @@ def as_dicts(rows: list[Row]) -> list[dict[str, object]]:
     ]
 
 
-def test_headers_are_rejected_if_they_are_requested_but_not_in_the_names() -> None:
+def test_requesting_headers_raises_if_the_column_names_do_not_contain_headers() -> None:
     with pytest.raises(ArrowSchemaError, match="needs 'headers' in columns: add it"):
         arrow_schema(True, ["value"])
 

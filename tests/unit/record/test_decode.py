@@ -154,7 +154,7 @@ def test_read_committed_hides_only_aborted_records() -> None:
     marker: dict[str, Any] = {"producer_epoch": 0, "timestamp_ms": 0}
     batches = [
         span(0, 2, **mine),  # aborted by the marker at offset 4
-        span(2, 3, producer_id=7),  # the same producer, outside a transaction
+        span(2, 3, producer_id=7),  # not transactional, though of the same producer
         span(3, 4, **other),  # committed
         encode_marker(4, producer_id=7, commit=False, **marker),
         span(5, 7, **mine),  # the next transaction of the same producer, committed

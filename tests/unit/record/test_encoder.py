@@ -313,7 +313,9 @@ def test_offsets_of_null_rows_are_ignored(use: Encoding) -> None:
         ({"timestamps_ms": numbers("i", [0, 0, 0])}, "column timestamp: .*too short"),
     ],
 )
-def test_invalid_numbers_are_rejected(use: Encoding, changes: dict[str, Any], message: str) -> None:
+def test_invalid_partition_and_timestamp_columns_are_rejected(
+    use: Encoding, changes: dict[str, Any], message: str
+) -> None:
     with pytest.raises(InvalidRowError, match=message) as caught:
         encoder(use, columns(3, **changes))
     assert caught.value.row is None or f"row {caught.value.row}:" in str(caught.value)

@@ -309,7 +309,7 @@ def test_a_row_keeps_only_its_own_values_alive() -> None:
 
 def test_building_rows_needs_a_named_tuple_class_and_complete_columns() -> None:
     columns = kernel.decode(batches(5), start_offset=0).columns
-    for cls in (list, memoryview):  # both have items, but aren't named tuples
+    for cls in (list, memoryview):  # both classes have items, but aren't named tuples
         with pytest.raises(TypeError, match="isn't a named tuple"):
             kernel.build_rows(cls, "t", 0, columns, 0)  # type: ignore[type-var]
     with pytest.raises(IndexError, match="shorter"):
@@ -479,7 +479,7 @@ def test_malformed_raw_headers_are_rejected(raw: bytes) -> None:
     ends = array("i", (0, len(raw)))
     with pytest.raises(ValueError, match="aren't the headers"):
         for each in kernel.header_lists(ends, raw + b"bcdefgh", 0, 1):
-            tuple(each)  # only now are many headers parsed
+            tuple(each)  # reading the headers parses them
 
 
 def test_the_row_class_for_unparsed_headers_must_be_a_named_tuple_too() -> None:

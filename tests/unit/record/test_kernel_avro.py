@@ -171,7 +171,7 @@ def test_a_row_that_does_not_fit_into_a_column_is_left_to_fastavro() -> None:
     assert filled(items, b"\4\2\2\0", b"\4\2\2\0", b"\2\2\0", most=3) == ([[1, 1], None, [1]], [1])
 
 
-def test_rows_that_need_too_much_memory_are_left_and_later_ones_are_decoded() -> None:
+def test_rows_that_need_too_much_memory_are_left_to_fastavro_and_later_rows_are_decoded() -> None:
     """Each null, a byte in Avro, takes 500 bytes of columns; a null in the last rows takes none."""
     fields = [{"name": f"f{at}", "type": ["null", "double"]} for at in range(60)]
     wide = ["null", {"type": "record", "name": "Wide", "fields": fields}]

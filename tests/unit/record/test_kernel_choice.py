@@ -48,7 +48,7 @@ def test_the_native_kernel_is_chosen_unless_it_is_missing_or_python_is_requested
 def test_native_kernels_work_without_the_checksum_library() -> None:
     program = (
         "import sys\n"
-        "sys.modules['google_crc32c'] = None\n"  # it is slow on musl and Python 3.14t
+        "sys.modules['google_crc32c'] = None\n"  # the library is slow on musl and 3.14t
         "from odradek import Consumer, Producer\n"
         "from odradek.testing import FakeCluster\n"
         "with FakeCluster(topics=['flights:1']) as cluster:\n"

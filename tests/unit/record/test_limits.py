@@ -43,7 +43,7 @@ def test_millions_of_headers_in_a_few_bytes_are_rejected(raw: bool) -> None:
     made = sealed_batch(record(0, 8_400_000))
     assert len(made) < 2000
     with (
-        peak_below(80 * MB),  # only the 17 MB of decompressed data; no header is parsed
+        peak_below(80 * MB),  # 17 MB of decompressed data, but no headers
         pytest.raises(
             RecordLimitError, match=r"offset 0 has 8400000 headers, but max.headers"
         ) as e,

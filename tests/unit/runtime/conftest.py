@@ -1,4 +1,4 @@
-"""Fixtures for the tests of hosts: an engine, hosts, certificates, and a check for threads."""
+"""Fixtures: an engine, I/O hosts (loops or threads that run an engine), certificates."""
 
 from __future__ import annotations
 

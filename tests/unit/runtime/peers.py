@@ -1,4 +1,4 @@
-"""Provide a scripted engine and loopback servers for the tests of hosts, without Kafka."""
+"""A scripted engine and loopback servers, for tests of I/O hosts (loop or thread) without Kafka."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class RawRequest:
 
 
 class ScriptedEngine(Engine):
-    """An engine with the real step function, whose connections only record the host's inputs."""
+    """An engine whose connections only record what the I/O host reports."""
 
     def __init__(self) -> None:
         super().__init__(EventLog("scripted"))
@@ -61,7 +61,7 @@ class ScriptedEngine(Engine):
         self._expected: list[tuple[int, int, Completion[None]]] = []
         self._next_connection = 0
 
-    # Inputs from the host
+    # Inputs from the I/O host
 
     def connected(self, connection: int) -> None:
         self.post(lambda now: self.up[connection].complete(None))
@@ -158,7 +158,7 @@ class ScriptedEngine(Engine):
 
 
 def run(host: SelectorHost | ThreadHost, completion: Completion[T]) -> Completion[T]:
-    """Run a host until the completion is done."""
+    """Run an I/O host until the completion is done."""
     assert host.run(completion, host.now() + PATIENCE)
     return completion
 
@@ -203,7 +203,7 @@ class Peer:
 
     def close(self) -> None:
         self._end(self._listener)
-        self._threads[0].join(PATIENCE)  # from now on no connection is accepted
+        self._threads[0].join(PATIENCE)  # no connection is accepted after this line
         for sock in list(self._sockets):
             self._end(sock)
         for thread in self._threads:

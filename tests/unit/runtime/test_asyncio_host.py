@@ -1,4 +1,4 @@
-"""Test parts of the asyncio host that need no socket."""
+"""Test the host that runs a client's engine in an asyncio event loop, without sockets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from odradek.runtime.hosts.asyncio_host import BREATH, AsyncioHost
 SERVERS = {"bootstrap.servers": "127.0.0.1:9"}
 
 
-def test_breathe_resets_overdue_even_if_another_task_has_just_called_it() -> None:
+def test_breathe_clears_the_overdue_flag_even_if_another_task_has_just_called_breathe() -> None:
     """`send` calls `breathe` if a step is overdue, also soon after another task's call."""
     now = [1.0]
 
@@ -23,7 +23,7 @@ def test_breathe_resets_overdue_even_if_another_task_has_just_called_it() -> Non
         late = [host.overdue]
         await asyncio.sleep(0)
         now[0] += 2 * BREATH
-        await host.breathe()  # called by another task
+        await host.breathe()  # as if another task called it
         host.wake()
         now[0] += 0.9 * BREATH
         host.wake()

@@ -24,7 +24,7 @@ WAIT = 10.0
 
 
 class Sink:
-    """A sink that raises prepared errors, or blocks until `open` is set."""
+    """A fake producer of events that raises prepared errors, or blocks until `open` is set."""
 
     def __init__(self, *errors: BaseException, stuck: BaseException | None = None) -> None:
         self.errors, self.stuck = list(errors), stuck

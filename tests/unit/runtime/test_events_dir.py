@@ -23,7 +23,7 @@ def events_in(events: EventFile) -> list[dict[str, object]]:
 def test_each_event_is_one_json_line_of_a_file(tmp_path: Path) -> None:
     directory = tmp_path / "not" / "there" / "yet"
     events = EventFile(directory, client="c-1")
-    assert not directory.exists()  # the first event creates it
+    assert not directory.exists()  # the first event will create the directory
     log = EventLog("c-1")
     log.listen(events)
     before = time.time()
@@ -65,7 +65,7 @@ def test_an_event_after_close_opens_the_file_again(tmp_path: Path) -> None:
 
 
 def test_the_event_file_is_closed_when_it_is_garbage_collected(tmp_path: Path) -> None:
-    """R-HO-4: the file of a client that the program didn't close isn't left open."""
+    """R-HO-4: if a client is never closed, its file is closed with the client."""
     events = EventFile(tmp_path, "c")
     before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
     events(Event(0.0, "broken"))

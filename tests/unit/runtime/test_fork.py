@@ -31,7 +31,9 @@ from odradek.simulation import SimulatedCluster, World
 def in_child(check: Callable[[], None]) -> None:
     """Run a check in a forked child process, and fail if the check fails."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of a fork with threads, since 3.12
+        warnings.simplefilter(
+            "ignore", DeprecationWarning
+        )  # Python 3.12 and later warn of a fork with threads
         pid = os.fork()
     if pid == 0:
         status = 1

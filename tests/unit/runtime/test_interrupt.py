@@ -18,7 +18,7 @@ from odradek.runtime.hosts.interrupt import from_outside
 
 
 class MineError(Exception):
-    """The exception that the program's signal handlers raise."""
+    """The exception that this module's signal handlers raise."""
 
 
 def plain(*_: Any) -> None:
@@ -163,10 +163,10 @@ def test_a_timeout_error_of_a_signal_handler_is_raised_to_the_caller(admin: Admi
     assert "t" in admin.list_topics(PATIENCE)
 
 
-def test_an_exception_of_a_signal_handler_during_the_cleanup_of_a_flow_is_raised(
+def test_an_exception_of_a_signal_handler_during_a_calls_cleanup_is_raised(
     admin: Admin,
 ) -> None:
-    """If the flow was garbage-collected, Python would swallow the exception in its `finally`."""
+    """Python swallows exceptions of a generator's `finally` if garbage collection runs it."""
 
     def flow() -> Any:
         try:

@@ -114,7 +114,7 @@ def test_lines_of_io_threads_keep_their_order_and_other_threads_log_directly(
         for number in range(4):
             children[number % 2].warning("%d", number)
 
-    for _ in range(50):  # the log thread starts, or is about to end
+    for _ in range(50):  # at random, the log thread starts or is ending
         handler.records.clear()
         logged_by(io_log, log)
         assert handler.lines == ["0", "1", "2", "3"]

@@ -129,7 +129,7 @@ def test_server_failures_are_retried_with_backoff(server: TokenServer) -> None:
 
 
 @pytest.mark.slow
-def test_a_lasting_server_failure_is_reported_within_the_timeout(server: TokenServer) -> None:
+def test_a_server_failure_that_persists_is_reported_within_the_timeout(server: TokenServer) -> None:
     server.faults += [(503, b"")] * 50
     clock = VirtualClock()
     error = refused(asking(server.url(), clock))
@@ -313,7 +313,7 @@ def test_the_expiry_time_comes_from_expires_in_or_from_the_tokens_claims(
     assert oidc.token_of(answer, "here", 1000.0).expires_at == end
 
 
-def test_a_token_that_is_no_jwt_has_no_known_expiry_time(tmp_path: Path) -> None:
+def test_a_token_that_is_not_a_jwt_has_no_known_expiry_time(tmp_path: Path) -> None:
     opaque = Token(Secret("opaque"), None)
     assert oidc.token_of({"id_token": "opaque"}, "here", 1.0) == opaque
     path = tmp_path / "token"

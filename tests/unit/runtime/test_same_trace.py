@@ -1,4 +1,4 @@
-"""Compare the traces of one scenario in simulated hosts and in real hosts with and without TLS.
+"""Compare traces of one scenario in the simulated and the real I/O hosts (loop or thread).
 
 If they differed, results of simulations would not hold for real clients. The scenario: one of two
 bootstrap addresses is dead; the client gets metadata from the other one and sends a request; during
@@ -212,7 +212,7 @@ def test_equal_seeds_lead_to_equal_traces() -> None:
 
 
 @pytest.mark.slow
-def test_the_selector_host_has_the_same_trace_as_the_simulated_host(
+def test_the_io_loop_in_the_callers_thread_has_the_trace_of_the_simulated_io_loop(
     expected: dict[str, list[str]],
 ) -> None:
     with loopback(None) as (server, setting):
@@ -221,7 +221,7 @@ def test_the_selector_host_has_the_same_trace_as_the_simulated_host(
 
 
 @pytest.mark.slow
-def test_the_selector_host_with_tls_has_the_same_trace_as_the_simulated_host(
+def test_the_io_loop_with_tls_has_the_trace_of_the_simulated_io_loop(
     expected: dict[str, list[str]], contexts: tuple[ssl.SSLContext, ssl.SSLContext]
 ) -> None:
     with loopback(contexts[0]) as (server, setting):
@@ -231,7 +231,7 @@ def test_the_selector_host_with_tls_has_the_same_trace_as_the_simulated_host(
 
 
 @pytest.mark.slow
-def test_the_thread_host_has_the_same_trace_as_the_simulated_host(
+def test_the_io_thread_has_the_trace_of_the_simulated_io_loop(
     expected: dict[str, list[str]],
 ) -> None:
     """Try again if traces differ: while the caller is delayed, the thread requests metadata."""

@@ -1,4 +1,4 @@
-"""Test the host that runs in the caller's thread, over loopback sockets."""
+"""Test the I/O loop that runs in the caller's thread, over loopback sockets."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_bytes_are_sent_and_received(host: SelectorHost, engine: ScriptedEngine)
         assert not engine.down[connection].done  # a close by the engine isn't reported
 
 
-def test_drive_runs_the_engine_again_only_after_input(
+def test_drive_runs_the_engine_again_only_if_input_has_arrived(
     host: SelectorHost, engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps: list[float] = []
@@ -127,7 +127,7 @@ def reset(sock: socket.socket) -> None:
 
 
 def says_bye(sock: socket.socket) -> None:
-    sock.recv(1)  # with unread bytes, closing would be a reset
+    sock.recv(1)  # else closing the socket would send a reset
     sock.sendall(b"bye")
 
 
@@ -154,7 +154,7 @@ def test_the_end_of_a_connection_is_reported_with_its_error(
         error = run(host, engine.down[connection]).result()
         assert type(error) is kind
         assert engine.received_bytes[connection] == received
-        engine.send(connection, b"too late")  # dropped: the end was already reported
+        engine.send(connection, b"too late")  # ignored, as the connection's end was reported
         host.drive()
 
 
@@ -243,7 +243,7 @@ def test_much_input_of_one_connection_does_not_block_another_connection(
 
 
 @pytest.mark.parametrize("timeout", [0.0, 0.05])
-def test_a_run_ends_at_its_deadline(
+def test_run_ends_at_its_deadline(
     host: SelectorHost, engine: ScriptedEngine, timeout: float
 ) -> None:
     with peer(echo) as server:
@@ -252,7 +252,7 @@ def test_a_run_ends_at_its_deadline(
             assert not host.run(engine.expect(connection, 1), host.now() + timeout)
 
 
-def test_a_run_ends_at_its_deadline_while_bytes_arrive(
+def test_run_ends_at_its_deadline_even_while_bytes_arrive(
     host: SelectorHost, engine: ScriptedEngine
 ) -> None:
     block = bytes(1 << 20)
@@ -273,7 +273,7 @@ def test_a_run_ends_at_its_deadline_while_bytes_arrive(
         assert engine.received_bytes[connection]
 
 
-def test_the_host_wakes_up_at_the_engines_own_deadline(
+def test_the_io_loop_wakes_up_at_the_engines_own_deadline(
     host: SelectorHost, engine: ScriptedEngine
 ) -> None:
     def pause() -> Flow[float]:
@@ -284,7 +284,9 @@ def test_the_host_wakes_up_at_the_engines_own_deadline(
         assert run(host, engine.start(pause())).result() >= 0.02
 
 
-def test_no_wake_up_is_lost(host: SelectorHost, engine: ScriptedEngine) -> None:
+def test_a_wake_up_from_another_thread_is_never_lost(
+    host: SelectorHost, engine: ScriptedEngine
+) -> None:
     rounds = [Completion[None]() for _ in range(2000)]
     turn = threading.Semaphore(0)
 
@@ -302,7 +304,7 @@ def test_no_wake_up_is_lost(host: SelectorHost, engine: ScriptedEngine) -> None:
     thread.join()
 
 
-def test_waking_an_idle_host_opens_no_descriptor(
+def test_waking_an_idle_io_loop_opens_no_file_descriptor(
     host: SelectorHost, engine: ScriptedEngine
 ) -> None:
     host.wake()
@@ -334,7 +336,7 @@ def test_a_function_in_a_worker_thread_times_out_at_its_deadline(
     go.set()
 
 
-def test_a_function_run_by_the_host_may_use_the_host(
+def test_a_function_run_by_the_io_loop_may_use_the_io_loop(
     host: SelectorHost, engine: ScriptedEngine
 ) -> None:
     inner: Completion[None] = Completion()
@@ -347,7 +349,7 @@ def test_a_function_run_by_the_host_may_use_the_host(
     assert run(host, answer).result() is True
 
 
-def test_a_callback_during_a_step_cannot_wait_but_may_close_the_host(
+def test_a_callback_during_a_step_cannot_wait_but_may_close_the_io_loop(
     host: SelectorHost, engine: ScriptedEngine
 ) -> None:
     seen: list[str] = []
@@ -358,7 +360,7 @@ def test_a_callback_during_a_step_cannot_wait_but_may_close_the_host(
             host.run(Completion(), None)
         host.drive()
         host.close(host.now() + 1)
-        assert not host._closed  # it closes after the step
+        assert not host._closed  # the host closes only after the step
         host.defer(lambda: seen.append("deferred"))
 
     done.when_done(callback)
@@ -409,14 +411,14 @@ def test_after_close_no_connection_is_opened(host: SelectorHost, engine: Scripte
     host.close(host.now())
     engine.open(refused_port())
     done: Completion[None] = Completion()
-    assert not host.run(done, None)  # returns, as no input can arrive
+    assert not host.run(done, None)  # run returns False, because no input can arrive
     engine.finish(done)
     assert host.run(done, None)
     host.drive()
     assert host._selector is None
 
 
-def test_a_host_closed_by_a_signal_handler_as_bytes_arrive_opens_nothing(
+def test_an_io_loop_closed_by_a_signal_handler_as_bytes_arrive_opens_no_connection(
     host: SelectorHost, engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     select = host._select
@@ -438,7 +440,7 @@ def test_a_host_closed_by_a_signal_handler_as_bytes_arrive_opens_nothing(
     assert not host.in_use
 
 
-def test_a_closed_host_leaves_no_descriptor_open(engine: ScriptedEngine) -> None:
+def test_a_closed_io_loop_leaves_no_file_descriptor_open(engine: ScriptedEngine) -> None:
     before = set(Path("/proc/self/fd").iterdir())
     with peer(echo) as server:
         host = SelectorHost()
@@ -466,7 +468,7 @@ def raising(times: int = 1) -> Flow[None]:
 
 
 @pytest.mark.usefixtures("ctrl_c")
-def test_the_host_remains_usable_after_ctrl_c_during_a_wait(
+def test_the_io_loop_remains_usable_after_ctrl_c_during_a_wait(
     host: SelectorHost, engine: ScriptedEngine
 ) -> None:
     main = threading.main_thread().ident
@@ -515,7 +517,7 @@ def test_a_second_ctrl_c_during_a_step_is_raised_at_once(
 
 
 @pytest.mark.usefixtures("ctrl_c")
-def test_ctrl_c_during_a_function_of_the_program_is_raised_in_it(
+def test_ctrl_c_during_a_function_of_the_application_is_raised_in_that_function(
     host: SelectorHost, engine: ScriptedEngine
 ) -> None:
     answer = engine.ask(
@@ -527,7 +529,7 @@ def test_ctrl_c_during_a_function_of_the_program_is_raised_in_it(
     assert isinstance(answer.error, KeyboardInterrupt)
 
 
-def test_a_sigint_handler_of_the_program_is_not_replaced(
+def test_a_sigint_handler_of_the_application_is_not_replaced(
     host: SelectorHost, engine: ScriptedEngine
 ) -> None:
     seen: list[int] = []

@@ -89,7 +89,7 @@ def test_a_call_after_the_time_limit_of_a_hanging_run_starts_a_new_run(
     assert slow.runs == 2
 
 
-def test_a_caller_that_joins_a_hanging_run_times_out_with_it(
+def test_a_caller_that_joins_a_hanging_run_times_out_when_the_run_does(
     slow: Slow, threads: ThreadPoolExecutor
 ) -> None:
     threads.submit(slow.shared)

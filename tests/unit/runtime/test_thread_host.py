@@ -1,4 +1,4 @@
-"""Test the host that runs in a thread of its own."""
+"""Test the I/O host that runs a client's engine in a separate thread."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ def test_the_thread_starts_at_the_first_call_and_works_without_further_calls(
         assert engine.received_bytes[connection] == b"alone"
 
 
-def test_a_call_that_ends_at_its_deadline_leaves_no_waiter(thread_host: ThreadHost) -> None:
+def test_a_call_that_ends_at_its_deadline_leaves_nothing_in_the_list_of_waiting_calls(
+    thread_host: ThreadHost,
+) -> None:
     never: Completion[None] = Completion()
     with ends_at(0.03):
         assert not thread_host.run(never, thread_host.now() + 0.03)
@@ -80,7 +82,7 @@ def test_a_function_for_a_caller_times_out_if_no_thread_waits(
     done: Completion[None] = Completion()
     engine.finish(done)
     run(thread_host, done)
-    assert not ran.is_set()  # it doesn't run after its deadline
+    assert not ran.is_set()  # the function doesn't run after its deadline
 
 
 def test_close_ends_the_thread(thread_host: ThreadHost, engine: ScriptedEngine) -> None:
@@ -105,7 +107,7 @@ def test_close_before_the_first_call_starts_no_thread(thread_host: ThreadHost) -
 
 
 @pytest.mark.parametrize("comes", ["never", "late"])
-def test_a_host_whose_thread_start_was_interrupted_can_be_closed(
+def test_after_an_interrupted_start_of_the_io_thread_the_client_can_be_closed(
     thread_host: ThreadHost, monkeypatch: pytest.MonkeyPatch, comes: str
 ) -> None:
     """After a Ctrl-C in `Thread.start`, the thread may still start later; then it ends at once."""
@@ -128,7 +130,7 @@ def test_a_host_whose_thread_start_was_interrupted_can_be_closed(
     assert not thread_host.in_use
 
 
-def test_a_callback_may_close_the_host_but_cannot_wait(
+def test_a_callback_in_the_io_thread_may_close_the_client_but_cannot_wait(
     thread_host: ThreadHost, engine: ScriptedEngine
 ) -> None:
     raised = []

@@ -1,6 +1,6 @@
 """Test the effect of each TLS option with handshakes, and changes of certificate files.
 
-Handshakes are in memory, except in the last tests, which use sockets and a host.
+Handshakes are in memory, except in the last tests, which use sockets and a real I/O loop.
 """
 
 from __future__ import annotations
@@ -556,7 +556,7 @@ def test_the_systems_certificates_are_read_for_each_use_of_a_token_server() -> N
 
 
 @pytest.mark.parametrize("kind", [SelectorHost, ThreadHost])
-def test_new_connections_use_changed_certificate_files_and_open_ones_continue(
+def test_new_connections_use_changed_certificate_files_and_open_connections_continue(
     kind: type[SelectorHost | ThreadHost],
     engine: ScriptedEngine,
     authority: Authority,

@@ -1,4 +1,4 @@
-"""Test the socket options of hosts."""
+"""Test the options that are set on connections' sockets."""
 
 import socket
 

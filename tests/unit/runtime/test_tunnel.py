@@ -1,4 +1,4 @@
-"""Test a host's connections through a proxy, over loopback sockets."""
+"""Test connections through a proxy, over loopback sockets."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ ANSWERS = {
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_bytes_after_the_response_belong_to_the_connection(
+def test_bytes_after_the_proxys_response_are_the_brokers_first_bytes(
     host: SelectorHost, engine: ScriptedEngine, scheme: str
 ) -> None:
     def talk(sock: socket.socket) -> None:
@@ -111,7 +111,7 @@ def test_a_wrong_proxy_password_is_not_shown_in_the_error(
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_a_server_that_is_no_proxy_is_reported(
+def test_a_server_that_is_not_a_proxy_is_reported(
     host: SelectorHost, engine: ScriptedEngine, scheme: str
 ) -> None:
     endless = "the end of its response is missing" if scheme == "http" else "speaks HTTP"

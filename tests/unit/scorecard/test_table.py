@@ -23,7 +23,7 @@ def runs(name: str, *values: float | None) -> list[dict[str, Any]]:
         ((None, None, None), None, (None, None)),
     ],
 )
-def test_never_counts_as_more_than_any_number(
+def test_a_run_without_recovery_counts_as_worse_than_any_number_in_the_median(
     values: tuple[float | None, ...], median: float | None, shown: tuple[float | None, float | None]
 ) -> None:
     found = summary("x", runs("x", *values))
@@ -69,7 +69,7 @@ FAILED: list[dict[str, Any]] = [{"figures": {}, "error": "it ended by itself", "
 
 
 def scorecard(**others: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return a report: Odradek equals Java in row A, Java fails in row G; replace results."""
+    """Return a report with equal results in row A, a failure of Java in row G, and `others`."""
     quick, foreign = good(record=0.1, contact=0.1), good(foreign=600, asked=1)
     results = {"A_odradek": quick, "A_java": quick, "G_odradek": REFUSED, "G_java": foreign}
     card = Scorecard(["A", "G"], ["odradek", "java", "sarama"], runs=1, side_by_side=2)

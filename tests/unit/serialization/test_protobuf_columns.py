@@ -149,7 +149,7 @@ def test_an_invalid_row_does_not_affect_other_rows(
         7: (good[:5] + b"\x02\x20", "unknown message [16]"),
         8: (good[:5], "ends within the message indexes"),
         9: (written(registry, order(time={"seconds": 1 << 60})), "a column can't represent"),
-        10: (good + b"\x4a\2\xc3\x28", "the data isn't a m.Order"),  # not UTF-8
+        10: (good + b"\x4a\2\xc3\x28", "the data isn't a m.Order"),  # a string that isn't UTF-8
         11: (good + b"\x4a\xff\xff\xff\xff\x0f", "the data isn't a m.Order"),  # a size of 4 GiB
     }
     given = column(good, *(row for row, _ in rows.values()), good)
@@ -266,7 +266,7 @@ NUMBERS = [bytes((1, at)) for at in range(100)]
              entries(b"\0", b"\1a", b"\2aa", b"\0"), b"\x0a\6\x0a\1a\x18\1\x10\1"[:9],
              b"\x0a\7\x0a\1a\x18\1\x10\1", b"\x0a\0"],
         ),
-        (  # the same with numbers as keys, which have another tag
+        (  # duplicate keys that are numbers
             mapped(6),
             [b"".join(b"\x0a\x0b\x09" + at.to_bytes(8, "little") + b"\x10\1" for at in some)
              for some in ([*range(100)], [*range(100), 7], [3, 3], [1 << 40, 1 << 41])],

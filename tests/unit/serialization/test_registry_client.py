@@ -535,7 +535,9 @@ def test_a_response_that_is_not_from_a_registry_is_an_error(
 
 
 @pytest.mark.parametrize("answer", [[1, "a"], [None], ["a", ["b"]], [True]], ids=str)
-def test_a_list_with_items_of_another_type_is_an_error(server: RegistryServer, answer: Any) -> None:
+def test_a_response_list_with_items_of_a_wrong_type_is_an_error(
+    server: RegistryServer, answer: Any
+) -> None:
     asked = client(server)
     for ask in (asked.get_subjects, lambda: asked.get_versions("odd")):
         server.wrong = [(200, answer)]
@@ -544,7 +546,7 @@ def test_a_list_with_items_of_another_type_is_an_error(server: RegistryServer, a
 
 
 @pytest.mark.parametrize("more", [{"version": "1"}, {"guid": 1}, {"subject": ["t"]}], ids=str)
-def test_a_version_with_a_field_of_another_type_is_an_error(
+def test_a_response_about_a_schema_version_with_a_field_of_a_wrong_type_is_an_error(
     server: RegistryServer, more: dict[str, Any]
 ) -> None:
     server.wrong = [(200, {"id": 1, "schema": "{}", **more})]

@@ -260,7 +260,7 @@ def test_acknowledged_records_survive_any_number_of_crashes(
     assert [rows[offset] for offset, _ in kept] == [value for _, value in kept]
 
 
-def test_a_batch_replicated_during_a_leader_change_returns_an_error_and_is_stored(
+def test_a_batch_whose_leader_changes_during_replication_gets_an_error_but_is_stored(
     cluster: SimulatedCluster, world: World, dial: Dial
 ) -> None:
     cluster.replication_delay = 1.0

@@ -147,7 +147,7 @@ def test_partitions_are_revoked_before_another_member_gets_them(setting: Setting
     assert (b.epoch, b.owned) == (2, set())
     before = set(a.owned)
     answer = a.ask(a.epoch)
-    assert answer.member_epoch == 1  # it has to revoke partitions before it gets the next epoch
+    assert answer.member_epoch == 1  # a must revoke before its epoch increases
     left = set(answer.assignment.topic_partitions[0].partitions)
     assert len(left) == 2
     assert setting.group.members["a"].state is Reconciliation.UNREVOKED_PARTITIONS

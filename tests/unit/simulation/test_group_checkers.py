@@ -63,7 +63,7 @@ def shard(ledger: GroupLedger) -> GroupShard:
     return found
 
 
-def test_successive_owners_are_accepted(ledger: GroupLedger) -> None:
+def test_successive_owners_of_a_partition_are_accepted(ledger: GroupLedger) -> None:
     a, b = Member("a"), Member("b")
     ledger.assigned(a, [T0, T1])
     ledger.revoked(a, [T0])

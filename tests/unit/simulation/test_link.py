@@ -63,7 +63,7 @@ def test_responses_arrive_in_order_despite_jitter(mode: Mode) -> None:
     assert names == ["Metadata", "DescribeCluster"] * 10
 
 
-def test_links_of_bytes_and_links_of_messages_deliver_the_same_responses_at_equal_times() -> None:
+def test_responses_as_bytes_and_as_messages_arrive_at_the_same_simulated_times() -> None:
     answers = []
     for mode in ("bytes", "messages"):
         client, _ = connected(mode, jitter=0.01)

@@ -14,7 +14,7 @@ OPTIONS = PAGE.with_name("configuration.md")
 
 
 def test_the_documented_redaction_for_spark_connect_matches_every_secret() -> None:
-    """Python tests the pattern; it means the same in Java, where Spark Connect uses it."""
+    """The test uses Python; the regular expression has the same meaning in Java."""
     given = re.findall(r"redaction\.string\.regex=(.*)'", PAGE.read_text())
     assert len(given) == 2
     names = SECRETS | {alias for alias, meaning in ALIASES.items() if meaning in SECRETS}

@@ -472,7 +472,7 @@ def test_a_driver_fenced_by_another_run_commits_nothing(log: MemoryLog, step: st
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_every_random_schedule_writes_each_row_once(part: int) -> None:
-    """`sink_model` describes the histories."""
+    """The module `sink_model` describes the random schedules."""
     models = [played(seed) for seed in range(part, SEEDS, PARTS)]
     assert [c for model in models for c in model.complaints] == []
     assert any(model.refused for model in models)
@@ -733,7 +733,7 @@ def test_aborting_open_transactions_takes_a_limited_time_and_never_raises(
         abort(log, messages, batch=3)
         return float(log.clock.now() - begin)
 
-    assert end(None, None) == 0.0  # no task has reported the query's id
+    assert end(None, None) == 0.0  # without the query's id, nothing can be aborted
     assert "may stay hidden" in caplog.text
     caplog.clear()
     log.down_until = log.clock.now() + 1000

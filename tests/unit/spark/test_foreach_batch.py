@@ -63,7 +63,7 @@ def test_exactly_once_without_a_query_id_or_job_id_is_rejected() -> None:
     frame: Any = Frame(None)
     with pytest.raises(OptionError, match="Set option jobId to a name that stays the same"):
         write_batch(frame, 0, OPTIONS)
-    del frame._sc  # as in Spark Connect
+    del frame._sc  # Spark Connect's DataFrames have no `_sc`
     with pytest.raises(OptionError, match="Spark Connect"):
         write_batch(frame, 0, OPTIONS)
     assert frame.written is None

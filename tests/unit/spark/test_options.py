@@ -241,7 +241,7 @@ def test_options_that_limit_batches_and_tasks_are_parsed() -> None:
     assert parse_options({**BASE, "maxTriggerDelay": "900"}, STREAM).max_trigger_delay == 0.9
 
 
-def test_a_single_timestamp_overrides_timestamps_by_partition_and_these_override_offsets(
+def test_timestamps_override_offsets_and_a_single_timestamp_overrides_all_others(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     given = {

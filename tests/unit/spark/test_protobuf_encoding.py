@@ -52,7 +52,7 @@ def test_value_message_selects_the_message_and_fields_may_be_omitted(
     serialized(registry, classes["Order"]())
     other = asked(server, **PROTOBUF, valueMessage="m.Other")
     (found,) = written(other, pa.array([{"f_string": "x"}], pa.struct([("f_string", pa.string())])))
-    assert found[5:7] == b"\2\2"  # one message index: the second message
+    assert found[5:7] == b"\2\2"  # message index 1: the file's second message
     read = ProtobufDeserializer(classes["Other"])
     assert read(found, VALUE) == classes["Other"](f_string="x")
     keyed = asked(server, valueFormat="", keyFormat="protobuf", keySubject="t-value")

@@ -184,7 +184,7 @@ def test_malformed_records_become_nulls_with_a_reason(
     good = written(registry, SECOND, {"id": 1, "note": "x"})
     registry.register_schema(
         "other", Schema(record({"name": "id", "type": "string"}))
-    )  # it gets id 2
+    )  # this schema gets id 2
     registry.register_schema("other", Schema("{}", "JSON"))
     registry.register_schema("other", Schema('"string"'))
     rows = [good, b"", b"no frame", good[:-1], good + b"\0", b"\0\0\0\0\2\2a", b"\0\0\0\0\3{}"]

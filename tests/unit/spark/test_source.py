@@ -174,7 +174,7 @@ def test_a_pause_file_whose_existence_cannot_be_checked_is_an_error(
 ) -> None:
     monkeypatch.setattr(stream_source, "OffsetTracker", lambda *_: SomethingNew())
     path = tmp_path / "pause"
-    path.symlink_to(path)  # in this loop, `exists()` returns False
+    path.symlink_to(path)  # a link to itself, for which `exists()` returns False
     start = StreamOffset({P0: 5}, "c").to_json()
     reader = source(pauseFile=str(path)).streamReader(VALUE)
     with pytest.raises(OptionError, match=r"pauseFile: can't check whether .*pause exists"):

@@ -122,7 +122,7 @@ def test_the_end_equals_the_start_if_there_are_no_new_records(tracker: Any, cloc
     driver = tracker()
     first = following(driver, SENTINEL)
     clock.at += 1
-    assert driver.latest(first) == first  # also its entry "from"
+    assert driver.latest(first) == first  # also the entry "from" remains
 
 
 def test_an_idle_query_looks_up_offsets_at_most_ten_times_per_second(

@@ -41,7 +41,7 @@ def fail(at):
 
 
 def run(number: int, *arguments: object) -> object:
-    """Run `read` of `SOURCE` in Python with one bounds check disabled; Cython's are the same."""
+    """Run the function `read` of `SOURCE` in Python, with one bounds check disabled."""
     found = dict(enumerate(bounds.find(SOURCE)))
     text = bounds.armed(SOURCE, found, "prepare()")
     cython = SimpleNamespace(declare=lambda kind, value: value, int=int)

@@ -20,7 +20,7 @@ def test_each_option_is_on_the_page_with_its_description() -> None:
         assert configuration_page.marked(one["text"]) in page or idle
 
 
-def test_option_names_are_formatted_as_code_once() -> None:
+def test_option_names_in_descriptions_have_a_single_pair_of_backquotes() -> None:
     text = "With acks=0 see `linger.ms`, linger.ms=5, metadata.max.age.ms."
     assert configuration_page.marked(text) == (
         "With acks=0 see `linger.ms`, `linger.ms=5`, `metadata.max.age.ms`."

@@ -144,12 +144,12 @@ def test_a_start_is_parsed_as_an_offset_a_word_or_a_time(
 @pytest.mark.parametrize(
     "text", ["x", "1.5", "", "--1", "-", "@", "@x", "s@-1", "1960-01-01", "٣", "9" * 19]
 )
-def test_an_invalid_value_of_until_is_rejected(text: str) -> None:
+def test_the_flag_until_rejects_an_invalid_value(text: str) -> None:
     with pytest.raises(UsageError, match="--until must be an offset"):
         end_place(text, "--until")
 
 
-def test_until_with_a_time_in_the_future_is_rejected() -> None:
+def test_the_flag_until_rejects_a_time_in_the_future() -> None:
     with pytest.raises(UsageError, match="9999-01-01 is in the future"):
         end_place("9999-01-01", "--until")
 

@@ -260,7 +260,7 @@ def test_a_commit_that_leaves_the_queue_when_it_is_first_lets_the_next_commit_st
     first, second, third = queue.enter(), queue.enter(), queue.enter()
     assert [t.done for t in (first, second, third)] == [True, False, False]
     queue.leave(first)
-    queue.leave(second)  # it is first, and leaves without sending a request
+    queue.leave(second)  # the second leaves without sending a request
     assert third.done
     queue.leave(third)
     assert len(queue) == 0

@@ -57,7 +57,7 @@ def test_a_fetch_requests_no_more_bytes_than_needed_to_reach_the_until_offset() 
 def test_a_partition_is_finished_when_its_position_reaches_the_until_offset() -> None:
     s = subscription()
     s.assign([A], {A: (10, -1)})
-    assert not s.finished()  # no position yet
+    assert not s.finished()  # the partition has no position yet
     s.seek(A, 9)
     assert s.get(A).wants_fetch()
     s.seek(A, 10)

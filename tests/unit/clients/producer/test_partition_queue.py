@@ -99,7 +99,7 @@ def test_a_recreated_topic_gets_no_batch_until_those_for_the_old_topic_have_ende
     [
         (103, False),  # all sent records may be in the log
         (150, False),  # other producers write, too
-        (102, True),  # one of three earlier records can't be in the log
+        (102, True),  # not all of the three earlier records can be in the log
         (0, True),
         (-1, False),  # the leader doesn't report the offset
     ],

@@ -81,7 +81,7 @@ def test_a_record_larger_than_a_batch_is_sent_alone() -> None:
     large = add(mine, bytes(5000))
     assert large.batch is not small.batch
     assert large.wake
-    assert mine.take(0.0) == [small.batch, large.batch]  # in the records' order
+    assert mine.take(0.0) == [small.batch, large.batch]  # batches are in the order of their records
     assert large.batch.count == 1
 
 
@@ -166,7 +166,7 @@ def test_records_are_rejected_after_the_client_has_ended() -> None:
             use()
 
 
-def test_other_callers_do_not_append_to_a_claimed_batch() -> None:
+def test_other_callers_do_not_append_to_a_batch_that_a_caller_has_claimed() -> None:
     mine = accumulator()
     first = add(mine).batch
     batch = mine.claim(P0, 100, 0.0)
@@ -216,7 +216,7 @@ def test_ending_a_claim_can_be_repeated_after_an_interrupt() -> None:
     assert number > 100
 
 
-def test_a_batch_whose_claim_ends_is_ready_if_another_batch_follows_or_memory_is_short() -> None:
+def test_a_batch_whose_claim_ends_is_ready_if_another_batch_follows_or_a_flush_waits() -> None:
     mine = accumulator()
     for hurry in (False, True):
         batch = mine.claim(P0, 100, 0.0)
@@ -233,7 +233,7 @@ def test_a_batch_whose_claim_ends_is_ready_if_another_batch_follows_or_memory_is
     assert mine.untaken() == mine.take(0.0) == [empty]
 
 
-def test_a_claimed_batch_with_earlier_rows_is_sent_first_even_if_closed_later() -> None:
+def test_a_batch_claimed_by_a_caller_is_sent_before_later_batches_even_if_it_closes_later() -> None:
     mine = accumulator()
     claimed = mine.claim(P0, 100, 0.0)
     claimed.append(None, b"v", (), 77)
@@ -245,7 +245,7 @@ def test_a_claimed_batch_with_earlier_rows_is_sent_first_even_if_closed_later() 
     assert claimed.serial < later.serial
 
 
-def test_an_empty_claimed_batch_does_not_delay_later_batches() -> None:
+def test_an_empty_batch_that_a_caller_has_claimed_does_not_delay_later_batches() -> None:
     """The sender also gets the empty batch, because a flush may wait for it."""
     mine = accumulator()
     empty = mine.claim(P0, 100, 0.0)

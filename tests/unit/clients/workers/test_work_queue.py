@@ -255,7 +255,7 @@ def test_only_the_errors_in_retry_on_are_retried() -> None:
     one, two, three = start_all(work)
     work.ended(one, ConnectionError("down"), 0.0)
     work.ended(two, ValueError("bad"), 0.0)
-    work.ended(three, KeyboardInterrupt(), 0.0)  # it ends the run, and the record isn't retried
+    work.ended(three, KeyboardInterrupt(), 0.0)  # an interrupt ends the run: no retry
     assert (one.letter, work.next_retry is not None) == (None, True)
     assert two.letter is not None
     assert (three.letter, three.attempts) == (None, 1)

@@ -1,4 +1,4 @@
-"""Test aiokafka's futures of records, which are completed when their batch is."""
+"""Test aiokafka's futures of records, which are completed when the record's batch completes."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_the_futures_of_a_failed_batch_raise_separate_error_objects() -> None:
 
 
 @pytest.mark.parametrize("cause", [None, ClientClosedError("closed")])
-def test_asyncio_logs_no_unretrieved_error_for_records_that_the_program_aborted(
+def test_asyncio_logs_no_unretrieved_error_for_records_that_the_application_aborted(
     cause: Exception | None,
 ) -> None:
     complaints: list[Any] = []

@@ -96,7 +96,7 @@ def test_an_error_of_a_broker_has_the_description_from_kafkas_protocol() -> None
     assert errors.NoError.description
 
 
-def test_the_modules_that_programs_import_exist() -> None:
+def test_the_modules_that_applications_import_exist() -> None:
     for module, names in SUBMODULES.items():
         ours, theirs = pair(module)
         for name in names:

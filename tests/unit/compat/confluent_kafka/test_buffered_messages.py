@@ -87,7 +87,7 @@ def test_poll_with_a_timeout_of_0_returns_buffered_messages(servers: str) -> Non
     [IllegalStateError("gone"), TopicRecreatedError(odradek.TopicPartition("t", 0), "seek")],
 )
 def test_messages_of_all_partitions_are_put_back_even_if_a_seek_fails(error: KafkaError) -> None:
-    """Otherwise that error would hide the program's, and messages of other partitions be lost."""
+    """If it ended the call, the application's error would be hidden and messages lost."""
     places = [odradek.TopicPartition(name, 0) for name in "tuv"]
     sought: list[odradek.TopicPartition] = []
 

@@ -1,4 +1,4 @@
-"""Test that a flow (a call written as a generator) runs in threads and in event loops."""
+"""Test that calls written as generators (`Flow`) run in threads and in event loops."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def flow(client: Client) -> Flow[list[Any]]:
     except LookupError:
         found.append((yield client.ask(2)))
     try:
-        found.append((yield "an outcome of its own"))  # a plain result, which must not be awaited
+        found.append((yield "an outcome of its own"))  # this result isn't an awaitable
         yield client.ask(KeyError())
     finally:
         found.append((yield client.ask(3)))
@@ -56,7 +56,7 @@ def ends(flow: Flow[list[Any]], found: list[Any]) -> Flow[list[Any]]:
 
 
 @pytest.mark.parametrize("loop", [False, True])
-def test_a_flow_is_resumed_with_results_and_exceptions(loop: bool) -> None:
+def test_a_call_written_as_a_generator_is_resumed_with_results_and_exceptions(loop: bool) -> None:
     client = Client(loop=loop)
     with pytest.raises(KeyError):
         if loop:
@@ -68,7 +68,7 @@ def test_a_flow_is_resumed_with_results_and_exceptions(loop: bool) -> None:
     assert (asyncio.run(awaited(again)) if loop else carried_out(again)) == ["caught"]
 
 
-def test_a_cancellation_is_raised_in_the_waiting_flow() -> None:
+def test_a_cancellation_is_raised_in_the_generator_that_waits() -> None:
     seen: list[str] = []
 
     def waits() -> Flow[None]:

@@ -18,7 +18,7 @@ RECORD = ConsumerRecord("t", 0, 1, 2, 0, b"key", b"value", (("a", b"b"),), -1)
 
 
 class Held(Exception):  # noqa: N818 - a class that any setter accepts
-    """An object of the program that refers to its message."""
+    """An application's object that refers to the message that it is in."""
 
     message: Message
 

@@ -57,7 +57,7 @@ class Scene:
         self.told.append((error, place))
 
 
-def test_reports_of_a_batch_are_delivered_in_order_when_the_program_polls() -> None:
+def test_delivery_reports_of_a_batch_are_delivered_in_order_when_poll_is_called() -> None:
     scene = Scene()
     batch = scene.batch()
     scene.send(batch, 0, 1, 2)
@@ -120,7 +120,7 @@ def test_a_message_added_while_its_batch_completes_is_reported() -> None:
     reports = scene.sent.by_batch[batch]
     batch.done.complete(BatchOutcome(0, -1))
     assert scene.queue.serve(0) == 1
-    scene.sent.by_batch[batch] = reports  # that thread still refers to the reports
+    scene.sent.by_batch[batch] = reports  # the thread still refers to the batch's reports
     scene.send(batch, 1)
     assert scene.queue.serve(0) == 1
     del scene.sent.by_batch[batch]

@@ -78,7 +78,7 @@ def test_librdkafkas_values_of_auto_offset_reset_are_accepted(theirs: str, ours:
 @pytest.mark.parametrize(
     "changed", [{"enable__auto__offset__store": "false"}, {"on_commit": print}]
 )
-def test_the_compat_module_commits_if_the_program_stores_offsets_or_sets_on_commit(
+def test_the_compat_module_commits_if_the_application_stores_offsets_or_sets_on_commit(
     changed: dict[str, Any],
 ) -> None:
     found, config = of(CONSUMER, **changed, auto__commit__interval__ms="250")

@@ -52,7 +52,7 @@ def test_offsets_of_returned_records_are_committed_once() -> None:
     assert (books.position(HERE).offset, offsets(books)) == (-1001, {})
 
 
-def test_only_offsets_stored_by_the_program_are_committed() -> None:
+def test_only_offsets_stored_by_the_application_are_committed() -> None:
     books = OffsetBooks(store=False)
     books.handed_out(record(6))
     books.handed_out(record(1, partition=1))
@@ -112,7 +112,7 @@ def test_queued_callbacks_run_only_when_they_are_served() -> None:
     assert (queue.serve(0), made, queue.serve(0)) == (3, [0, 1, 2], 0)
 
 
-def test_callbacks_after_one_that_raised_run_when_the_queue_is_served_again() -> None:
+def test_callbacks_queued_behind_a_callback_that_raised_run_at_the_next_poll() -> None:
     queue, made = CallbackQueue(Given({})), list[int]()
 
     def fail() -> None:

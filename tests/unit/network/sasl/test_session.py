@@ -48,7 +48,7 @@ def test_a_request_waits_for_reauthentication_after_a_fetch_that_may_outlast_the
     assert session.held == []
 
 
-def test_a_request_that_waits_for_reauthentication_does_not_start_another_one() -> None:
+def test_a_request_that_waits_for_a_reauthentication_starts_no_second_reauthentication() -> None:
     session, in_flight = SaslSession(10.0, 0.0, random.Random(1)), InFlightRequests()
     session.due_at, session.renewing = math.inf, True
     session.hold(in_flight.make(FetchRequest(), 12, 9.0, timeout=1.0, patience=0.0), 9.0)
