@@ -63,7 +63,7 @@ def _read_from_the_beginning(patch: pytest.MonkeyPatch) -> None:
 FAULTS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], str]] = {
     "each_partition_of_a_stable_group_has_an_owner": (_forget_debts, "has had no owner for"),
     "an_orderly_close_beside_a_join_commits": (_cancel_joins, "has closed in order"),
-    "no_offset_of_an_idle_partition_expires": (_renew_nothing, "has expired"),
+    "no_offset_of_an_idle_partition_expires": (_renew_nothing, "hasn't renewed the offset of"),
     "a_close_without_a_commit_warns": (_warn_only_after_a_commit, "has closed in order"),
     "the_offset_of_a_recreated_topic_is_looked_up_again": (
         _read_from_the_beginning,

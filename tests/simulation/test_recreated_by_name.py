@@ -12,7 +12,9 @@ import pytest
 from tests.simulation.group_scene import MADE
 from tests.simulation.test_offsets_keep_topic_ids import TP, Recreated, values
 
+from odradek.api.admin import Admin
 from odradek.api.consumer import Consumer
+from odradek.clients.consumer.partition_state import PartitionState
 from odradek.clients.consumer.records import (
     NoOffsetForPartitionError,
     NoSuchOffsetError,
@@ -97,3 +99,87 @@ def test_a_kept_offset_beyond_the_end_of_the_new_topic_skips_no_record(
     scene.paused.resume([TP])
     records = scene.poll_for(scene.paused, 40)
     assert values(records) == [b"new %d" % n for n in range(30)]
+
+
+def test_the_recreation_of_another_topic_does_not_hide_that_metadata_had_this_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The metadata that was requested after the look-up has a new id of u and the old id of t."""
+    scene = Recreated("classic")
+    release_of_all(scene.cluster, "3.9")
+    scene.fill(50, "old")
+    with scene.consumer(name="b", **GROUP) as other:
+        other.commit({TP: OffsetAndMetadata(50, "", 0)})
+
+    def assigned(consumer: Any, partitions: Any) -> None:
+        consumer.pause(partitions)
+        scene.cluster.delete_topic("u")
+        scene.cluster.create_topic("u", partitions=1)
+
+    member: Consumer = scene.consumer(name="a", **GROUP)
+    MADE.append(member)
+    member.subscribe(["t", "u"], on_assigned=assigned)
+    scene.poll_for(member, 60)
+    monkeypatch.setattr(GroupShard, "forget_topic", lambda *_: None)
+    monkeypatch.setattr(StoredGroupOffsets, "forget_topic", lambda *_: None)
+    scene.recreate(count=100, noticed=False)
+    member.resume([TP])
+    assert values(scene.poll_for(member, 40)) == [b"new %d" % n for n in range(100)]
+
+
+def test_an_offset_that_retention_deleted_is_reset_by_the_policy_after_a_recreation() -> None:
+    scene = Recreated("classic")
+    release_of_all(scene.cluster, "3.9")
+    scene.fill(5, "old")
+    member: Consumer = scene.consumer(name="a", **{**GROUP, "auto_offset_reset": "latest"})
+    MADE.append(member)
+    member.subscribe(["t"])
+    scene.poll_for(member, 5)
+    scene.recreate(count=10, noticed=False)
+    scene.poll_for(member, 15)
+    assert member.position(TP) == 10
+    member.commit()
+    member.pause([TP])
+    scene.fill(90, "more")
+    with scene.client(Admin, "admin") as admin:
+        admin.delete_records({TP: 60})
+    member.seek_to_committed([TP], timeout=5)
+    member.resume([TP])
+    assert scene.poll_for(member, 30) == []
+    assert member.position(TP) == 100
+
+
+@pytest.mark.parametrize("reset", ["earliest", "latest"])
+@pytest.mark.parametrize("epoch", [-1, 0])
+def test_a_kept_offset_beyond_the_end_of_an_older_epoch_skips_no_record(
+    reset: str, epoch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The topic is recreated right after the look-up; a leader is elected between its records."""
+    scene = Recreated("classic")
+    release_of_all(scene.cluster, "3.9")
+    scene.fill(50, "old")
+    with scene.consumer(name="b", **GROUP) as other:
+        other.commit({TP: OffsetAndMetadata(50, "", epoch)})
+    monkeypatch.setattr(GroupShard, "forget_topic", lambda *_: None)
+    monkeypatch.setattr(StoredGroupOffsets, "forget_topic", lambda *_: None)
+    look_up, done = PartitionState.looked_up_by_name, list[float]()
+
+    def looked_up(state: PartitionState, now: float) -> None:
+        look_up(state, now)
+        if not done:
+            done.append(now)
+            scene.cluster.delete_topic("t")
+            scene.cluster.create_topic("t", partitions=1)
+
+    monkeypatch.setattr(PartitionState, "looked_up_by_name", looked_up)
+    member: Consumer = scene.consumer(name="a", **{**GROUP, "auto_offset_reset": reset})
+    MADE.append(member)
+    member.subscribe(["t"], on_assigned=lambda consumer, p: consumer.pause(p))
+    scene.poll_for(member, 5)
+    assert done
+    scene.fill(10, "new")
+    scene.cluster.move_leader("t", 0)
+    scene.world.advance(1)
+    scene.fill(20, "newer")
+    member.resume([TP])
+    assert len(scene.poll_for(member, 40)) == 30

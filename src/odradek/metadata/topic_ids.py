@@ -45,7 +45,10 @@ ALWAYS: tuple[float, int | None] = (float("-inf"), None)
 class IdHistory:
     """Ids of one topic besides the current id, and the brokers that reported them."""
 
-    __slots__ = ("answers", "confirmed", "former_named_at", "older", "others", "since", "told")
+    __slots__ = (
+        "agreed_before", "answers", "confirmed", "former_named_at", "older", "others", "since",
+        "told",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.older: dict[bytes, None] = {}
@@ -58,6 +61,8 @@ class IdHistory:
         self.confirmed: set[int] = set()
         """Brokers that have reported the current id since the time `since`."""
         self.told = False
+        self.agreed_before = -math.inf
+        """When metadata was last requested before brokers reported different ids."""
         self.former_named_at = -math.inf
         """When metadata was last requested that still had the id before the current one."""
 
@@ -73,9 +78,13 @@ class IdHistory:
             self.others = {b: named for b, named in self.others.items() if b in brokers}
             self.confirmed.intersection_update(brokers)
 
-    def hear(self, now: float) -> None:
-        """Count a response while brokers report different ids."""
+    def hear(self, now: float, requested_at: float = -math.inf) -> None:
+        """Count a response while brokers report different ids.
+
+        `requested_at`: when metadata was last requested before this response.
+        """
         if self.since is None:
+            self.agreed_before = requested_at
             self.since, self.answers, self.told = now, 0, False
             self.confirmed.clear()
         self.answers += 1
@@ -122,8 +131,8 @@ class TopicIds:
         """Ids of the brokers in the last two responses."""
         self._peers: set[int] = set()
         """Ids of the brokers in the responses since ids differ; a lagging broker may list few."""
-        self._agreed_at = -math.inf
-        """When the last request for all topics was sent whose response changed no topic's id."""
+        self._requested_at = -math.inf
+        """When the last answered request for all topics was sent."""
         self._answered: dict[Address, None] = {}
         self._first: frozenset[Address] = frozenset()
 
@@ -169,7 +178,6 @@ class TopicIds:
         for name in [name for name in self._histories if name in looked.ready.topics]:
             self._confirm(name, broker, ids, now)
         refused: set[str] = set()
-        accepted = False
         for item in looked.left:
             name = item.name or ""
             present = known_id(epochs, name)
@@ -187,15 +195,14 @@ class TopicIds:
                 name, item.topic_id, broker, ids, now
             ):
                 self._accept(name, item.topic_id, present, broker, now)
-                accepted = True
             else:
                 refused.add(name)
                 self._tell(name, item.topic_id, present, at, now)
         if first:
             self._asked.clear()
             self._since.clear()
-        if sent_at is not None and not accepted and not refused:
-            self._agreed_at = sent_at
+        if sent_at is not None:
+            self._requested_at = sent_at
         if broker is not None and (first or sent_at is not None):
             self._asked[broker] = now if sent_at is None else sent_at
         if len(self._asked) > FORMER + len(self._recent):  # broker ids may change each time
@@ -217,7 +224,7 @@ class TopicIds:
             return True  # the metadata of one broker never goes back
         if history is None:
             history = self._histories[name] = IdHistory()
-        history.hear(now)
+        history.hear(now, self._requested_at)
         self.undecided[name] = None
         if broker is not None:
             history.others[broker] = topic_id
@@ -239,7 +246,8 @@ class TopicIds:
         history = self._histories.setdefault(name, IdHistory())
         history.older.pop(topic_id, None)
         history.add_older(former)
-        history.former_named_at = self._agreed_at
+        agreed = history.since is None
+        history.former_named_at = self._requested_at if agreed else history.agreed_before
         history.others = {b: i for b, i in history.others.items() if i != topic_id}
         self._since[name] = now, broker
         self._decide(name, history)

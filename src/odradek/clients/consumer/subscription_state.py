@@ -401,6 +401,13 @@ class SubscriptionState:
         self.policy_reset(state, COMMITTED_OR_EARLIEST)
         return True
 
+    def looked_up_again(self, state: PartitionState) -> bool:
+        """Return whether the position is the result of `look_up_again`, and no leader accepted it.
+
+        If the log doesn't contain it, it is the deleted topic's.
+        """
+        return state.reset == COMMITTED_OR_EARLIEST and state.from_group is not None
+
     def lost_position(self, state: PartitionState, now: float) -> None:
         """Handle a position that the log doesn't contain.
 
@@ -408,8 +415,8 @@ class SubscriptionState:
         deleted one, so the new one is read from its beginning. If a reset has found that position,
         the next reset has a backoff: otherwise two replicas that disagree would be asked in a loop.
         """
-        before, former = state.losses, state.replaced and state.from_group is not None
-        self.policy_reset(state, EARLIEST if former else None)
+        before = state.losses
+        self.policy_reset(state, EARLIEST if self.looked_up_again(state) else None)
         state.lost_again()
         if before:
             state.backoff.go_on(before - 1)

@@ -58,6 +58,13 @@ EARLIER_TOPIC_OR_ELECTION = (
 )
 
 
+RECREATED = (
+    "%s: the offset %d (leader epoch %d) isn't in the log of the current leader (epoch %d). It was "
+    "committed for an earlier topic of this name, which was deleted: the consumer reads this topic "
+    "from its beginning"
+)
+
+
 class Question(NamedTuple):
     """A request to a partition's leader for the offset at which an epoch ends in its log."""
 
@@ -287,6 +294,10 @@ class TruncationCheck:
         """
         led = max(question.leader_epoch, -1)
         where = state.partition, question.offset, question.epoch, led
+        if self._subscription.looked_up_again(state):
+            logger.warning(RECREATED, *where)
+            self._subscription.policy_reset(state, EARLIEST)
+            return True
         if question.epoch >= question.leader_epoch >= 0:
             logger.warning(EARLIER_TOPIC, *where)
             if self._subscription.policy == NONE:
