@@ -10,6 +10,8 @@ pass with the unchanged sources. If a test doesn't fail, the exit status is 1.
     python tools/break_rules.py R-CS-3 jitter  those whose rule or name contains one of the words
     python tools/break_rules.py --list         list the mutations
     python tools/break_rules.py R-TI --search shortages   random schedules instead of the tests
+
+With --search, those of `tests/spec/searched_mutations.json` are tried as well.
 """
 
 from __future__ import annotations
@@ -31,6 +33,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "src" / "odradek"
 TABLE = ROOT / "tests" / "spec" / "mutations.json"
+SEARCHED = TABLE.with_name("searched_mutations.json")
+"""Mutations for random schedules only."""
 FAILED = re.compile(r"^(?:FAILED|ERROR) (.*?)(?: - .*)?$", re.MULTILINE)
 TIMEOUT = 300
 """Timeout for the tests of one mutation in seconds."""
@@ -77,14 +81,14 @@ def test_of(name: str) -> str:
     return name if ".py" in name else f"tests/spec/test_{folder}.py::test_case[{case}]"
 
 
-def mutations() -> list[Mutation]:
-    """Return all mutations of `tests/spec/mutations.json`."""
-    rules: dict[str, list[dict[str, Any]]] = json.loads(TABLE.read_text())
+def mutations(table: Path = TABLE) -> list[Mutation]:
+    """Return all mutations of `tests/spec/mutations.json`, or of another file."""
+    rules: dict[str, list[dict[str, Any]]] = json.loads(table.read_text())
     changes = {
         one["name"]: one["changes"] for some in rules.values() for one in some if "changes" in one
     }
     return [
-        Mutation(rule, one["name"], changes[one["name"]], tuple(one["fails"]))
+        Mutation(rule, one["name"], changes[one["name"]], tuple(one.get("fails", ())))
         for rule, some in rules.items()
         for one in some
     ]
@@ -177,7 +181,8 @@ def main() -> int:
     parser.add_argument("--schedules", type=int, default=1000, help="for --search (default: 1000)")
     options = parser.parse_args()
     words = options.words or [""]
-    chosen = [m for m in mutations() if any(word in f"{m.rule} {m.name}" for word in words)]
+    known = [*mutations(), *(mutations(SEARCHED) if options.search else ())]
+    chosen = [m for m in known if any(word in f"{m.rule} {m.name}" for word in words)]
     if not chosen:
         parser.error(f"no mutation's rule or name contains {' or '.join(words)}")
     if options.list:

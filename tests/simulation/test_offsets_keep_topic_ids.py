@@ -19,6 +19,7 @@ from odradek.common.errors.kafka import UnknownTopicOrPartitionError
 from odradek.common.errors.topics import TopicRecreatedError
 from odradek.common.types import TopicPartition
 from odradek.protocol.messages.offset_commit import OffsetCommitRequest
+from odradek.protocol.messages.offset_fetch import OffsetFetchRequest
 from odradek.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from odradek.simulation.brokers.broker_faults import slow_api
 
@@ -276,6 +277,33 @@ def test_a_commit_by_name_of_a_missing_topic_is_not_stored_for_the_new_one(
         member.poll(0.5)
     assert isinstance(heard[0], TopicRecreatedError | UnknownTopicOrPartitionError)
     assert scene.stored() is None
+
+
+@pytest.mark.parametrize("reset", ["earliest", "latest"])
+@pytest.mark.parametrize("committed", [0, 60])
+def test_a_member_with_stale_metadata_begins_at_the_committed_offset_of_the_new_topic(
+    reset: str, committed: int
+) -> None:
+    """The member looks its offset up by name while its metadata has the deleted topic.
+
+    It looks the offset up again once the metadata has the new topic, whose records before that
+    offset another member has read.
+    """
+    scene = Recreated("classic", versions={**BY_NAME, OffsetFetchRequest.API_KEY: (1, 9)})
+    scene.fill(50, "old")
+    given = {"group_id": "g", "auto_offset_reset": reset, "session_timeout_ms": 6000}
+    member = scene.consumer(name="a", background=False, enable_auto_commit=False, **given)
+    MADE.append(member)
+    member.subscribe(["t"])
+    assert len(scene.poll_for(member, 5)) == (0 if reset == "latest" else 50)
+    scene.world.advance(20)  # the group removes the member
+    scene.recreate(count=100, noticed=False)
+    if committed:
+        with scene.consumer(name="b", enable_auto_commit=False, **given) as other:
+            other.commit({TP: committed})
+    slow_api(scene.cluster, "Metadata", 4.0)
+    records = scene.poll_for(member, 20)
+    assert values(records) == [b"new %d" % n for n in range(committed, 100)]
 
 
 @pytest.mark.parametrize("gone", [0.05, 0.3, 1.0, 2.5])

@@ -1,4 +1,4 @@
-"""Recorded schedules detect the fixed group bugs of issue 48 if the old code is restored."""
+"""Recorded schedules detect fixed bugs of groups if the old code is restored."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from odradek.clients.consumer.group.auto_commit import AutoCommit
 from odradek.clients.consumer.group.classic_leader import Leader
 from odradek.clients.consumer.group.classic_membership import ClassicMembership
 from odradek.clients.consumer.partition_state import PartitionState
+from odradek.clients.consumer.subscription_state import SubscriptionState
 from odradek.network.flow import START, Flow
 from odradek.simulation.runs.explore import run_schedule
 from odradek.simulation.runs.schedule import load
@@ -55,11 +56,19 @@ def _warn_only_after_a_commit(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(AutoCommit, "at_the_end", at_the_end)
 
 
+def _read_from_the_beginning(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(SubscriptionState, "look_up_again", lambda *_: False)
+
+
 FAULTS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], str]] = {
     "each_partition_of_a_stable_group_has_an_owner": (_forget_debts, "has had no owner for"),
     "an_orderly_close_beside_a_join_commits": (_cancel_joins, "has closed in order"),
     "no_offset_of_an_idle_partition_expires": (_renew_nothing, "has expired"),
     "a_close_without_a_commit_warns": (_warn_only_after_a_commit, "has closed in order"),
+    "the_offset_of_a_recreated_topic_is_looked_up_again": (
+        _read_from_the_beginning,
+        "at 0; 39 is committed",
+    ),
     "a_renewal_never_lowers_an_offset": (_renew_beside_doubt, "by itself after it has begun"),
 }
 """By schedule: the old code, and the violation that the checkers report."""

@@ -12,6 +12,7 @@ import os
 import subprocess
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -23,7 +24,7 @@ from tests.soak.coverage import Coverage
 from tests.soak.group_soak import GroupPlan, GroupReport, GroupUnderTest
 from tests.soak.judgement import Witness
 from tests.soak.lossy_proxy import END_TXN, PRODUCE, TXN_OFFSET_COMMIT, ProxyProcess
-from tests.soak.slopes import Sampler, Samples, objects_of_clients, of_process
+from tests.soak.slopes import WARM_UP, Sampler, Samples, objects_of_clients, of_process
 
 from odradek.testing import LocalCluster
 from odradek.testing.brokers.security import unsecured_token
@@ -69,6 +70,9 @@ class Companions:
         self._threads: list[threading.Thread] = []
         self._stack = ExitStack()
         self._begun = self._objects_at = 0.0
+        self._classes_before: Counter[str] = Counter()
+        """Objects of this process by class at the end of the warm-up, and at the last count."""
+        self._classes: Counter[str] = Counter()
         self._log_sizes: dict[Path, tuple[int, int]] = {}
 
     def __enter__(self) -> Self:
@@ -129,7 +133,11 @@ class Companions:
         values["log_lines"] = self._lines.count / self.clients
         if at - self._objects_at >= OBJECTS:
             self._objects_at = at
-            values["objects"] = objects_of_clients()
+            classes = objects_of_clients()
+            values["objects"] = classes.total()
+            if at < WARM_UP or not self._classes_before:
+                self._classes_before = classes
+            self._classes = classes
         del values["memory_mb"]  # the history grows in this process
         self.samples.add("soak", at, values)
         for group in self.groups:
@@ -178,6 +186,15 @@ class Companions:
             group.conclude(spans)
         self._sample_objects()
         return group_soak.conclude(self.groups)
+
+    def growing(self) -> list[str]:
+        """Return the resources that grow faster than their bounds, with the classes of objects."""
+        most = (self._classes - self._classes_before).most_common(8)
+        added = ", ".join(f"{count} more of {name}" for name, count in most)
+        return [
+            f"{text}; {added}" if text.startswith("objects of soak") else text
+            for text in self.samples.failures()
+        ]
 
     def judge_copy(self, witness: Witness, source: str) -> None:
         """Let the copy reach the end, and compare it with its source."""

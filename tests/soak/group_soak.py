@@ -498,7 +498,9 @@ class GroupUnderTest:
             place = incarnation, partition
             ends = handed.get(place, [])
             end = max((end for at, end in ends if at <= seen_at), default=0)
-            old = max((end for _, end in handed.get((incarnation - 1, partition), [])), default=0)
+            # Of any earlier topic: members may have read nothing of the last one, see `_kept`.
+            earlier = [handed.get((n, partition), []) for n in range(incarnation)]
+            old = max((end for read in earlier for _, end in read), default=0)
             if place not in last and end < offset <= old and self._was_away(incarnation, faults):
                 self.left_over += 1
                 continue

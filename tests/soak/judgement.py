@@ -7,7 +7,7 @@ was processed, and no topic was empty. Must not: wait, nor know clients or clust
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from odradek.common.types import TopicPartition
@@ -81,8 +81,16 @@ class Judge:
             if not any(offset in seen.get(partition, ()) for seen in every)
         ]
 
-    def compare(self, groups: Iterable[str], seen_within: float | None = None) -> None:
-        """Read all topics with Odradek, too, and check the history."""
+    def compare(
+        self,
+        groups: Iterable[str],
+        seen_within: float | None = None,
+        lost: Collection[str] = (),
+    ) -> None:
+        """Read all topics with Odradek, too, and check the history.
+
+        Inputs of the groups in `lost` may be consumed twice: Kafka has lost their offsets.
+        """
         if not self._logs:
             self.failures.append("nothing was read at the end, so nothing can be judged")
             return
@@ -98,5 +106,6 @@ class Judge:
                 continue
             self._history.group_ends(group, [(p, committed) for p, (committed, _) in ends])
         self.failures += [
-            str(anomaly) for anomaly in check(self._history, seen_within=seen_within)[:MOST]
+            str(anomaly)
+            for anomaly in check(self._history, seen_within=seen_within, lost_groups=lost)[:MOST]
         ]

@@ -154,8 +154,8 @@ class Report:
     """The longest time without an acknowledgement of a source, in seconds."""
     rss_mb: int = 0
     lost_groups: dict[str, str] = field(default_factory=dict)
-    """Groups that Kafka's own coordinator can't load any more, with its error. The faults end then;
-    no step waits for these groups, and their history until then is judged."""
+    """Groups whose offsets Kafka's own coordinator has lost, with the reason. The faults end then;
+    no step waits for these groups, and nothing that depends on their offsets is judged."""
     failures: list[str] = field(default_factory=list)
     """Reasons to fail: anomalies, unprocessed records, workers that raised exceptions."""
 
@@ -411,7 +411,8 @@ class Soak:
         try:
             chains = [c for c in self._chains if c not in report.lost_groups]
             # Records of a lost group's topic remain unread.
-            self._judge.compare(chains, None if report.lost_groups else SEEN_WITHIN)
+            within = None if report.lost_groups else SEEN_WITHIN
+            self._judge.compare(chains, within, report.lost_groups)
         except Exception as error:
             report.failures.append(f"the judgement itself: {error!r}")
         report.failures += self._judge.failures
@@ -445,7 +446,7 @@ class Soak:
         report.groups = asdict(groups)
         lost = tuple(f"{g.kind}: " for g in companions.groups if g.group in report.lost_groups)
         report.failures += [f for f in groups.failures if not f.startswith(lost)]
-        report.failures += [*companions.failures, *companions.samples.failures()]
+        report.failures += [*companions.failures, *companions.growing()]
         report.slopes = companions.samples.judged()
         companions.cover(self.coverage, groups)
         for admin in self.admins:

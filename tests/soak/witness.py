@@ -1,7 +1,7 @@
 """Read a cluster at the end of a soak, with librdkafka and with Odradek.
 
 In: a cluster. Out: records read with read_committed, committed offsets of groups, groups that
-Kafka's own coordinator can't load any more. Must not: judge. librdkafka's calls raise errors while
+Kafka's own coordinator has lost. Must not: judge. librdkafka's calls raise errors while
 the cluster recovers, so they are repeated.
 """
 
@@ -32,6 +32,12 @@ REFUSED = re.compile(
 )
 """The log message of a coordinator that can't replay a partition of its topic. The other brokers
 have the same log, so none can load these groups. Some releases name the record first."""
+LOAD = re.compile(rf" loading of metadata from {GROUPS}-(\d+) with epoch (\d+)")
+"""The begin ("Scheduling") and the end ("Finished") of a coordinator's load of its partition."""
+PARTIAL = (
+    "the end of the load for leader epoch {ended} has activated the coordinator for epoch {begun}, "
+    "which had loaded a part of its records"
+)
 T = TypeVar("T")
 
 
@@ -89,9 +95,16 @@ class ClusterWitness:
         return rows
 
     def lost_groups(self, groups: Iterable[str]) -> dict[str, str]:
-        """Return the groups that no coordinator can load any more, with the broker's error."""
-        logs = (self._cluster.logs(broker) for broker in range(len(self._cluster.broker_addresses)))
-        refused = {int(m[1]): m[2].strip() for log in logs for m in REFUSED.finditer(log)}
+        """Return the groups whose offsets Kafka has lost, with the reason.
+
+        Either no coordinator can load them any more, or one has served them with a part of their
+        state (`partial_loads`).
+        """
+        refused: dict[int, str] = {}
+        for broker in range(len(self._cluster.broker_addresses)):
+            log = self._cluster.logs(broker)
+            refused |= partial_loads(log)
+            refused |= {int(m[1]): m[2].strip() for m in REFUSED.finditer(log)}
         if not refused:
             return {}
         if not self._group_partitions:
@@ -118,6 +131,24 @@ class ClusterWitness:
             }
         finally:
             consumer.close()
+
+
+def partial_loads(log: str) -> dict[int, str]:
+    """Return the partitions that a coordinator has served before they were loaded, with the reason.
+
+    In Kafka 4.4.0, if a broker becomes the leader twice while it loads a partition, the end of the
+    first load activates the second one's coordinator. Until that has loaded the rest, it returns
+    old offsets or none, and it loses what it stores meanwhile.
+    """
+    found: dict[int, str] = {}
+    begun: dict[int, int] = {}
+    for match in LOAD.finditer(log):
+        partition, epoch = int(match[1]), int(match[2])
+        if log.endswith("Scheduling", 0, match.start()):
+            begun[partition] = epoch
+        elif epoch < begun.get(partition, -1):
+            found[partition] = PARTIAL.format(ended=epoch, begun=begun[partition])
+    return found
 
 
 def _patiently(ask: Callable[[], T]) -> T:

@@ -80,11 +80,12 @@ class IdHistory:
     def is_outvoted(self, brokers: Collection[int], now: float, *, by: bytes) -> bool:
         """Return whether more than half of the brokers name an id; `NO_ID`: the present one.
 
-        If no broker can be told from another by its address, time alone decides.
+        If no broker can be told from another by its address, time alone decides. So it does if all
+        answers came through bootstrap addresses, because the brokers' own ones can't be reached.
         """
         if self.since is None or self.answers < ANSWERS or now < self.since + SECONDS:
             return False
-        if not brokers:
+        if not brokers or not (self.others or self.confirmed):
             return by != NO_ID
         votes = Counter(named for b, named in self.others.items() if named and b in brokers)
         votes[NO_ID] = len(self.confirmed.intersection(brokers))

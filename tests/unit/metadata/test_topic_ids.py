@@ -133,6 +133,14 @@ def test_an_id_is_accepted_after_ten_seconds_if_brokers_cannot_be_distinguished(
     assert metadata.topic_id == OTHER
 
 
+def test_if_only_bootstrap_addresses_answer_an_older_id_is_accepted_after_ten_seconds() -> None:
+    metadata = Named()
+    assert metadata.respond(1.0, B1, OTHER) == OTHER
+    assert [metadata.respond(2.0 + now, FRONT, ID) for now in range(10)] == [OTHER] * 10
+    assert metadata.respond(12.0, FRONT, ID) == ID
+    assert not metadata.requested
+
+
 def test_a_lagging_broker_does_not_restore_a_topic_that_was_reported_missing() -> None:
     metadata = Named()
     metadata.respond(1.0, B1, OTHER)

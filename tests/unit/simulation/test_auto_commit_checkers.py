@@ -15,9 +15,9 @@ class Scene:
     """A member that owns t-0, and a checker of its automatic commits."""
 
     def __init__(self) -> None:
-        ledger, self.member = ledger_of(1), Member("a", ("id-a", 1), auto_commits=True)
-        ledger.assigned(self.member, [T0])
-        self.checker = OwnCommits(ledger, 5.0)
+        self.ledger, self.member = ledger_of(1), Member("a", ("id-a", 1), auto_commits=True)
+        self.ledger.assigned(self.member, [T0])
+        self.checker = OwnCommits(self.ledger, 5.0)
 
     def begin(
         self, offset: int, ownership: Ownership, *, asked: bool = False, renews: bool = False
@@ -61,3 +61,17 @@ def test_a_commit_that_the_coordinator_rejected_is_not_compared() -> None:
         assert scene.checker.begins(scene.member, refused, None) is None
         scene.checker.not_stored(refused, accepted)
         assert (scene.begin(2, ownership, renews=True) is None) == (not accepted)
+
+
+def test_a_close_that_does_not_renew_an_old_commit_is_reported() -> None:
+    for age, again, reported in ((60.0, False, True), (60.0, True, False), (20.0, False, False)):
+        scene = Scene()
+        ledger, member_id = scene.ledger, scene.member.identity[0]
+        ledger.gentle = True
+        ledger.taken[T0] = 0, member_id
+        ledger.committers[T0] = {member_id: ledger.now - age}
+        scene.checker.closes(scene.member)
+        if again:
+            ledger.committers[T0] = {member_id: ledger.now}
+        found = scene.checker.closed(scene.member)
+        assert ("hasn't renewed the offset of t-0" in str(found)) == reported

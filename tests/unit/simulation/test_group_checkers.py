@@ -355,6 +355,30 @@ def recreated(ledger: GroupLedger, value: bytes) -> None:
     ledger.births[value] = ledger.place(T0)
 
 
+@pytest.mark.parametrize(
+    ("by_id", "again", "epoch", "offset", "reported"),
+    [
+        (False, True, 0, 7, False),
+        (False, True, 3, 0, False),
+        (False, False, 0, 7, True),
+        (True, True, 0, 7, True),
+    ],
+    ids=["beyond the end", "later epoch", "first topic", "by id"],
+)
+def test_an_offset_of_a_deleted_topic_that_is_committed_by_name_is_no_fault_of_the_client(
+    ledger: GroupLedger, by_id: bool, again: bool, epoch: int, offset: int, reported: bool
+) -> None:
+    a = Member("a", ("id-a", 1))
+    ledger.assigned(a, [T0])
+    if again:
+        recreated(ledger, b"v")
+    ledger.by_name = not by_id
+    ledger.commits("g", "id-a", {T0: Committed(offset, epoch)})
+    assert bool(ledger.violations) == reported
+    assert ledger.hits["offset of a deleted topic committed by name"] == (not reported)
+    assert (ledger.place(T0) in ledger.misnamed) == (not reported)
+
+
 def test_a_recreated_topic_is_checked_separately_from_the_deleted_one(ledger: GroupLedger) -> None:
     a = Member("a")
     ledger.assigned(a, [T0, T1])

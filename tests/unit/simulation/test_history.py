@@ -253,6 +253,12 @@ def test_each_anomaly_is_found_without_others(name: str) -> None:
     assert kinds(spoilt(*how)) == expected
 
 
+def test_a_group_whose_offsets_the_cluster_has_lost_may_consume_records_twice() -> None:
+    history = spoilt(*BAD["consumed twice"][1])
+    assert [anomaly.kind for anomaly in check(history, lost_groups=["other"])] == [Kind.INPUT_TWICE]
+    assert check(history, lost_groups=["g"]) == []
+
+
 def test_every_kind_of_anomaly_has_an_example() -> None:
     assert {kind for found, _ in BAD.values() for kind in found} == set(Kind)
 

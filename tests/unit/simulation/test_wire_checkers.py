@@ -199,6 +199,15 @@ def test_a_response_timeout_that_ignores_a_throttle_is_reported() -> None:
     assert "10.0.0.2:9092 has until 8.0 for a response" in watched.found[0]
 
 
+def test_a_response_timeout_while_a_response_progresses_is_reported() -> None:
+    watched = Watched(config=TIMEOUT)
+    watched.send(1, MetadataRequest())
+    watched.time.run_until(2.5)
+    watched.wire.came(1, 1024)
+    _fails(watched, 3.0, "ResponseTimeoutError: no answer")
+    assert "10.0.0.2:9092 has until 4.5 for a response" in watched.found[0]
+
+
 def test_a_join_response_may_take_the_rebalance_timeout_plus_five_seconds() -> None:
     config = {"max.poll.interval.ms": 40000}
     watched = Watched("consumer", config)

@@ -57,11 +57,11 @@ class PartitionState:
     __slots__ = (
         "_said", "answered", "asked", "assigned_id", "backoff", "checked_under", "committed",
         "committed_since", "confirmed", "consumed", "consumed_epoch", "cut_short", "error",
-        "fetch_epoch", "fetch_offset", "former_id", "generation", "hinted", "log_end", "losses",
-        "max_bytes", "missing_since", "moves", "offset_bytes", "oversized", "ownership",
-        "partition", "paused", "position", "position_epoch", "replaced", "replica", "reset",
-        "resetting", "revoked", "seen_end", "served", "taken", "topic_id", "unread", "until",
-        "until_epoch",
+        "fetch_epoch", "fetch_offset", "former_id", "from_group", "generation", "hinted",
+        "log_end", "losses", "max_bytes", "missing_since", "moves", "offset_bytes", "oversized",
+        "ownership", "partition", "paused", "position", "position_epoch", "replaced", "replica",
+        "reset", "resetting", "revoked", "seen_end", "served", "taken", "topic_id", "unread",
+        "until", "until_epoch",
     )  # fmt: skip
 
     def __init__(self, partition: TopicPartition, reset: str, backoff: Backoff) -> None:
@@ -105,6 +105,8 @@ class PartitionState:
         """Epoch of the newest leader whose log is known to contain what was fetched (KIP-320)."""
         self.confirmed = False
         """Whether a leader has accepted a fetch since the last seek or reset."""
+        self.from_group = False
+        """Whether the position is a committed offset that no leader has accepted yet."""
         self.generation = 0
         """Number of seeks and resets, by which outdated responses are recognized."""
         self.moves = 0
@@ -135,6 +137,7 @@ class PartitionState:
     def move_to(self, position: int | None, epoch: int = -1) -> None:
         """Set the position from outside; buffered records and fetches in flight become invalid."""
         self.generation += 1  # before the position, see `stay`
+        self.from_group = False
         self.ownership.span.moved(self.position, position)
         if position != self.position:
             self.moves += 1
@@ -166,6 +169,11 @@ class PartitionState:
         self.asked = None
         self.max_bytes, self.cut_short = None, False
 
+    def move_to_committed(self, found: OffsetAndMetadata) -> None:
+        """Move the position to the group's committed offset."""
+        self.move_to(found.offset, found.leader_epoch)
+        self.from_group = True
+
     def seek(self, offset: int, epoch: int) -> None:
         """Move the position to an offset that the caller passed."""
         self.losses = 0
@@ -195,7 +203,7 @@ class PartitionState:
 
     def fetched_well(self) -> None:
         """Note that a leader accepted the position."""
-        self.confirmed = True
+        self.confirmed, self.from_group = True, False
         self.backoff.succeeded()
         self.hinted = False
         self.losses = 0
@@ -243,7 +251,7 @@ class PartitionState:
             self.seen_end = log_end
         self.answered = (high_watermark, last_stable, now)
         if confirmed:
-            self.confirmed = True
+            self.confirmed, self.from_group = True, False
 
     def missed(self, now: float) -> float:
         """Note that the partition doesn't exist, and return since when."""

@@ -30,6 +30,8 @@ Selector = Callable[[], Selection]
 EARLIEST, LATEST, NONE = "earliest", "latest", "none"
 COMMITTED = "committed"
 """Reset to the group's committed offset; without one, `auto.offset.reset` decides."""
+COMMITTED_OR_EARLIEST = "committed-or-earliest"
+"""Reset to the group's committed offset in a recreated topic; without one, to its beginning."""
 WITHOUT_END: Place = (MAX_OFFSET, -1)
 MOST_NAMED = 5
 """Maximum number of partitions that an error names."""
@@ -373,7 +375,7 @@ class SubscriptionState:
 
         A recreated topic is read from its beginning: the consumer has seen none of its records.
         """
-        same = self.identify(state, topic_id)
+        same = self.identify(state, topic_id) and state.reset != COMMITTED_OR_EARLIEST
         state.reset_by(self._policy if same or self._policy == NONE else EARLIEST)
 
     def topic_replaced(self, state: PartitionState) -> None:
@@ -384,6 +386,18 @@ class SubscriptionState:
         self.untold[state] = False
         if self._policy != NONE:
             self.policy_reset(state, EARLIEST)
+
+    def look_up_again(self, state: PartitionState) -> bool:
+        """Look up the committed offset of a recreated topic again, if no leader has accepted it.
+
+        It was looked up by the topic's name while the metadata had the deleted topic, and may be an
+        offset of the new one, whose records another member has read (R-ID-3). Returns whether it is
+        looked up; otherwise the consumer reads the new topic from its beginning.
+        """
+        if state.from_group:
+            self.policy_reset(state, COMMITTED_OR_EARLIEST)
+            return True
+        return False
 
     def lost_position(self, state: PartitionState, now: float) -> None:
         """Handle a position that the log doesn't contain.

@@ -7,9 +7,11 @@ arrives late. Must not: commit offsets.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container
+import math
+from collections.abc import Collection, Container, Iterator
 
 from odradek.clients.consumer.group.announced_ownership import AskedCommit
+from odradek.clients.consumer.group.auto_commit import RENEWAL_INTERVAL
 from odradek.clients.consumer.ownership import Ownership
 from odradek.common.types import TopicPartition
 from odradek.simulation.checkers.group_checkers import GroupLedger, MemberView, Stint
@@ -22,6 +24,8 @@ The client's ownership differs if the member was removed and has joined again in
 (R-ID-1). A broker that is cut off may name a deleted topic again, which the client then reads from
 its beginning.
 """
+SPARE = 5.0
+"""Seconds by which the client may know later than the coordinator of an accepted commit."""
 Begun = tuple[Holding, int, bool]
 """A commit's holding, its offset, and whether the caller requested it."""
 
@@ -40,6 +44,9 @@ class OwnCommits:
         self._due: dict[TopicPartition, int] | None = None
         """While the member closes: the offset after its last record, by partition of a topic's
         incarnation."""
+        self._idle: dict[TopicPartition, tuple[str, float]] = {}
+        """While the member closes: its id, and when it has last committed, by partition whose last
+        commit is its own and too old."""
         self._closing_since = 0.0
         self._warnings = 0
 
@@ -85,10 +92,11 @@ class OwnCommits:
             else:
                 self._begun[partition] = before
 
-    def closes(self, member: MemberView) -> None:
+    def closes(self, member: MemberView, *, renews: bool = True) -> None:
         """Note the offsets that an orderly close must commit: those after all returned records.
 
-        Records of partitions that the client has lost don't count.
+        Records of partitions that the client has lost don't count. `renews`: whether no commit of
+        the caller can be in doubt, so that idle partitions are committed again, too.
         """
         ledger = self._ledger
         self._closing_since, self._warnings = ledger.now, ledger.warnings()
@@ -99,12 +107,27 @@ class OwnCommits:
             for partition, stint in stints.items()
             if stint.next_offset is not None and not member.lost(partition)
         }
+        self._idle = dict(self._old_commits(member)) if renews and not fenced else {}
+
+    def _old_commits(
+        self, member: MemberView
+    ) -> Iterator[tuple[TopicPartition, tuple[str, float]]]:
+        """Yield the partitions whose last commit an orderly close must repeat (R-GR-3)."""
+        ledger, member_id = self._ledger, member.identity[0]
+        for partition in ledger.stints.get(member.name, {}):
+            place = ledger.place(partition)
+            if ledger.taken.get(place, (0, None))[1] != member_id or member.lost(partition):
+                continue
+            at = ledger.committers[place][member_id]
+            if ledger.now - at > RENEWAL_INTERVAL + SPARE:
+                yield place, (member_id, at)
 
     def loses(self, partitions: Collection[TopicPartition]) -> None:
         """Expect no more commits of these partitions."""
         due = self._due or {}
         for partition in partitions:
             due.pop(self._ledger.place(partition), None)
+            self._idle.pop(self._ledger.place(partition), None)
 
     def goes_on(self) -> None:
         """Note that `unsubscribe()` has returned before LeaveGroup, as with refused credentials.
@@ -127,10 +150,24 @@ class OwnCommits:
         ledger.hits["orderly close within its time"] += 1
         for place, offset in due.items():
             found = ledger.reached(place)
+            if place in ledger.misnamed:
+                continue
             if place.topic == ledger.life(place.topic.partition("#")[0]) and found < offset:
                 return Violation(
                     f"{ledger.now}: {member.name} has closed in order within "
                     f"{ledger.now - self._closing_since:.1f} s; {place} was returned up to "
                     f"{offset}, and is committed up to {found}"
+                )
+        return self._not_renewed() if ledger.gentle else None
+
+    def _not_renewed(self) -> Violation | None:
+        """Return a violation if the close hasn't repeated the commit of an idle partition."""
+        ledger = self._ledger
+        for place, (member_id, at) in self._idle.items():
+            again = ledger.committers.get(place, {}).get(member_id, math.inf)
+            if place.topic == ledger.life(place.topic.partition("#")[0]) and again == at:
+                return Violation(
+                    f"{ledger.now}: the close hasn't renewed the offset of {place}, which was "
+                    f"committed at {at}"
                 )
         return None

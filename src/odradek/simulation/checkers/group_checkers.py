@@ -135,6 +135,13 @@ class GroupLedger:
     """Last time when a member with auto-commit owned a partition, according to the coordinator."""
     expired: set[TopicPartition] = field(default_factory=set)
     """Partitions whose committed offset has expired, without a member that had to renew it."""
+    by_name: bool = False
+    """Whether no broker knows topic ids in OffsetCommit (before version 10)."""
+    misnamed: set[TopicPartition] = field(default_factory=set)
+    """Partitions for which an offset of a deleted topic was committed by the topic's name.
+
+    A client that doesn't know yet that the topic was recreated sends it, and no broker can refuse
+    it (before OffsetCommit 10). The group then skips or repeats records, whatever clients do."""
     _known_lives: dict[str, str] = field(default_factory=dict)
 
     # Topics that are deleted and recreated
@@ -209,6 +216,8 @@ class GroupLedger:
         There is none if the member itself has committed since its last ownership was revoked: its
         client may have looked up its position before that commit.
         """
+        if self.place(partition) in self.misnamed:
+            return None
         mine = self.committers.get(self.place(partition), {}).get(member.identity[0], -math.inf)
         revoked = self.given_back.get((member.name, partition), math.inf)
         return None if mine > revoked else self._committed(partition)
@@ -322,6 +331,8 @@ class GroupLedger:
         A member that was removed while its process was stopped, and doesn't know it yet, may look
         up the end of the log later than the new owner, which returns the records before it.
         """
+        if place in self.misnamed:
+            return
         owed = self.owed_from.get(place)
         removed = not self.is_member(member.identity[0])
         begins = self.latest and stint.next_offset is None
@@ -402,6 +413,11 @@ class GroupLedger:
                 continue
             self._check_expiry(partition)
             place = self.place(partition)
+            if self._is_misnamed(place, committed):
+                self.misnamed.add(place)
+                self.hits["offset of a deleted topic committed by name"] += 1
+            if place in self.misnamed:
+                continue
             self._check_read(place, committed.offset)
             self._check_epoch(partition, committed)
             before, last = self.taken.get(place, (0, None))
@@ -424,6 +440,14 @@ class GroupLedger:
             if member_id is not None:
                 self.committers.setdefault(place, {})[member_id] = self.now
             self.owed_from.setdefault(place, committed.offset)
+
+    def _is_misnamed(self, place: TopicPartition, committed: Committed) -> bool:
+        """Return whether an offset can only be of a deleted topic, and was committed by name."""
+        topic = self.lives(place.topic.partition("#")[0]).get(place.topic)
+        if not self.by_name or _number(place.topic) == 1 or topic is None:
+            return False
+        unread = committed.offset > max(self._read_up_to(place), self.start(place))
+        return unread or committed.leader_epoch > topic.partitions[place.partition].leader_epoch
 
     def _excuse(self, partition: TopicPartition, member_id: str | None, last: str | None) -> str:
         """Return why a member may set the committed offset back; empty if it may not.
@@ -495,6 +519,8 @@ class GroupLedger:
             place = self.place(partition)
             if place.topic != partition.topic and place not in self.taken:
                 continue  # a commit for the deleted topic that is being replicated
+            if place in self.misnamed:
+                continue
             self._check_read(place, committed.offset)
             self._check_in_hand(partition, committed.offset, shard)
         if self.violations:
@@ -576,7 +602,7 @@ class GroupLedger:
                 return f"{place} has the owners {owners}"
             stint = self.stints[owners[0]][place]
             end, place = partition.log.high_watermark, self.place(place)
-            if self.latest:
+            if self.latest or place in self.misnamed:
                 position = self.members[owners[0]].position(TopicPartition(topic, index))
                 if position != end:
                     return f"{place} is read up to {position} of {end} by {owners[0]}"
@@ -591,6 +617,7 @@ class GroupLedger:
         lives = {self.life(name) for name in self.cluster.topics}
         for place, offset, before in self.owed:
             there = place.topic in lives and offset >= self.start(place)
+            there = there and place not in self.misnamed
             if self.latest:
                 there = there and offset >= self.owed_from.get(place, offset + 1)
             if self.times[place, offset] <= before and there:
@@ -620,6 +647,8 @@ class GroupLedger:
         """Check that every record of the log was returned with the right value."""
         for index in range(len(self.cluster.topics[topic].partitions)):
             place = self.place(TopicPartition(topic, index))
+            if place in self.misnamed:
+                continue
             for row in self.cluster.records(topic, index):
                 if row[0] < self.start(place):
                     continue

@@ -91,14 +91,16 @@ def check(
     *,
     seen_within: float | None = None,
     undefined: Collection[TopicPartition] = (),
+    lost_groups: Collection[str] = (),
 ) -> list[Anomaly]:
     """Return all anomalies of a history; none means that a correct cluster can produce it.
 
     `seen_within`: the seconds after the last fault, or after an acknowledgement, within which a
     poll must return each record of a partition that is polled at all. `undefined`: partitions whose
-    log was truncated or deleted, so that offsets were assigned twice.
+    log was truncated or deleted, so that offsets were assigned twice. `lost_groups`: groups whose
+    committed offsets the cluster has lost, so that they may consume records twice.
     """
-    return list(_Judge(history, frozenset(undefined), seen_within).anomalies())
+    return list(_Judge(history, frozenset(undefined), seen_within, lost_groups).anomalies())
 
 
 class _Judge:
@@ -109,8 +111,10 @@ class _Judge:
         history: History,
         undefined: frozenset[TopicPartition],
         seen_within: float | None,
+        lost_groups: Collection[str],
     ) -> None:
         self._history = history
+        self._lost_groups = lost_groups
         self._undefined = undefined
         self._seen_within = seen_within
         self._all = history.transactions
@@ -378,7 +382,7 @@ class _Judge:
             ends = committed.get(made.group, {})
             for partition, offset in made.places:
                 other = taken.setdefault((made.group, partition, offset), made)
-                if other is not made:
+                if other is not made and made.group not in self._lost_groups:
                     text = f"{partition} at {offset}: {other.name} and {made.name}"
                     yield Anomaly(Kind.INPUT_TWICE, text)
                 if partition in ends and offset >= ends[partition]:

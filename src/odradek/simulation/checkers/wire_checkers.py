@@ -82,6 +82,8 @@ class _Line:
     """End of the throttle that the broker has announced."""
     heard: float = -math.inf
     """Time of the last response, of enough bytes of a response, or of the end of a throttle."""
+    progressed: float = -math.inf
+    """Time when enough bytes of an unfinished response had arrived."""
     window: tuple[float, int] = (-math.inf, 0)
     """Start of a time window, and the bytes of an unfinished response that arrived in it."""
 
@@ -194,6 +196,7 @@ class Wire:
         line.window = (begin, count + size) if now - begin <= WINDOW else (now, size)
         if line.window[1] >= LEAST_BYTES:
             line.heard, line.window = max(line.throttled, now), (-math.inf, 0)
+            line.progressed = now
 
     def answered(self, number: int, correlation_id: int, throttle: float = 0.0) -> None:
         """Note a response."""
@@ -281,8 +284,10 @@ class Wire:
                 )
 
     def _check_deadline(self, line: _Line, event: Event) -> None:
-        """Check R-TI-1: a throttle extends the deadline of requests (`request.timeout.ms`)."""
+        """Check R-TI-1: a throttle, or a response that progresses, extends `request.timeout.ms`."""
         least = min((one.deadline for one in line.open.values()), default=math.inf)
+        if line.first is not None and line.progressed > line.first.sent:
+            least = max(least, line.progressed + SUSPECT_AFTER_S)
         late = str(event.fields.get("error")).startswith("ResponseTimeoutError")
         if late and event.at < least - TOLERANCE:
             self._found(f"{line.address} has until {least} for a response: {event}")

@@ -154,6 +154,7 @@ class GroupRun(Run):
             by_id=any(c.get("group.protocol") == "consumer" for c in configs),
             latest=any(c.get("auto.offset.reset") == "latest" for c in configs),
             gentle=self._gentle,
+            by_name="release" in schedule.cluster,
             warnings=lambda: self.complaints.repeats,
         )
         self._orphans: dict[TopicPartition, tuple[int, float]] = {}

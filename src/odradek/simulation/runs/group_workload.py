@@ -429,7 +429,7 @@ class MemberDriver(ReadingDriver):
         # An exception ends a `with` block before the application has processed its records.
         through = self._back or not self._besides()
         if self.auto_commits and through:
-            self.own_commits.closes(self)
+            self.own_commits.closes(self, renews=not self.habits.besides)
         timeout = PATIENT_LEAVE if self.ledger.gentle else LEAVE_TIMEOUT
         flow = (
             consumer.unsubscribe(timeout)

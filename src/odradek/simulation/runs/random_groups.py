@@ -26,6 +26,7 @@ from odradek.simulation.runs.random_identities import with_identities
 from odradek.simulation.runs.random_lags import with_newcomers
 from odradek.simulation.runs.random_ownership import with_ownership
 from odradek.simulation.runs.random_renewals import with_renewals
+from odradek.simulation.runs.random_topic_names import with_topic_names
 from odradek.simulation.runs.sasl_runs import random_session
 from odradek.simulation.runs.schedule import (
     CUTS,
@@ -122,7 +123,8 @@ def random_group(seed: int, *, short: bool, writes: bool) -> Schedule:
     if writes:
         return schedule
     schedule = with_ownership(schedule, seed, short=short)
-    return with_renewals(schedule, seed, short=short)
+    schedule = with_renewals(schedule, seed, short=short)
+    return with_topic_names(schedule, seed, short=short)
 
 
 def _with_source_transactions(schedule: Schedule, seed: int) -> Schedule:

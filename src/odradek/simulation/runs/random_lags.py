@@ -19,7 +19,13 @@ from odradek.simulation.runs.schedule import GROUPED, Schedule
 from odradek.simulation.world.virtual_time import derived_rng
 
 RECREATED = 0.2
-"""Share of hostile schedules in which a topic is recreated for this purpose."""
+"""Share of hostile and misled schedules in which a topic is recreated for this purpose."""
+LEFT_OUT = {"delete_topic", "recreate_topic", "swap", "zombie_leader"}
+"""Faults with which no topic is recreated here.
+
+A lagging broker also has the former addresses: if two brokers have swapped theirs, clients take its
+answer for the other one's, and believe that the other one has changed to the older id.
+"""
 NEWCOMERS = 0.7
 """Share of schedules with a lag in which clients start during it."""
 MOST = 0.7
@@ -41,10 +47,10 @@ class Lag(NamedTuple):
 
 
 def with_recreated_topic(schedule: Schedule) -> Schedule:
-    """Recreate the first topic in some hostile schedules, while a broker's metadata lags."""
+    """Recreate the first topic in some schedules, while a broker's metadata lags."""
     rng = derived_rng(schedule.seed, "schedule/lags/recreated")
     verbs = {f.verb for f in schedule.faults}
-    if rng.random() >= RECREATED or verbs & {"zombie_leader", "delete_topic", "recreate_topic"}:
+    if rng.random() >= RECREATED or verbs & LEFT_OUT:
         return schedule
     at = round(rng.uniform(0.3, max(0.4, schedule.heal_at - 0.2)), 3)
     after = rng.choice((0.0, 0.0, 0.05, 1.0))

@@ -14,7 +14,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from odradek.common.errors.kafka import GroupAuthorizationError
+from odradek.common.errors.kafka import (
+    GroupAuthorizationError,
+    OffsetMetadataTooLargeError,
+    TopicAuthorizationError,
+)
 from odradek.simulation.faults.fault_table import APPLICATION, Fault
 from odradek.simulation.runs.schedule import TOPIC, Schedule, ScheduledClient
 from odradek.simulation.world.virtual_time import derived_rng
@@ -23,6 +27,9 @@ OVERLONG, GROWN, LATE, IDLE, BESIDES = 0.35, 0.25, 0.3, 0.05, 0.15
 """Shares of schedules with each of these additions."""
 UNDESCRIBED = 0.4
 """Share of classic groups with topics that grow whose members may not describe the group."""
+REFUSED = 0.15
+"""Share of schedules in which commits are refused while a member closes."""
+REFUSALS = (TopicAuthorizationError.code, OffsetMetadataTooLargeError.code)
 MAX_POLL = 10.0
 """`max.poll.interval.ms` of members with overlong batches, in seconds."""
 LATE_APIS = {
@@ -61,6 +68,8 @@ def with_ownership(schedule: Schedule, seed: int, *, short: bool) -> Schedule:
         schedule = _with_habits(schedule, {"besides": rng.choice((0.2, 0.6))})
     if idle:
         schedule = _idle(rng, schedule)
+    else:
+        schedule = _with_refused_commits(schedule)
     return replace(schedule, faults=tuple(sorted(schedule.faults, key=lambda f: f.at)))
 
 
@@ -156,6 +165,23 @@ def _undescribed(schedule: Schedule) -> Schedule:
         return schedule
     refused = {"api": "DescribeGroups", "code": GroupAuthorizationError.code, "count": 100}
     return _with_faults(schedule, [Fault(0.0, "answer_error", refused)])
+
+
+def _with_refused_commits(schedule: Schedule) -> Schedule:
+    """Refuse commits while a member closes: a warning must say that records will be read again."""
+    rng = derived_rng(schedule.seed, "schedule/ownership/refused commits")
+    automatic = [c for c in schedule.clients if c.config.get("enable.auto.commit") is not False]
+    if not automatic or rng.random() >= REFUSED:
+        return schedule
+    client = rng.choice(automatic)
+    at = _in(rng, client.start + 1.0, max(1.0, schedule.heal_at - client.start - 2.0))
+    refused = {"api": "OffsetCommit", "code": rng.choice(REFUSALS), "count": rng.choice((2, 20))}
+    leaves = {"client": client.name, "back": round(rng.choice((0.1, 1.0, 4.0)), 3)}
+    faults = [
+        Fault(at, "answer_error", refused),
+        Fault(_in(rng, at + 0.1, 1.5), "leave", leaves),
+    ]
+    return _with_faults(schedule, faults, at + 2.0)
 
 
 def _late(rng: random.Random, schedule: Schedule) -> Schedule:

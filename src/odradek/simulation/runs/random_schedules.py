@@ -128,6 +128,8 @@ _TRANSACTIONAL_CONFIGS: tuple[dict[str, Any], ...] = (
      "request.timeout.ms": 700},
     {"linger.ms": 20, "batch.size": 100, "transaction.timeout.ms": 60000},
 )  # fmt: skip
+LARGE = 0.15
+"""Share of the schedules of shortages with responses that take long because they are large."""
 Family = Literal[
     "plain",
     "hostile",
@@ -166,9 +168,9 @@ def random_schedule(seed: int, *, short: bool = True, family: Family | None = No
     if family == "slow":
         return _slow(seed, short=short)
     if family == "misled":
-        return _misled(seed, short=short)
+        return with_newcomers(with_recreated_topic(_misled(seed, short=short)))
     if family == "shortages":
-        return _shortages(seed, short=short)
+        return _with_large_responses(_shortages(seed, short=short))
     return _usual(seed, short=short)
 
 
@@ -294,6 +296,35 @@ def _shortages(seed: int, *, short: bool) -> Schedule:
     mode = "bytes" if trickles and rng.random() < 0.5 else plain.mode
     faults.sort(key=lambda f: f.at)
     return replace(plain, faults=tuple(faults), mode=mode, cluster=cluster)
+
+
+def _with_large_responses(schedule: Schedule) -> Schedule:
+    """Let some responses take longer than `request.timeout.ms`, at 160 to 2,000 bytes a second.
+
+    Those with fewer than `LEAST_BYTES` in 2 s end at the timeout; the others are waited for.
+    """
+    rng = derived_rng(schedule.seed, "schedule/shortages/large responses")
+    if rng.random() >= LARGE:
+        return schedule
+    begins = round(rng.uniform(0.5, 2.0), 3)
+    verb, given = "trickle", {"seconds": round(rng.uniform(0.0025, 0.006), 4)}
+    if rng.random() < 0.5:
+        verb, given = "change_link", {"bandwidth": rng.choice((700, 1000, 2000))}
+    writes = {"linger.ms": 100, "request.timeout.ms": 2000}
+    reads = {"request.timeout.ms": rng.choice((1500, 2000, 3000))}
+    clients = (
+        ScheduledClient(f"{PRODUCER}-1", PRODUCER, 3, 0.0, writes, 300),
+        ScheduledClient(f"{CONSUMER}-2", CONSUMER, 4, round(begins + 0.1, 3), reads),
+    )
+    faults = [f for f in schedule.faults if "client" not in f.arguments]
+    faults.append(Fault(begins, verb, given))
+    return replace(
+        schedule,
+        clients=clients,
+        faults=tuple(sorted(faults, key=lambda f: f.at)),
+        mode="bytes",
+        heal_at=max(schedule.heal_at, begins + 12.0),
+    )
 
 
 def _slow(seed: int, *, short: bool) -> Schedule:

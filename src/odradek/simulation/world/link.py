@@ -36,6 +36,8 @@ Mode = Literal["bytes", "messages"]
 PROGRESS = 0.2
 """Interval in seconds at which a link with little bandwidth delivers parts of a frame (byte
 mode)."""
+DRIP = 0.1
+"""Interval in seconds at which a faster trickle delivers several bytes at a time."""
 MAX_PIECES = 6
 LOOK_AHEAD = 64
 STRANDED = 1.0
@@ -313,9 +315,10 @@ class Link:
         if self.ended or not self._stuck:
             return
         frame = self._down[0]
+        count = max(1, round(DRIP / self._every)) if self._every else 1
         if isinstance(frame, bytes) and self._ahead + 1 < len(frame) and not self.held:
-            self._deliver(frame, self._ahead + 1)
-        self._time.after(self._every, self._drip)
+            self._deliver(frame, min(self._ahead + count, len(frame) - 1))
+        self._time.after(count * self._every, self._drip)
 
     def strand(self, seconds: float, arrived: ReceivedRequest | None = None) -> None:
         """Hold back the client's bytes, reset its connection later, and then deliver the bytes."""

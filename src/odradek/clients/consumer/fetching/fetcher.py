@@ -441,7 +441,8 @@ class Fetcher:
             return False
         if self._subscription.identify(state, topic.topic_id):
             return True
-        self._truncation.began_anew(state, partition.leader_epoch)
+        if not self._subscription.look_up_again(state):
+            self._truncation.began_anew(state, partition.leader_epoch)
         return False
 
     def _send(

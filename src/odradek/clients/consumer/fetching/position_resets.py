@@ -23,6 +23,7 @@ from odradek.clients.consumer.partition_state import PartitionState
 from odradek.clients.consumer.records import NoOffsetForPartitionError, NoSuchOffsetError
 from odradek.clients.consumer.subscription_state import (
     COMMITTED,
+    COMMITTED_OR_EARLIEST,
     EARLIEST,
     LATEST,
     NONE,
@@ -38,6 +39,8 @@ from odradek.network.flow import START, Flow
 if TYPE_CHECKING:
     from odradek.clients.consumer.group.consumer_group import ConsumerGroup
 
+LOOKUPS = (COMMITTED, COMMITTED_OR_EARLIEST)
+"""Resets for which the group is asked."""
 LOG_RANGE_TIMEOUT = 5.0
 """Maximum number of seconds to look up a log's start and end for an error message."""
 
@@ -71,8 +74,8 @@ class PositionResets:
         """Look up missing positions; called from the fetcher's `advance`."""
         states = [s for s in lost if not s.resetting and s.error is None and self._is_assigned(s)]
         if self._group is not None and states:
-            asked = [s for s in states if s.reset == COMMITTED]
-            states = [s for s in states if s.reset != COMMITTED]
+            asked = [s for s in states if s.reset in LOOKUPS]
+            states = [s for s in states if s.reset not in LOOKUPS]
             if asked:
                 for state in asked:
                     state.look_up()

@@ -507,7 +507,7 @@ class GroupCommits:
                 state.backoff.failed(self._engine.now)
             else:
                 subscription.identify(state, topic_id)
-                state.move_to(found.offset, found.leader_epoch)
+                state.move_to_committed(found)
                 self._hear(state, found.leader_epoch)
                 # The commit's age is unknown: assume half of the time after which it is renewed.
                 state.commit_accepted(found, self._engine.now - RENEW_AFTER / 2)
