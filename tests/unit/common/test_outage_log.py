@@ -41,7 +41,7 @@ class Client:
         self.emit(at, "dial", address=address, connection=number)
         error = "ConnectionRefusedByPeerError: connection refused"
         self.emit(at, "dial_failed", address=address, error=error, connection=number)
-        # A metadata refresh also reports its failed connection attempts; they count once.
+        # A metadata refresh reports failed connection attempts again; each attempt counts once.
         self.emit(at, "metadata_failed", address=address, what="dial", error=error)
 
     def lines(self) -> list[str]:

@@ -246,7 +246,7 @@ def test_network_errors_can_be_pickled_and_copied(error: errors.ExplainedError) 
     assert str(error.at(Address("h", 1))).startswith(str(error.address or "h:1"))
 
 
-def test_the_error_lists_the_brokers_mechanisms() -> None:
+def test_the_error_lists_the_sasl_mechanisms_that_the_broker_supports() -> None:
     error = errors.MechanismUnsupportedError("no PLAIN", mechanisms=["SCRAM-SHA-512"])
     assert error.at(WHERE).mechanisms == ("SCRAM-SHA-512",)
     assert str(error.at(WHERE)).endswith("one that the broker supports: SCRAM-SHA-512.")

@@ -303,7 +303,7 @@ def test_offset_metadata_of_another_application_raises_replay_error(
             write(log, ["a"])
 
 
-def test_a_decision_whose_transactions_timed_out_does_not_block_later_batches(
+def test_a_commit_decision_whose_transactions_timed_out_does_not_block_later_batches(
     log: MemoryLog,
 ) -> None:
     """All transactions that it lists timed out, and the repeated batch has no rows."""
@@ -408,7 +408,7 @@ def test_rows_of_a_transaction_aborted_after_the_decision_to_commit_are_written_
 @pytest.mark.parametrize(
     "parts", [(["a", "b", "c"],), (["a", "b"], ["x"]), (["a", "b"], ["c"], ["d"])]
 )
-def test_a_partly_committed_batch_repeated_with_other_tasks_is_rejected_before_a_commit(
+def test_a_partly_committed_batch_repeated_with_other_tasks_commits_no_further_rows(
     log: MemoryLog, parts: tuple[Rows, ...]
 ) -> None:
     aborted_in_part(log)

@@ -377,7 +377,7 @@ def test_the_error_for_an_out_of_range_timestamp_names_the_offset_during_an_outa
         read(cluster, clock, 5, 20, columns=("timestamp",))
 
 
-def test_an_out_of_range_timestamp_becomes_null_if_the_option_is_null(
+def test_an_out_of_range_timestamp_becomes_null_if_out_of_range_timestamps_is_null(
     cluster: Any, clock: Any
 ) -> None:
     cluster.wild = {7: WILD}

@@ -60,7 +60,7 @@ def test_the_bytes_that_await_acknowledgement_are_limited(clock: Any) -> None:
     assert log.steps.count("cluster") == log.steps.count("topic") == 1
 
 
-def test_the_error_for_unwritten_rows_has_their_number_and_the_first_row(clock: Any) -> None:
+def test_the_error_for_unwritten_rows_contains_their_number_and_the_first_row(clock: Any) -> None:
     producer: Any = SlowProducer(MemoryLog(clock))
     patience = Patience(60, clock, producer.explain)
     sender = RowSender(producer, SinkColumns(("value",), "t"), patience, window=1 << 20)

@@ -104,7 +104,7 @@ def test_a_driver_does_not_decide_to_commit_transactions_that_another_run_may_ab
 
 
 @pytest.mark.parametrize("parts", [(["a", "b"], ["c"]), (["x"], ["y"], ["z"], ["zz"])])
-def test_a_decision_with_aborted_but_no_committed_transactions_has_no_effect(
+def test_a_commit_decision_with_aborted_and_without_committed_transactions_has_no_effect(
     log: MemoryLog, parts: tuple[Rows, ...]
 ) -> None:
     """The first transaction of the decision has timed out; the others are open."""

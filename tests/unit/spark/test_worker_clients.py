@@ -89,7 +89,9 @@ def test_a_forked_child_neither_uses_nor_closes_the_parents_clients(
     assert len(process.timers) == 1 + idle  # the child needs its own timer
 
 
-def test_above_the_limit_the_least_recently_used_client_is_closed(process: Process) -> None:
+def test_above_the_maximum_number_the_least_recently_used_client_is_closed(
+    process: Process,
+) -> None:
     made = [process.checkout({"n": str(n)}) for n in range(MAX_CLIENTS)]
     process.checkout({"n": "0"})  # this client is no longer the oldest
     process.checkout({"n": "more"})
@@ -146,7 +148,9 @@ def test_a_client_that_was_dropped_is_not_cached_when_its_task_ends(process: Pro
     assert len(process.cache) == 0
 
 
-def test_above_the_limit_idle_clients_are_closed_before_clients_in_use(process: Process) -> None:
+def test_above_the_maximum_number_idle_clients_are_closed_before_clients_in_use(
+    process: Process,
+) -> None:
     made = [process.checkout({"n": str(n)}) for n in range(MAX_CLIENTS)]
     process.cache.release(made[2])
     process.checkout({"n": "more"})

@@ -46,7 +46,7 @@ def test_a_property_file_is_parsed_as_by_java(text: str, found: dict[str, str]) 
     assert parse_properties(text) == found
 
 
-def test_key_value_words_are_parsed() -> None:
+def test_arguments_of_the_form_key_value_are_parsed() -> None:
     words = ["a=1", "b=", "c", "d=x=y"]
     assert parse_words(words, "--property") == {"a": "1", "b": "", "c": "", "d": "x=y"}
     with pytest.raises(UsageError, match="--property: expected key=value, not '=1'"):

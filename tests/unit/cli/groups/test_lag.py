@@ -17,7 +17,7 @@ GROUP = GroupDescription("g", "Consumer", "Stable", "consumer", "uniform", (READ
 COMMITTED = {A: OffsetAndMetadata(10, "", 4), B: OffsetAndMetadata(3)}
 
 
-def test_lag_has_a_row_for_each_committed_or_assigned_partition() -> None:
+def test_the_lag_table_has_a_row_for_each_committed_or_assigned_partition() -> None:
     assert wanted_partitions(COMMITTED, GROUP) == {A, B, C}
     rows = lag_rows(COMMITTED, GROUP, {A: 15, C: 9}, {B: "gone"})
     assert [(r.partition, r.committed, r.leader_epoch, r.end, r.lag, r.error) for r in rows] == [
