@@ -57,11 +57,11 @@ class PartitionState:
     __slots__ = (
         "_said", "answered", "asked", "assigned_id", "backoff", "checked_under", "committed",
         "committed_since", "confirmed", "consumed", "consumed_epoch", "cut_short", "error",
-        "fetch_epoch", "fetch_offset", "former_id", "from_group", "generation", "hinted",
-        "log_end", "losses", "max_bytes", "missing_since", "moves", "offset_bytes", "oversized",
-        "ownership", "partition", "paused", "position", "position_epoch", "replaced", "replica",
-        "reset", "resetting", "revoked", "seen_end", "served", "taken", "topic_id", "unread",
-        "until", "until_epoch",
+        "fetch_epoch", "fetch_offset", "former_id", "generation", "hinted", "log_end",
+        "looked_up_at", "losses", "max_bytes", "missing_since", "moves", "offset_bytes",
+        "oversized", "ownership", "partition", "paused", "position", "position_epoch", "replaced",
+        "replica", "reset", "resetting", "revoked", "seen_end", "served", "taken", "topic_id",
+        "unread", "until", "until_epoch",
     )  # fmt: skip
 
     def __init__(self, partition: TopicPartition, reset: str, backoff: Backoff) -> None:
@@ -105,8 +105,8 @@ class PartitionState:
         """Epoch of the newest leader whose log is known to contain what was fetched (KIP-320)."""
         self.confirmed = False
         """Whether a leader has accepted a fetch since the last seek or reset."""
-        self.from_group: float | None = None
-        """When the position was looked up by the topic's name, until a leader accepts it."""
+        self.looked_up_at: float | None = None
+        """When the position was looked up by the topic's name; None once a leader accepted it."""
         self.generation = 0
         """Number of seeks and resets, by which outdated responses are recognized."""
         self.moves = 0
@@ -137,7 +137,7 @@ class PartitionState:
     def move_to(self, position: int | None, epoch: int = -1) -> None:
         """Set the position from outside; buffered records and fetches in flight become invalid."""
         self.generation += 1  # changed before the position, see `stay`
-        self.from_group = None
+        self.looked_up_at = None
         self.ownership.span.moved(self.position, position)
         if position != self.position:
             self.moves += 1
@@ -171,7 +171,7 @@ class PartitionState:
 
     def looked_up_by_name(self, now: float) -> None:
         """Note that the position is the group's committed offset for the topic's name."""
-        self.from_group = now
+        self.looked_up_at = now
 
     def seek(self, offset: int, epoch: int) -> None:
         """Move the position to an offset that the caller passed."""
@@ -202,7 +202,7 @@ class PartitionState:
 
     def fetched_well(self) -> None:
         """Note that a leader accepted the position."""
-        self.confirmed, self.from_group = True, None
+        self.confirmed, self.looked_up_at = True, None
         self.backoff.succeeded()
         self.hinted = False
         self.losses = 0
@@ -250,7 +250,7 @@ class PartitionState:
             self.seen_end = log_end
         self.answered = (high_watermark, last_stable, now)
         if confirmed:
-            self.confirmed, self.from_group = True, None
+            self.confirmed, self.looked_up_at = True, None
 
     def missed(self, now: float) -> float:
         """Note that the partition doesn't exist, and return since when."""

@@ -395,7 +395,7 @@ class SubscriptionState:
         topic, whose records another member has read (R-ID-3). Returns whether it is looked up;
         otherwise the consumer reads the new topic from its beginning.
         """
-        since = state.from_group
+        since = state.looked_up_at
         if since is None or named_at >= since or self._policy == NONE:
             return False
         self.policy_reset(state, COMMITTED_OR_EARLIEST)
@@ -406,14 +406,14 @@ class SubscriptionState:
 
         If the log doesn't contain it, it is the deleted topic's.
         """
-        return state.reset == COMMITTED_OR_EARLIEST and state.from_group is not None
+        return state.reset == COMMITTED_OR_EARLIEST and state.looked_up_at is not None
 
     def lost_position(self, state: PartitionState, now: float) -> None:
         """Handle a position that the log doesn't contain.
 
-        A committed offset that was looked up by the name of a recreated topic belongs to the
-        deleted one, so the new one is read from its beginning. If a reset has found that position,
-        the next reset has a backoff: otherwise two replicas that disagree would be asked in a loop.
+        The result of `look_up_again` belongs to the deleted topic then, so the new one is read from
+        its beginning. If a reset has found the position, the next reset has a backoff: otherwise
+        two replicas that disagree would be asked in a loop.
         """
         before = state.losses
         self.policy_reset(state, EARLIEST if self.looked_up_again(state) else None)

@@ -27,8 +27,8 @@ from odradek.simulation.logs.partition_log import PartitionLog
 from odradek.simulation.logs.topics import NO_LEADER, SimulatedTopic
 
 SENT_BEFORE = 10.0
-"""Maximum number of seconds until the coordinator handles a commit, in which its sender may learn
-that the topic was recreated."""
+"""Maximum time in seconds from the sending of a commit until the coordinator handles it. The sender
+may learn meanwhile that the topic was recreated."""
 RENEWED_WITHIN = 120.0
 """Maximum time in seconds by which faults may delay the renewal of a committed offset."""
 

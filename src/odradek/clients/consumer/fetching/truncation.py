@@ -289,17 +289,15 @@ class TruncationCheck:
         """Reset a position that belongs to an earlier topic; return whether it was reset.
 
         The position is beyond the log's end. If an unclean election had removed records, the
-        leader's epoch would be newer than the position's. Otherwise the offset was committed for
-        another topic of the same name (R-ID-3).
+        leader's epoch would be newer than the position's. Otherwise, and if the topic was recreated
+        after the offset was looked up, the offset was committed for another topic of the same name
+        (R-ID-3).
         """
         led = max(question.leader_epoch, -1)
         where = state.partition, question.offset, question.epoch, led
-        if self._subscription.looked_up_again(state):
-            logger.warning(RECREATED, *where)
-            self._subscription.policy_reset(state, EARLIEST)
-            return True
-        if question.epoch >= question.leader_epoch >= 0:
-            logger.warning(EARLIER_TOPIC, *where)
+        again = self._subscription.looked_up_again(state)
+        if again or question.epoch >= question.leader_epoch >= 0:
+            logger.warning(RECREATED if again else EARLIER_TOPIC, *where)
             if self._subscription.policy == NONE:
                 state.checked(question.leader_epoch)
                 self._out_of_range(state)
