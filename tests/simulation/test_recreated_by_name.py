@@ -151,17 +151,19 @@ def test_an_offset_that_retention_deleted_is_reset_by_the_policy_after_a_recreat
 
 @pytest.mark.parametrize("reset", ["earliest", "latest"])
 @pytest.mark.parametrize("epoch", [-1, 0])
-def test_a_kept_offset_beyond_the_end_of_an_older_epoch_skips_no_record(
-    reset: str, epoch: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("kept", [True, False], ids=["kept", "deleted"])
+def test_no_record_is_skipped_if_the_topic_is_recreated_right_after_the_look_up(
+    reset: str, epoch: int, kept: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The topic is recreated right after the look-up; a leader is elected between its records."""
+    """The offset lies beyond the end, or is deleted; a leader is elected between the records."""
     scene = Recreated("classic")
     release_of_all(scene.cluster, "3.9")
     scene.fill(50, "old")
     with scene.consumer(name="b", **GROUP) as other:
         other.commit({TP: OffsetAndMetadata(50, "", epoch)})
-    monkeypatch.setattr(GroupShard, "forget_topic", lambda *_: None)
-    monkeypatch.setattr(StoredGroupOffsets, "forget_topic", lambda *_: None)
+    if kept:
+        monkeypatch.setattr(GroupShard, "forget_topic", lambda *_: None)
+        monkeypatch.setattr(StoredGroupOffsets, "forget_topic", lambda *_: None)
     look_up, done = PartitionState.looked_up_by_name, list[float]()
 
     def looked_up(state: PartitionState, now: float) -> None:
