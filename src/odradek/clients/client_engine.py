@@ -310,7 +310,7 @@ class ClientEngine(Engine):
         return math.inf if limit is None or since is None else since + limit
 
     def unavailable(self, what: str, now: float, option: str = AWAY) -> NoBrokerAvailableError:
-        """Return the error of a call that `option` ends before its own timeout."""
+        """Return the error of a call; `option` names the limit that ends its wait."""
         since = self.unavailable_since()
         seconds = now - (now if since is None else since)
         why = f"no broker could be reached for {seconds:.1f} s ({option})"

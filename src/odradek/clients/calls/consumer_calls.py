@@ -165,7 +165,7 @@ class ConsumerCalls(GroupCalls):
         found = yield from read
         engine = self.engine
         if found is None and not engine.reached and engine.updater.rounds_failed:
-            raise engine.unreached("records", engine.now)
+            raise engine.unavailable("records", engine.now, "the timeout of the iterator")
         return found
 
     def iterated_as(
