@@ -64,7 +64,7 @@ class LateResponses:
         return ended
 
     def only_slow(self, now: float) -> bool:
-        """Return whether to ask no other broker: two are silent, and one of them is only slow."""
+        """Return whether to ask no other broker, as two are silent and one of them is only slow."""
         slow = self._slow()
         return len(slow) >= ENOUGH and any(
             self._candidates.lives(other, now)
@@ -77,7 +77,7 @@ class LateResponses:
         return [a for a in self.asked if a.connection.suspect and a.first]
 
     def arriving(self, now: float) -> list[Address]:
-        """Return the addresses of late requests whose connection is neither silent nor held."""
+        """Return the addresses of late requests that neither silence nor a held write delays."""
         return [a.connection.address for a in self.asked if a.is_on_its_way(now)]
 
     def prove(self, now: float) -> float:

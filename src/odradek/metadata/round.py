@@ -45,7 +45,7 @@ class PendingRequest:
         return head is not None and isinstance(head.body, MetadataRequest)
 
     def is_on_its_way(self, now: float) -> bool:
-        """Return whether its response may come soon, as the connection isn't silent or held."""
+        """Return whether its response may come soon: neither silence nor a held write delays it."""
         connection = self.connection
         return not (self.reply.done or connection.suspect or connection.is_held(now))
 

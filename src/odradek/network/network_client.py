@@ -207,7 +207,7 @@ class NetworkClient(ClientConnections):
     ) -> float:
         """Return when `ready` may succeed or try to connect; infinite if it waits for an event."""
         found = self.connections.get((address, purpose))
-        if found is not None:  # only the end of throttling is known
+        if found is not None:  # only the time when throttling ends is known
             return found.throttled_until if found.throttled_until > now else math.inf
         return self.dials.when(address, now, for_metadata=for_metadata).at
 
@@ -507,7 +507,7 @@ class NetworkClient(ClientConnections):
         aside = connection.secondary
         if setting_up and not aside and ended_unexplained(error) and self._steps_down(connection):
             why = "closed instead of answering ApiVersions: the next attempt uses another version"
-            self.dials.alarmed(now)  # other addresses may do the same
+            self.dials.alarmed(now)  # other brokers may close their connections, too
             excused = DisconnectedError(why)
             self.states.excused(connection.address, now, excused)
             self._end(connection, excused, now, failure=False)

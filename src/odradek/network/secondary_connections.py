@@ -12,7 +12,7 @@ A secondary connection has its own state, and its cluster id is checked first. W
 state of the address, a broker that accepted no further connection made a healthy client report an
 outage, and a broker of another cluster returned offsets of that cluster. It uses the IP of the
 first connection, and never a proxy. Checks of leader epochs stay on the first connection because
-they move positions; metadata requests stay there because they aren't urgent.
+they may move the consumer's positions; metadata requests stay there because they aren't urgent.
 """
 
 from __future__ import annotations
