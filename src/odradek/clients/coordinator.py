@@ -326,7 +326,7 @@ class FindCall(_Call):
         deadline: float,
         beside: Coordinator | None = None,
     ) -> None:
-        """Set `beside`, a coordinator in doubt, which isn't asked about itself if others exist."""
+        """Set `beside`, a coordinator in doubt, not asked about itself if other brokers exist."""
         among = Cluster.addresses if beside is None else beside.others
         super().__init__(brokers, f"the coordinators of {_NEEDED[kind][1]}s", deadline, among)
         self._kind, self._keys = kind, [""]

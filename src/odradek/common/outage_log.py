@@ -46,9 +46,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger("odradek")
 
 QUIET_AFTER_S = 5.0
-"""Seconds after which a failed address counts as not needed, if other addresses answer.
+"""Seconds after its last failure when an address counts as not needed, if others answer.
 
-They begin at its last failure. A client connects to needed addresses at least every second.
+A client connects to needed addresses at least every second.
 """
 NO_NAME = f"{DnsError.__name__}: "
 """Prefix of a connection attempt's error if the host name couldn't be resolved."""

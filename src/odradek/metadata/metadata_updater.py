@@ -435,7 +435,7 @@ class MetadataUpdater:
     def _rebootstrapped(self, restarted: bool, used: Connection, now: float) -> None:
         current = cast("Rebootstrap", self.current)
         self.current = None
-        if current.end(now, used.address):  # one event per rebootstrap
+        if current.end(now, used.address):  # report each rebootstrap once
             self._events.emit(
                 now,
                 "rebootstrapped",

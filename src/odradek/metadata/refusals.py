@@ -20,7 +20,7 @@ from odradek.network.network_client import NetworkClient
 GRACE = 1.0
 """Seconds for which a round tries other brokers after the first refusal."""
 RECENT = 10.0
-"""Maximum seconds between a failure and the first refusal if both are one problem."""
+"""Maximum seconds between a failure and the first refusal for both to count as one problem."""
 WEAK = (NotKafkaError, PlaintextPortError)
 """Errors that mean that another kind of server uses the address.
 

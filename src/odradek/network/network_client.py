@@ -325,7 +325,7 @@ class NetworkClient(ClientConnections):
 
     def _suspect(self, connection: Connection, now: float) -> None:
         """Mark a silent connection as suspect until a response arrives or it ends (R-RB-2)."""
-        if connection.secondary:  # callers repeat its requests elsewhere
+        if connection.secondary:  # callers repeat its requests on another connection
             waited = now - connection.last_used
             self.fail(connection, DisconnectedError(f"no response for {waited:.0f} s"), now)
             return
@@ -503,7 +503,7 @@ class NetworkClient(ClientConnections):
         if error is None and connection.state is ConnectionState.AUTHENTICATING:
             error = silent_refusal()
         if self._in_handshake(connection) and ended_unexplained(error):
-            error = ended_in_handshake(connection.address)  # ports without TLS do this
+            error = ended_in_handshake(connection.address)  # a port without TLS closes it like this
         aside = connection.secondary
         if setting_up and not aside and ended_unexplained(error) and self._steps_down(connection):
             why = "closed instead of answering ApiVersions: the next attempt uses another version"

@@ -87,7 +87,7 @@ class ProducerCalls(TransactionCalls):
         self.process = process
         self.lanes: dict[str, TopicLane] = {}
         self.in_line: dict[object, object] = {}
-        """Owners of waits for memory by thread or task; a call inside such a wait can't wait."""
+        """Owners of waits for memory by thread or task; a call inside one can't wait for memory."""
         self.lock_free = BatchBuilder.ATOMIC and config["max.request.size"] >= config["batch.size"]
         """Whether records may be added to an open batch without a lock or a check of size."""
         self._most: int = config["max.request.size"]
@@ -424,7 +424,7 @@ class ProducerCalls(TransactionCalls):
                 return
 
     def too_late(self, of: ProducerBatch | int, now: float) -> KafkaTimeoutError:
-        """Return the error of a wait that ended before the delivery timeout did."""
+        """Return the error of a wait that ended before the delivery timeout of the records did."""
         error = self.engine.no_outcome(of, now)
         error.add_note("The producer still sends the records, unless it is closed first.")
         return error

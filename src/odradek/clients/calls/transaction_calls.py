@@ -49,13 +49,13 @@ class TransactionCalls(ClientCalls[ProducerEngine]):
     """Calls of a producer for its transactions."""
 
     _owes_end = False
-    """Whether the next block has to end the transaction of an earlier, interrupted block.
+    """Whether the next `with` block has to end the transaction of an earlier, interrupted one.
 
     It is set before a block begins its transaction, and cleared after the commit or abort, so that
     an interruption anywhere in between leaves it set.
     """
     _by_block = False
-    """Whether a block begins the next transaction."""
+    """Whether a `with` block begins the next transaction."""
 
     @property
     def transactions(self) -> TransactionManager:

@@ -349,7 +349,7 @@ class SubscriptionState:
         self.pauses += 1
 
     def policy_reset(self, state: PartitionState, policy: str | None = None) -> None:
-        """Let the policy find a new position."""
+        """Drop a position that isn't in the log, so that the reset policy finds a new one."""
         self.changes += 1
         state.begin_reset(policy or self._policy)
         state.forget_committed()  # the committed offset isn't in the log
@@ -454,7 +454,7 @@ class SubscriptionState:
             return None
         for state in list(self._failed):
             if state.error is None or not self.holds(state):
-                del self._failed[state]  # a seek or a new assignment has cleared it
+                del self._failed[state]  # a seek or a new assignment has cleared the error
             elif of is None or state.partition in of:
                 return state
         return None

@@ -66,7 +66,7 @@ class Part(NamedTuple):
     records: int
     batch: ProducerBatch
     at: int
-    """Index of the first of these records in `batch`."""
+    """Index in `batch` of the part's first record."""
 
 
 class ProduceRefusals:
@@ -97,7 +97,7 @@ class ProduceRefusals:
 
 
 class Placed(NamedTuple):
-    """A topic at the time when its partitions were chosen for records."""
+    """A topic's id and number of partitions when the partitions of records were chosen."""
 
     topic_id: bytes
     partitions: int

@@ -239,7 +239,7 @@ class BatchCompletion:
         self.batch_done.notify()
 
     def lost(self, connection: Connection, error: KafkaError, failure: bool, now: float) -> None:
-        """Handle a lost connection."""
+        """Note that an error occurred, if the connection was lost through a failure."""
         self.disturbed = self.disturbed or failure
 
     # Sequences

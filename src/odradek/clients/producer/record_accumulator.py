@@ -38,9 +38,9 @@ So thousands of partitions with one record don't use `batch.size` each.
 CANNOT_WAIT = object()
 """Owner of records sent in a callback: it can't wait, so it gets memory before waiting callers."""
 HURRY_SHARE = 2
-"""If 1/n of the used memory is in open batches, they don't linger while callers wait for memory.
+"""Divisor: while callers wait for memory, open batches with 1/n of the used memory don't linger.
 
-With n = 4, two new batches might suffice: in a full buffer, new batches reserve all granted bytes.
+Not 4: in a full buffer, new batches reserve all granted bytes, so two might stop lingering.
 """
 
 

@@ -272,8 +272,8 @@ class Sender:
     def _identified(self, queue: PartitionQueue) -> bool:
         """Return whether batches may get a sequence.
 
-        If the partition's identity has ended, the next one begins after all batches with a sequence
-        of the old one have an outcome.
+        If the partition's identity has ended, the next identity begins after all batches with a
+        sequence of the old identity have an outcome.
         """
         numbering = queue.numbering
         identity = self.identity.go_on(numbering.identity, ended=numbering.ended)

@@ -216,11 +216,11 @@ class TransactionManager:
         return self._lasting("init_transactions", self._initialize, deadline)
 
     def commit(self, deadline: float) -> Flow[None]:
-        """Wait for all records, then commit."""
+        """Wait until all records have an outcome, then commit the transaction."""
         return self._lasting("commit_transaction", self._commit, deadline)
 
     def abort(self, deadline: float) -> Flow[None]:
-        """Drop unsent records, wait for the others, then abort."""
+        """Drop unsent records, wait for the sent ones, then abort the transaction."""
         return self._lasting("abort_transaction", self._abort, deadline)
 
     def begin(self) -> Flow[None]:

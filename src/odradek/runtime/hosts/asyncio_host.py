@@ -123,7 +123,7 @@ class AsyncioHost(EngineHost):
 
     @property
     def inside(self) -> bool:
-        """Whether the caller is a callback of the client, during a step."""
+        """Whether the calling code is a callback of the client, run within a step of the engine."""
         return self._stepping and threading.get_ident() == self._thread
 
     @property
@@ -317,7 +317,7 @@ class AsyncioHost(EngineHost):
         if self._soon is not None:
             return  # the step runs after the woken tasks
         if self._wanted is not None and self._wanted > now + LOOKS_AGAIN:
-            self._ring_at(self._wanted, now)  # what the timer was set for is over
+            self._ring_at(self._wanted, now)  # the wait that the timer was set for is over
         else:
             self._advance()
 

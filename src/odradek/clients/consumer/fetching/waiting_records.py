@@ -107,7 +107,7 @@ class WaitingRecords:
         return address in self._buffered
 
     def full(self, address: Address) -> bool:
-        """Return whether enough records of this leader are buffered; if not, drop paused ones."""
+        """Return whether this leader's buffer is full; if it isn't, drop excess paused records."""
         if self._buffered.get(address, 0) > self._share:
             return True
         for state in list(self.paused):

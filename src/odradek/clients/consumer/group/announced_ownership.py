@@ -21,7 +21,7 @@ from odradek.common.errors import KafkaError
 from odradek.common.types import TopicPartition
 
 REMEMBERED = 10_000
-"""Maximum number of ownerships to remember; with many partitions, two for each."""
+"""Maximum number of ownerships to remember, or twice the number of partitions if larger."""
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 

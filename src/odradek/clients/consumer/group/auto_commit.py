@@ -102,7 +102,7 @@ class AutoCommit:
         self._ended = True
 
     def took(self) -> None:
-        """Commit offsets that resets have found at once, without waiting for the interval."""
+        """Commit at once the offsets that resets have found, without waiting for the interval."""
         self._unsaved = True
         self._taken.notify()
 

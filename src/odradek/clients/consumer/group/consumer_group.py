@@ -494,7 +494,7 @@ class ConsumerGroup:
                 self.ownership.announce_all(self.identity())
 
     def left(self, now: float, *, brought: bool = True) -> None:
-        """Note that a call of the caller returns; `brought`: perhaps with records."""
+        """Note that a call of the caller returns; `brought`: it may return records."""
         self.asked_at, self._polling = now, False
         if not brought and self.ownership.unannounced:
             self.announce_all()

@@ -72,7 +72,7 @@ def patience(config: Config) -> float:
 RENEW_AFTER = 600.0
 """Maximum number of seconds after which a commit is repeated.
 
-Brokers would otherwise expire it while its partition has no new records.
+Otherwise brokers would delete the committed offset of a partition without new records.
 """
 WARN_AFTER_S = 10.0
 """Seconds for which a partition may wait for its committed offset before a warning."""
@@ -373,7 +373,8 @@ class GroupCommits:
     ) -> Flow[None]:
         """Return a generator that commits, after which the next `poll()` runs the callback.
 
-        It runs even if the client ends before the commit starts. Without one, errors are logged.
+        The callback runs even if the client ends before the commit starts. Without a callback,
+        errors are logged.
         """
         if self._closed:
             raise ClientClosedError("the consumer is being closed and no longer commits offsets")
