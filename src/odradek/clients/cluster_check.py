@@ -52,7 +52,7 @@ class ClusterCheck:
         return connection.broker_id is not None or self.passed(connection, now)
 
     def prompt(self, address: Address, now: float) -> Connection | None:
-        """Return a connection without a held fetch, if it leads to the client's cluster."""
+        """Return a connection whose broker holds no fetch, if the cluster is the client's."""
         found = self._network.prompt(address, now)
         return None if found is None or not self.agreed(found, now) else found
 

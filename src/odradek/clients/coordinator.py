@@ -573,8 +573,8 @@ class _CoordinatorCall(_Call):
         """Return the purpose of the connection for a request.
 
         Brokers answer a connection's requests in order, and no request may wait for a JoinGroup
-        that is held until all members have joined, or for another slow response. So a commit is
-        sent on a second connection, and a heartbeat on a second one beside a slow commit.
+        that is held until all members have joined, or for another slow response. So while such a
+        request is in flight, commits and heartbeats are sent on a second connection.
         """
         connection = self._network.connection(address, COORDINATOR)
         if connection is None or self.patience > 0.0:

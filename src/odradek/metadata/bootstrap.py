@@ -40,7 +40,7 @@ class Rebootstrap:
 
 
 class SilentConnections:
-    """Known brokers with connections that became silent after the last good response (R-RB-2)."""
+    """Known brokers with connections that became silent (suspect) after the last good response."""
 
     def __init__(self) -> None:
         self.clear()

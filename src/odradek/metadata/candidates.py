@@ -1,7 +1,8 @@
 """Decide which brokers can be asked for metadata, and which of them count as unavailable.
 
 In: the snapshot, connections, the bootstrap list. Out: candidates for `least_loaded_node`, and
-arguments for `bootstrap`. Must not: connect, send, or remember anything except silent brokers.
+arguments for `bootstrap`. Must not: connect, send, or remember anything except silent brokers,
+which have sent nothing for the suspicion time.
 
 A broker that delays a write isn't silent: while a replica is dead, brokers hold `acks=all` writes
 for up to 9 s, and a metadata request after such a write on the same connection waits, too. So if a

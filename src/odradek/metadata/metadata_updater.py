@@ -108,7 +108,7 @@ class MetadataUpdater:
         """Number of requests with a late response, so that another broker was asked as well."""
         return self._late.added
 
-    # Flow
+    # The flow that refreshes the metadata
 
     def run(self) -> Flow[None]:
         """Refresh the metadata whenever that is due, for as long as the client lives."""

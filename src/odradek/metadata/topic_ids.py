@@ -221,7 +221,7 @@ class TopicIds:
     ) -> bool:
         history, older = self._histories.get(name), self._is_older(name, topic_id)
         if not older and broker is not None and self._has_named(name, broker):
-            return True  # the metadata of one broker never goes back
+            return True  # a broker's metadata never goes back in time
         if history is None:
             history = self._histories[name] = IdHistory()
         history.hear(now, self._requested_at)

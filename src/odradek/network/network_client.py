@@ -183,7 +183,8 @@ class NetworkClient(ClientConnections):
     def _aside_until(self, aside: Connection) -> float:
         """Return until when a request may wait for this secondary connection to be ready.
 
-        The wait costs no time: on the first connection, the response would follow the held fetch.
+        The wait costs no time: on the first connection, the response would only follow that of the
+        fetch that the broker holds.
         """
         begun = aside.dialled_at
         data = self.connections.get((aside.address, DATA))

@@ -388,8 +388,8 @@ class TransactionManager:
         cause = self.error
         self._move(_E.ABORT)
         self._drop(cause)
-        # KIP-890: from version 2 on the abort fences requests in flight. Before, all requests have
-        # to end first, or they might be executed after the abort.
+        # KIP-890: from version 2 on the abort fences requests in flight. With older versions, all
+        # requests have to end first, or they might be executed after the abort.
         self.abandons = self.version_2
         yield from self._settle()
         try:

@@ -42,7 +42,7 @@ OTHER_LOOP = (
     "asyncio.run(); from other threads, use asyncio.run_coroutine_threadsafe()"
 )
 LOOKS_AGAIN = 0.05
-"""If a timer fires more than these seconds before the next step is due, it is set again."""
+"""If the next step is due more than these seconds after a timer fires, the timer is set again."""
 BREATH = 0.001
 """Seconds after which a task that never waits lets the loop run other tasks."""
 AWAY = 0.01
@@ -147,7 +147,7 @@ class AsyncioHost(EngineHost):
         The first call binds the client to the loop; a call in another loop raises. Once the
         client's loop is closed, calls with `closing` are allowed in any loop.
         """
-        self.guard.check()  # first, as the child has no running loop
+        self.guard.check()  # first: a forked child has no running loop
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
@@ -380,7 +380,8 @@ class AsyncioHost(EngineHost):
             timer.cancel()
         if self._loop is not None and not self.gone:
             self._due = when
-            # With the minimum, a timer that fires too early doesn't fire again and again.
+            # Without the minimum delay, a timer that fires too early would be set and fire
+            # repeatedly.
             patience = max(TICK if self._early else 0.0, when - now)
             self._timer = self._loop.call_later(patience, self._rings)
 

@@ -254,7 +254,7 @@ class ThreadHost:
             self._inner.defer(self._finish)  # repeating this is harmless
 
     def drop(self) -> None:
-        """Let the I/O thread end, without waiting, as the client was collected (R-HO-4)."""
+        """Let the I/O thread end, without waiting, as the client was freed (R-HO-4)."""
         if self.cut_off or self._ended:
             return
         if self._thread is None:
@@ -321,7 +321,7 @@ class ThreadHost:
             io_log.leave()
 
     def _run_after_end(self, completion: Completion[Any]) -> bool:
-        """Run the engine in this thread, as the I/O thread has ended; return if it is done."""
+        """Run the engine in this thread, as the I/O thread has ended; return whether it is done."""
         if self._crash is not None:
             raise ClientBrokenError(
                 f"the client's I/O thread failed: {self._crash!r}"

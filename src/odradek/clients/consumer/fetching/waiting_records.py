@@ -103,7 +103,7 @@ class WaitingRecords:
         return state in self.paused or any(entry.state is state for entry in self.fetched)
 
     def has_of(self, address: Address) -> bool:
-        """Return whether the buffer has entries of this leader, apart from paused partitions."""
+        """Return whether entries of this leader are buffered, except those of paused partitions."""
         return address in self._buffered
 
     def full(self, address: Address) -> bool:

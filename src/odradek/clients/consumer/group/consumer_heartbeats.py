@@ -1,7 +1,7 @@
 """Build the heartbeats of a KIP-848 member: the full state, or only its changes.
 
 In: the group's subscription, the member's partitions. Out: requests, and the part of a response
-that concerns the member itself. Must not: send, or decide when.
+that concerns the member itself. Must not: send heartbeats, or decide when they are due.
 """
 
 from __future__ import annotations
