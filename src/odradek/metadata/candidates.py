@@ -110,7 +110,7 @@ class Candidates:
         self.quick = quick
 
     def _leads_nowhere(self, connection: Connection) -> bool:
-        """Return whether a bootstrap address's only connection is silent, so open another.
+        """Return whether a bootstrap address needs another connection: its only one is silent.
 
         With a load balancer, or a name with several IPs, the next connection may reach another
         broker. If none were opened, the client might wait for `request.timeout.ms` or the setup

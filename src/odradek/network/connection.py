@@ -388,7 +388,7 @@ class Connection:
 
     @property
     def held_at(self) -> float | None:
-        """Time at which the oldest request (None: no write) counts as held by the broker."""
+        """Time when the oldest request counts as held by the broker; None unless it is a write."""
         head = self.in_flight.head
         if head is None or not head.held:
             return None

@@ -46,7 +46,7 @@ class Component(Protocol):
 
 
 class Engine:
-    """Runner of a client's flows (generators) and components; connections are a component's."""
+    """Runner of a client's flows (generators) and components; one of these owns the connections."""
 
     def __init__(self, events: EventLog) -> None:
         self.events = events

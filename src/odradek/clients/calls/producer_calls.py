@@ -394,7 +394,7 @@ class ProducerCalls(TransactionCalls):
     # Results
 
     def flush(self, timeout: float | None) -> CallerFlow[int]:
-        """Wait until all earlier records have a result; return 0, the number of other records."""
+        """Wait until all earlier records have a result; return 0, the number without one."""
         what = f"{ACKNOWLEDGEMENT} all records"
         try:
             yield from self.call(self.engine.flush, timeout, what, DELIVERY_TIMEOUT)

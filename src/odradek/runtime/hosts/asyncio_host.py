@@ -353,7 +353,7 @@ class AsyncioHost(EngineHost):
         self._wanted = wanted
         if wanted is None:
             return
-        if wanted <= now:  # step again, after the woken tasks
+        if wanted <= now:  # step again, after the woken tasks have run
             self.wake()
         else:
             self._ring_at(wanted, now)

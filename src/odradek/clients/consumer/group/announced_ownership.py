@@ -46,7 +46,7 @@ class AskedCommit(NamedTuple):
     topic_id: Callable[[str], bytes] | None = None
     """Returns a topic's id in the consumer's metadata at the time of the call."""
     is_missing: Callable[[str], bool] | None = None
-    """Returns whether a topic is missing in that metadata."""
+    """Returns whether a topic is missing in the consumer's metadata at that time."""
 
     def refused(self) -> list[TopicPartition]:
         """Return the partitions that another member may have read in the meantime."""

@@ -45,7 +45,7 @@ Due = dict[PartitionState, OffsetAndMetadata]
 
 
 class AutoCommit:
-    """The automatic commits of one group consumer, also of one with workers."""
+    """The automatic commits of one group consumer, with or without workers."""
 
     def __init__(
         self,
