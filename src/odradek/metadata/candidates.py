@@ -1,8 +1,7 @@
 """Decide which brokers can be asked for metadata, and which of them count as unavailable.
 
 In: the snapshot, connections, the bootstrap list. Out: candidates for `least_loaded_node`, and
-arguments for `bootstrap`. Must not: connect, send, or remember anything except silent brokers,
-which have sent nothing for the suspicion time.
+arguments for `bootstrap`. Must not: connect, send, or remember anything except silent brokers.
 
 A broker that delays a write isn't silent: while a replica is dead, brokers hold `acks=all` writes
 for up to 9 s, and a metadata request after such a write on the same connection waits, too. So if a
@@ -186,7 +185,7 @@ class Candidates:
         return own
 
     def answering(self, connection: Connection) -> bool:
-        """Return whether a connection is neither silent nor counts as silent because others are."""
+        """Return whether a connection isn't, and doesn't count as, silent (R-RB-2, R-RB-3)."""
         if connection.suspect:
             return False
         snapshot = self._metadata.snapshot

@@ -36,7 +36,7 @@ class Candidate(NamedTuple):
     """If the connection is pending: time until which no connection to another address is opened."""
     bootstrap: bool = False
     older: bool = False
-    """Whether its last response had an outdated epoch, so that other candidates are preferred."""
+    """Whether its last response had an outdated epoch, so others are preferred to it (R-ID-4)."""
 
     @property
     def answering(self) -> bool:

@@ -12,8 +12,7 @@ responses over `SECONDS` without a newer epoch. More than half of the brokers in
 most `ANSWERS`) must have sent a lower epoch, because a broker that is cut off is alone, or with
 fewer than half. While fewer can be reached, the partition waits, and a WARNING and `explain()`
 report it: the client can't distinguish a minority from the majority, and reading everything again
-can't be undone. With another topic id, epochs start again; a response without an epoch is never
-older.
+can't be undone. With another topic id, epochs start again; a response with no epoch is never older.
 
 `LowerEpochs` decides for topics without ids, whose epochs come from metadata. A lower epoch comes
 from an outdated broker, or from a topic that was deleted and recreated between two refreshes; the

@@ -190,7 +190,7 @@ class ClusterConnectionStates:
         return 0.0 if found is None else max(0.0, found.backoff_until - now)
 
     def dialling(self, state: AddressState, now: float) -> float:
-        """Note the start of an attempt; return its setup timeout, which grows with failures."""
+        """Note the start of an attempt; return its setup timeout, which failures raise (KIP-601)."""
         state.last_dial = now
         state.dialling += 1
         if state.setup_timeout == 0.0:
@@ -203,8 +203,7 @@ class ClusterConnectionStates:
         first_family = ":" in ips[0]
         ordered = [ip for ip in ips if (":" in ip) == first_family]
         ordered += [ip for ip in ips if (":" in ip) != first_family]
-        # Some names resolve to other IPs each time: if old IPs were kept, the list would grow for
-        # ever.
+        # Some names resolve to other IPs each time: a list that keeps old ones would always grow.
         state.tried = [ip for ip in state.tried if ip in ordered]
         fresh = [ip for ip in ordered if ip not in state.tried]
         if not fresh:  # all IPs were tried: start again, but not with the last one

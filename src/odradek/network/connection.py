@@ -31,8 +31,7 @@ A broker answers a connection's requests in order, and may hold a fetch, a write
 Heartbeats (COORDINATOR) mustn't wait for a fetch, metadata requests (METADATA) for a write, commits
 (BESIDE) for a JoinGroup, other requests (ASIDE) for a fetch. BESIDE and ASIDE connections are only
 opened if necessary. A PROBE only shows whether an address still answers (R-RB-9). A PUSH connection
-sends metrics, whose receiver may be slow (KIP-714). The backoff is per address, whatever the
-purpose.
+sends metrics, whose receiver may be slow (KIP-714). The backoff is per address, for all purposes.
 """
 SECONDARY = frozenset((ASIDE, PUSH))
 """Purposes whose failures and responses don't count for the address.
@@ -400,7 +399,7 @@ class Connection:
         return at is not None and now >= at
 
     def overdue_at(self, grace: float) -> float:
-        """Return when the oldest request times out: `grace` s after the last byte, or later."""
+        """Return when the oldest request times out, at least `grace` s after the last byte."""
         head, deadline = self.in_flight.head, self.in_flight.deadline
         if head is None:
             return math.inf

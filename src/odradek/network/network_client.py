@@ -183,8 +183,7 @@ class NetworkClient(ClientConnections):
     def _aside_until(self, aside: Connection) -> float:
         """Return until when a request may wait for this secondary connection to be ready.
 
-        The wait costs no time: on the first connection, the response would only follow that of the
-        fetch that the broker holds.
+        The wait costs no time: on the first connection, the response would wait for the fetch, too.
         """
         begun = aside.dialled_at
         data = self.connections.get((aside.address, DATA))
@@ -504,7 +503,7 @@ class NetworkClient(ClientConnections):
         if error is None and connection.state is ConnectionState.AUTHENTICATING:
             error = silent_refusal()
         if self._in_handshake(connection) and ended_unexplained(error):
-            error = ended_in_handshake(connection.address)  # a port without TLS closes it like this
+            error = ended_in_handshake(connection.address)  # as a port without TLS does
         aside = connection.secondary
         if setting_up and not aside and ended_unexplained(error) and self._steps_down(connection):
             why = "closed instead of answering ApiVersions: the next attempt uses another version"

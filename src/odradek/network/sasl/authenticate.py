@@ -223,6 +223,5 @@ def _trouble(code: int, said: str | None) -> KafkaError:
         return CredentialsRefusedError(f"the broker says: {words}")
     if code in (IllegalSaslStateError.code, UnsupportedSaslMechanismError.code):
         return AuthenticationError(f"the broker says {type(error).__name__}: {words}")
-    # The message omits the broker's text, which may repeat a secret: mechanisms redact secrets only
-    # from authentication errors.
+    # Omit the broker's text: mechanisms redact secrets in texts of authentication errors only.
     return ConnectionFailedError(f"authentication ended with {type(error).__name__}")

@@ -380,8 +380,7 @@ class AsyncioHost(EngineHost):
             timer.cancel()
         if self._loop is not None and not self.gone:
             self._due = when
-            # Without the minimum delay, a timer that fires too early would be set and fire
-            # repeatedly.
+            # Without a minimum delay, a timer that fires too early would do so again and again.
             patience = max(TICK if self._early else 0.0, when - now)
             self._timer = self._loop.call_later(patience, self._rings)
 

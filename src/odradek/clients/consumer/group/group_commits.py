@@ -373,8 +373,7 @@ class GroupCommits:
     ) -> Flow[None]:
         """Return a generator that commits, after which the next `poll()` runs the callback.
 
-        The callback runs even if the client ends before the commit starts. Without a callback,
-        errors are logged.
+        The callback runs even if the client ends before the commit starts. None: errors are logged.
         """
         if self._closed:
             raise ClientClosedError("the consumer is being closed and no longer commits offsets")
