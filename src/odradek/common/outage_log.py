@@ -158,7 +158,7 @@ class OutageLog:
 
     def _metadata_failed(self, now: float, fields: Fields) -> None:
         if fields.get("what") == "dial" or not fields.get("failure", True):
-            return  # counted before, or no failure
+            return  # it was counted before, or is no failure
         self._failed(now, fields, "metadata request failed", "")
         self.counts.attempts[self._class(fields["address"])] += 1
 

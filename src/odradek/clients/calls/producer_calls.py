@@ -440,8 +440,8 @@ class ProducerCalls(TransactionCalls):
                 return
             do()
 
-        self.engine.post(run)  # runs before later calls' work
-        self.host.defer(run)  # runs even if the engine takes no further step
+        self.engine.post(run)  # the action runs before later calls' work
+        self.host.defer(run)  # and even if the engine takes no further step
 
     def watched(self) -> float:
         """Return the default timeout in seconds, for a caller that waits with its own means."""

@@ -273,7 +273,7 @@ class PartitionQueues:
         self._resting[partition] = self.active.pop(partition).numbering
         if len(self._resting) > self._limit:
             self._forget(identity)
-            self._limit = max(MOST_RESTING, 2 * len(self._resting))  # searches are rare then
+            self._limit = max(MOST_RESTING, 2 * len(self._resting))  # so that searches remain rare
 
     def _forget(self, identity: SenderIdentity) -> None:
         producer_id = identity.current[0]

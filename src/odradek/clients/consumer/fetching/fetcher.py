@@ -208,7 +208,7 @@ class Fetcher:
         groups = self._by_leader(snapshot, states, now) if states else {}
         for address, asked in self._asked.items():
             if asked.parts:
-                groups.setdefault(address, [])  # request its previous partitions again
+                groups.setdefault(address, [])  # request the broker's previous partitions again
         share = self.waiting.divide(self._budget, groups)
         for address, parts in groups.items():
             before = self._asked.get(address)

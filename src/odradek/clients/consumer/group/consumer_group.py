@@ -246,7 +246,7 @@ class ConsumerGroup:
                 if not state.revoked:
                     self._unwanted[state] = None
                 self._subscription.withhold(state)
-            elif state in self._unwanted:  # subscribed again before the group revoked it
+            elif state in self._unwanted:  # its topic was subscribed again before it was revoked
                 del self._unwanted[state]
                 self._subscription.release(state)
         self._engine.post(self._watch.begin)

@@ -94,7 +94,7 @@ class Heartbeats:
         if pattern is not None and (everything or pattern != self._pattern):
             request.subscribed_topic_regex = pattern
         elif pattern is None and self._pattern is not None:
-            request.subscribed_topic_regex = ""  # removes the pattern
+            request.subscribed_topic_regex = ""  # an empty text removes the pattern
         self._pattern = pattern
         if joins:
             request.topic_partitions = []

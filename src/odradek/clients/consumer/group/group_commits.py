@@ -504,7 +504,7 @@ class GroupCommits:
                 subscription.begin(state, topic_id)
             elif topic_id == NO_ID != state.topic_id and self._is_coming(partition.topic):
                 # The offset may belong to the topic that was read before or to a recreated one
-                # (R-ID-3): retry after the metadata has the topic.
+                # (R-ID-3): retry once the metadata has the topic.
                 state.backoff.failed(self._engine.now)
             else:
                 self._move_to(state, found, topic_id, by_name=by_name)
