@@ -46,8 +46,8 @@ class ClusterCheck:
     def agreed(self, connection: Connection, now: float) -> bool:
         """Return whether a connection can be trusted for requests without records.
 
-        It is enough that the request named the expected cluster and the broker didn't object
-        (KIP-1242). A proxy that answers may ignore the name.
+        It is enough that ApiVersions named the expected cluster and the broker didn't object
+        (KIP-1242). A proxy that answers itself may ignore the name.
         """
         return connection.broker_id is not None or self.passed(connection, now)
 

@@ -4,8 +4,8 @@ In: the producer's transaction calls, partitions that the sender will write to, 
 batches. Out: whether and under which id the sender may send; results of the calls. Requests are in
 `transaction_requests`, states in `transaction_state`, the meaning of errors in
 `transaction_errors`. The cluster decides the protocol (KIP-890). With transaction.version 2 leaders
-add partitions by themselves, and the response to EndTxn contains the next epoch. Before it, a
-request adds partitions, and a new epoch follows only a transaction that left something in doubt
+add partitions by themselves, and the response to EndTxn contains the next epoch. Before version 2,
+a request adds partitions, and a new epoch follows only a transaction that left something in doubt
 (KIP-360): a batch, or an attempt of a request to a coordinator without a response (R-TX-1). Must
 not: let a record into a transaction that it wasn't sent in, or commit one that lacks a record.
 """

@@ -233,7 +233,7 @@ class GroupCommits:
     ) -> Flow[dict[TopicPartition, OffsetAndMetadata]]:
         """Commit these offsets, and return them.
 
-        A revocation also waits for the commit if it begins before the commit's first step.
+        A revocation that begins before the commit's first step waits for the commit, too.
         """
         under_way = UnawaitedCommit(asked.offsets, None)
         self._under_way.add(under_way)
