@@ -145,9 +145,9 @@ class NetworkClient(ClientConnections):
         """Return a connection for a request, preferably one without a fetch that the broker holds.
 
         While a fetch is held, that is a secondary connection (see `secondary_connections`), unless
-        it fails or isn't ready when the fetch ends. The caller checks its cluster id before other
-        requests, and repeats a request on the first connection after an error. If the result is
-        None, wait for `changed`, or until `prompt_at`, and call again.
+        it fails or isn't ready when the fetch ends. The caller checks that connection's cluster id
+        before other requests, and repeats a request on the first connection after an error. If the
+        result is None, wait for `changed`, or until `prompt_at`, and call again.
         """
         if not self._holds_fetch(address):
             return self.ready(address, now)

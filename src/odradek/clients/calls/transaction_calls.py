@@ -205,9 +205,9 @@ class TransactionCalls(ClientCalls[ProducerEngine]):
     ) -> CallerFlow[KafkaError | None]:
         """Abort because of an error, unless no transaction is open; return the error of the abort.
 
-        A commit that was started can't be revoked. If a Ctrl-C or a cancellation interrupted it,
-        this waits for its end, because the next transaction would be refused until then; a second
-        interruption ends the wait.
+        A commit that was started can't be revoked. If a Ctrl-C or a cancellation interrupted the
+        commit, this method waits for its end, because the next transaction would be refused until
+        then; a second interruption ends the wait.
         """
         if self.closed or self.host.cut_off:
             return None

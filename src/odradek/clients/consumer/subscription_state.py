@@ -388,12 +388,12 @@ class SubscriptionState:
             self.policy_reset(state, EARLIEST)
 
     def look_up_again(self, state: PartitionState, named_at: float) -> bool:
-        """Look up the committed offset of a recreated topic again, if no leader has accepted it.
+        """Look up the committed offset of a recreated topic again, if no leader accepted it yet.
 
-        It was looked up by the topic's name, and no metadata that was requested afterwards
-        (`named_at`: the last such request) had the deleted topic. So it may be an offset of the new
-        topic, whose records another member has read (R-ID-3). Returns whether it is looked up;
-        otherwise the consumer reads the new topic from its beginning.
+        The offset was looked up by the topic's name, and no metadata that was requested afterwards
+        (`named_at`: the last such request) had the deleted topic. So the committed offset may belong
+        to the new topic, whose records another member has read (R-ID-3). Returns whether the offset
+        is looked up; otherwise the consumer reads the new topic from its beginning.
         """
         since = state.looked_up_at
         if since is None or named_at >= since or self._policy == NONE:
@@ -411,9 +411,9 @@ class SubscriptionState:
     def lost_position(self, state: PartitionState, now: float) -> None:
         """Handle a position that the log doesn't contain.
 
-        The result of `look_up_again` belongs to the deleted topic then, so the new one is read from
-        its beginning. If a reset has found the position, the next reset has a backoff: otherwise
-        two replicas that disagree would be asked in a loop.
+        If the position is the result of `look_up_again`, it belongs to the deleted topic, so the
+        new topic is read from its beginning. If a reset has found the position, the next reset has
+        a backoff: otherwise two replicas that disagree would be asked in a loop.
         """
         before = state.losses
         self.policy_reset(state, EARLIEST if self.looked_up_again(state) else None)

@@ -203,7 +203,7 @@ class RecordAccumulator:
 
         The bytes that are reserved for `owner` are used or released. Without an owner, no memory is
         taken while callers wait for it. `since` is the time at which a record without metadata was
-        accepted: it is added even if the client has ended, and lingers from that time.
+        accepted: such a record is added even if the client has ended, and lingers from that time.
         """
         with self.lock:
             if since is None and self.ended is not None:
