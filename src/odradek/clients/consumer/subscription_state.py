@@ -391,7 +391,7 @@ class SubscriptionState:
         """Look up the committed offset of a recreated topic again, if no leader accepted it yet.
 
         The offset was looked up by the topic's name, and no metadata that was requested afterwards
-        (`named_at`: the last such request) had the deleted topic. So the committed offset may belong
+        (`named_at`: the last such request) had the deleted topic. So the offset may belong
         to the new topic, whose records another member has read (R-ID-3). Returns whether the offset
         is looked up; otherwise the consumer reads the new topic from its beginning.
         """
