@@ -272,7 +272,7 @@ class AnyBrokerCall:
         snapshot = self._metadata.snapshot
         known = self._among(snapshot) if snapshot is not None else []
         addresses = [a for a in known if a not in asked]
-        # Beside a slow data connection, a separate one for metadata may exist.
+        # In addition to a slow data connection, a separate connection for metadata may exist.
         lines = [network.connection(a, p) for a in addresses for p in (DATA, METADATA)]
         found = [c for c in lines if c is not None]
         usable = [

@@ -46,13 +46,13 @@ class ClusterCheck:
     def agreed(self, connection: Connection, now: float) -> bool:
         """Return whether a connection can be trusted for requests without records.
 
-        It is enough that the request named the expected cluster and the broker didn't object
-        (KIP-1242). A proxy that answers may ignore the name.
+        It is enough that ApiVersions named the expected cluster and the broker didn't object
+        (KIP-1242). A proxy that answers itself may ignore the name.
         """
         return connection.broker_id is not None or self.passed(connection, now)
 
     def prompt(self, address: Address, now: float) -> Connection | None:
-        """Return a connection without a held fetch, if it leads to the client's cluster."""
+        """Return a connection whose broker holds no fetch, if the cluster is the client's."""
         found = self._network.prompt(address, now)
         return None if found is None or not self.agreed(found, now) else found
 

@@ -326,7 +326,7 @@ class FindCall(_Call):
         deadline: float,
         beside: Coordinator | None = None,
     ) -> None:
-        """Set `beside`, a coordinator in doubt, which isn't asked about itself if others exist."""
+        """Set `beside`, a coordinator in doubt, not asked about itself if other brokers exist."""
         among = Cluster.addresses if beside is None else beside.others
         super().__init__(brokers, f"the coordinators of {_NEEDED[kind][1]}s", deadline, among)
         self._kind, self._keys = kind, [""]
@@ -573,8 +573,8 @@ class _CoordinatorCall(_Call):
         """Return the purpose of the connection for a request.
 
         Brokers answer a connection's requests in order, and no request may wait for a JoinGroup
-        that is held until all members have joined, or for another slow response. So a commit is
-        sent on a second connection, and a heartbeat on a second one beside a slow commit.
+        that is held until all members have joined, or for another slow response. So while such a
+        request is in flight, commits and heartbeats are sent on a second connection.
         """
         connection = self._network.connection(address, COORDINATOR)
         if connection is None or self.patience > 0.0:

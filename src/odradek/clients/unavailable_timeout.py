@@ -16,7 +16,7 @@ from odradek.common.errors import KafkaError
 from odradek.network.flow import Completion
 
 MIN_TRY_S = 1.0
-"""Minimum number of seconds that each call gets before this option ends it."""
+"""Minimum number of seconds before `metadata.unavailable.timeout.ms` ends a call."""
 POLL_WAIT = "records"
 """Name of the wait of a consumer's poll()."""
 

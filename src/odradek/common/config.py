@@ -117,7 +117,7 @@ class Config:
             values["reconnect.backoff.max.ms"] = base
         for base in ("retry.backoff", "socket.connection.setup.timeout"):
             low, high = values[f"{base}.ms"], values[f"{base}.max.ms"]
-            if low > high:  # R-BO-2
+            if low > high:  # constant wait (R-BO-2)
                 logger.warning(
                     "%s.ms (%d) is above %s.max.ms (%d): the wait is constant, %d ms",
                     *(base, low * 1000, base, high * 1000, high * 1000),

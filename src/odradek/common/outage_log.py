@@ -46,9 +46,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger("odradek")
 
 QUIET_AFTER_S = 5.0
-"""Seconds after which a failed address counts as not needed, if other addresses answer.
+"""Seconds after its last failure when an address counts as not needed, if others answer.
 
-They begin at its last failure. A client connects to needed addresses at least every second.
+A client connects to needed addresses at least every second.
 """
 NO_NAME = f"{DnsError.__name__}: "
 """Prefix of a connection attempt's error if the host name couldn't be resolved."""
@@ -158,7 +158,7 @@ class OutageLog:
 
     def _metadata_failed(self, now: float, fields: Fields) -> None:
         if fields.get("what") == "dial" or not fields.get("failure", True):
-            return  # counted before, or no failure
+            return  # it was counted before, or is no failure
         self._failed(now, fields, "metadata request failed", "")
         self.counts.attempts[self._class(fields["address"])] += 1
 

@@ -40,7 +40,7 @@ class Rebootstrap:
 
 
 class SilentConnections:
-    """Known brokers with connections that became silent after the last good response (R-RB-2)."""
+    """Known brokers with connections that fell silent after the last good response (R-RB-2)."""
 
     def __init__(self) -> None:
         self.clear()
@@ -67,9 +67,9 @@ class SilentConnections:
 
         If a large cluster's network fails, waiting for the suspicion time at each broker would take
         minutes. Unanswered writes alone may be caused by a dead replica, so metadata requests must
-        be unanswered as well: two of them, or one if no broker has sent anything meanwhile
+        be unanswered as well: two requests, or one if no broker has sent anything meanwhile
         (`heard_at` is the time of the last received byte). The result remains True until a good
-        metadata response: a bootstrap address proves nothing about them.
+        metadata response: one of a bootstrap address proves nothing about the silent brokers.
         """
         if known and not self._is_general:
             enough = len(self.addresses) >= min(known, ENOUGH)

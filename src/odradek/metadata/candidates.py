@@ -109,11 +109,11 @@ class Candidates:
         self.quick = quick
 
     def _leads_nowhere(self, connection: Connection) -> bool:
-        """Return whether a bootstrap address's only connection is silent, so that it needs another.
+        """Return whether a bootstrap address needs another connection: its only one is silent.
 
         With a load balancer, or a name with several IPs, the next connection may reach another
-        broker. Without one, the client might wait for `request.timeout.ms` or the setup timeout.
-        The silent connection isn't closed: the connection that answers first is used.
+        broker. If none were opened, the client might wait for `request.timeout.ms` or the setup
+        timeout. The silent connection isn't closed: the connection that answers first is used.
         """
         handshake = connection.state in HANDSHAKES
         if not (connection.suspect and (connection.ready or handshake)):
@@ -185,7 +185,7 @@ class Candidates:
         return own
 
     def answering(self, connection: Connection) -> bool:
-        """Return whether a connection isn't silent and doesn't count as silent (R-RB-2, R-RB-3)."""
+        """Return whether a connection isn't, and doesn't count as, silent (R-RB-2, R-RB-3)."""
         if connection.suspect:
             return False
         snapshot = self._metadata.snapshot
@@ -230,7 +230,7 @@ class Candidates:
         return asked.first and not (alone and asked.connection.purpose == DATA)
 
     def lives(self, connection: Connection, now: float) -> bool:
-        """Return whether a silent connection's broker is just slow: it answers on another one."""
+        """Return whether a silent connection's broker answers on another one, so is only slow."""
         if not (connection.ready and connection.suspect):
             return False
         return connection.record.heard_at > max(connection.suspected_at, now - RECENT_RESPONSE_S)

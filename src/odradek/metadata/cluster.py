@@ -27,7 +27,7 @@ Epochs = dict[str, SeenEpochs | dict[int, tuple[bytes, int]]]
 """Type of the last seen topic ids and leader epochs, by topic and partition."""
 NO_ID = bytes(16)
 UNKNOWN_TOPIC = frozenset((3, 100))
-"""UNKNOWN_TOPIC_OR_PARTITION and UNKNOWN_TOPIC_ID: the topic doesn't exist, or no longer."""
+"""UNKNOWN_TOPIC_OR_PARTITION and UNKNOWN_TOPIC_ID: the topic never existed, or was deleted."""
 
 
 class Broker(NamedTuple):
@@ -72,7 +72,7 @@ class Topic:
         return ours == (other.name, other.topic_id, other.partitions, other.internal, other.error)
 
     def refused(self, error: int) -> Topic:
-        """Return this topic, last known state, with the error that a broker now returns for it."""
+        """Return this topic, in its last known state, with the error that a broker now returns."""
         return Topic(self.name, self.topic_id, self.partitions, self.internal, error)
 
     @property
@@ -107,7 +107,7 @@ class Cluster:
         self.topics: TopicMap[Topic] = TopicMap({}) if topics is None else topics
         self.updated_at = updated_at
         self.led = led
-        """Number of partitions with a leader; `leaderless` is that of the others.
+        """Number of partitions with a leader; `leaderless` is the number of the other partitions.
 
         Both are updated as topics are added and removed, because counting all partitions again for
         one new topic would be slow.

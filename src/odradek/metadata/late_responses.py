@@ -2,9 +2,9 @@
 
 In: metadata requests whose response is late, so that another broker was asked as well. Out: late
 responses; whether asking one more broker could help; connection attempts that show whether a silent
-address is alive. A response counts whenever it arrives. If two brokers are late and one of them is
-slow but alive, the client waits, because a third request would only make it slower. Must not: judge
-a response, or send a request.
+address, which sends nothing any more, is alive. A response counts whenever it arrives. If two
+brokers are late and one of them is slow but alive, the client waits, because a third request would
+only make it slower. Must not: judge a response, or send a request.
 
 If another connection answers, a silent one isn't closed: a half-open connection and a slow request
 look alike, and a request that takes 25 s would be repeated forever. When the request times out,
@@ -64,7 +64,7 @@ class LateResponses:
         return ended
 
     def only_slow(self, now: float) -> bool:
-        """Return whether to ask no other broker: two are silent, and one of them is only slow."""
+        """Return whether to ask no other broker, as two are silent and one of them is only slow."""
         slow = self._slow()
         return len(slow) >= ENOUGH and any(
             self._candidates.lives(other, now)
@@ -77,7 +77,7 @@ class LateResponses:
         return [a for a in self.asked if a.connection.suspect and a.first]
 
     def arriving(self, now: float) -> list[Address]:
-        """Return the addresses of late requests whose connection is neither silent nor held."""
+        """Return the addresses of late requests that aren't delayed by silence or a slow write."""
         return [a.connection.address for a in self.asked if a.is_on_its_way(now)]
 
     def prove(self, now: float) -> float:

@@ -33,10 +33,10 @@ class Candidate(NamedTuple):
     connection: Connection
     suspect: bool
     young_until: float
-    """Time until which no other address is tried, if its connection is pending."""
+    """If the connection is pending: time until which no connection to another address is opened."""
     bootstrap: bool = False
     older: bool = False
-    """Whether its last response had an outdated epoch, so that others are preferred (R-ID-4)."""
+    """Whether its last response had an outdated epoch, so others are preferred to it (R-ID-4)."""
 
     @property
     def answering(self) -> bool:

@@ -167,7 +167,7 @@ class Metadata:
             self._lower.forget(name)
             self.heard.forget(name)
             if self.snapshot is None or name not in self.snapshot.topics:
-                self._left(name)  # others are forgotten on leaving the snapshot
+                self._left(name)  # topics in the snapshot are forgotten when they leave it
 
     def _left(self, name: str) -> None:
         """Forget a topic that is neither in use nor in the snapshot."""

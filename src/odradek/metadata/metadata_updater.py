@@ -52,7 +52,7 @@ MAY_REFUSE = 4
 WARNED_OF = 100
 """Maximum number of brokers with an invalid address for which a warning is logged."""
 SAME_OUTAGE = 60.0
-"""Seconds after a rebootstrap during which another one may count as the same rebootstrap."""
+"""Seconds after a rebootstrap during which another one may count as its continuation."""
 
 
 class MetadataUpdater:
@@ -108,7 +108,7 @@ class MetadataUpdater:
         """Number of requests with a late response, so that another broker was asked as well."""
         return self._late.added
 
-    # Flow
+    # The flow that refreshes the metadata
 
     def run(self) -> Flow[None]:
         """Refresh the metadata whenever that is due, for as long as the client lives."""
@@ -435,7 +435,7 @@ class MetadataUpdater:
     def _rebootstrapped(self, restarted: bool, used: Connection, now: float) -> None:
         current = cast("Rebootstrap", self.current)
         self.current = None
-        if current.end(now, used.address):  # one event per rebootstrap
+        if current.end(now, used.address):  # report each rebootstrap once
             self._events.emit(
                 now,
                 "rebootstrapped",
@@ -494,7 +494,7 @@ class MetadataUpdater:
             self._misled.led_right(connection.address)
         if isinstance(error, RebootstrapRequiredError) and self._rebootstraps:
             _, meant = self._meant_by(connection.address)
-            in_use = connection.ready_at < math.inf  # it was ready before
+            in_use = connection.ready_at < math.inf  # its setup was finished before
             began = self.history[-1].started if self.history else -math.inf
             if in_use or self._misled.starts_again(connection.address, meant, now - began):
                 self._forced = f"{connection.address} answered ApiVersions: REBOOTSTRAP_REQUIRED"

@@ -1,10 +1,10 @@
 """Decide when the refusal by one address becomes the error of all waiting calls (R-CS-4).
 
 In: errors of connections, the ends of metadata rounds. Out: a refusal that applies until the next
-attempt. An error that waiting can't cure (`KafkaError.sticky`: a wrong password, an untrusted
-certificate) is raised quickly, but not while another broker may still accept the client: with a
-good connection, the client continues; if one of several brokers refuses, the round tries the others
-for up to a second. Must not: end the client.
+attempt. A refusal is an error that waiting can't cure (`KafkaError.sticky`: a wrong password, an
+untrusted certificate). It is raised quickly, but not while another broker may still accept the
+client: with a good connection, the client continues; if one of several brokers refuses, the round
+tries the others for up to a second. Must not: end the client.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from odradek.network.network_client import NetworkClient
 GRACE = 1.0
 """Seconds for which a round tries other brokers after the first refusal."""
 RECENT = 10.0
-"""Maximum seconds between a failure and the first refusal if both are one problem."""
+"""Maximum seconds between a failure and the first refusal for both to count as one problem."""
 WEAK = (NotKafkaError, PlaintextPortError)
 """Errors that mean that another kind of server uses the address.
 
@@ -30,7 +30,7 @@ count if all addresses have them.
 
 
 class Refusal(NamedTuple):
-    """An error that all calls raise until the time `until` of the next attempt."""
+    """An error that all calls raise until the next connection attempt, at the time `until`."""
 
     error: KafkaError
     until: float

@@ -9,10 +9,10 @@ epoch: its information about positions is wrong.
 A lower epoch may also be right: the topic was recreated and the offset belongs to the former topic,
 or the caller passed an epoch that never existed. So a lower epoch is accepted after `ANSWERS`
 responses over `SECONDS` without a newer epoch. More than half of the brokers in these responses (at
-most `ANSWERS`) must have sent one, because a broker that is cut off is alone, or with fewer than
-half. While fewer can be reached, the partition waits, and a WARNING and `explain()` report it: the
-client can't distinguish a minority from the majority, and reading everything again can't be undone.
-With another topic id, epochs start again; a response without an epoch is never older.
+most `ANSWERS`) must have sent a lower epoch, because a broker that is cut off is alone, or with
+fewer than half. While fewer can be reached, the partition waits, and a WARNING and `explain()`
+report it: the client can't distinguish a minority from the majority, and reading everything again
+can't be undone. With another topic id, epochs start again; a response with no epoch is never older.
 
 `LowerEpochs` decides for topics without ids, whose epochs come from metadata. A lower epoch comes
 from an outdated broker, or from a topic that was deleted and recreated between two refreshes; the
@@ -92,7 +92,7 @@ class ReportedEpochs:
         return True
 
     def accept(self, topic: str, epochs: Mapping[int, tuple[bytes, int]]) -> None:
-        """Accept epochs below these from now on, because the topic was deleted and recreated."""
+        """Accept lower epochs than these from now on, as the topic was deleted and recreated."""
         heard = self._topics.setdefault(topic, {})
         for number, (topic_id, epoch) in epochs.items():
             heard[number] = ReportedEpoch(epoch, topic_id, 0.0, believed=True)

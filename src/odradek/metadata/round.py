@@ -45,7 +45,7 @@ class PendingRequest:
         return head is not None and isinstance(head.body, MetadataRequest)
 
     def is_on_its_way(self, now: float) -> bool:
-        """Return whether its response may come soon, as the connection isn't silent or held."""
+        """Return whether its response may come soon: neither silence nor a slow write delays it."""
         connection = self.connection
         return not (self.reply.done or connection.suspect or connection.is_held(now))
 
@@ -78,7 +78,7 @@ class Round:
         self.failed: dict[Address, None] = {}
         self.dialled: list[Connection] = []
         self.known: list[Address] | None = None
-        """In a rebootstrap: known brokers without connection to try, in the snapshot's order.
+        """In a rebootstrap: known brokers to try that have no connection, in the snapshot's order.
 
         The bootstrap addresses and the connected brokers are tried in addition.
         """

@@ -2,21 +2,21 @@
 
 In: metadata responses and the addresses that sent them. Out: the topics whose id in a response
 isn't accepted; the brokers to ask next. A topic that is deleted and recreated gets another id. Ids
-are random, so they don't show which topic is newer, and the metadata of a broker may lag: such a
-broker names a deleted topic. A client that accepted its id would read the deleted topic from its
-beginning, and then the newer topic again. Must not: know connections.
+are random, so they don't show which topic is newer, and the metadata of a broker may lag: then it
+contains the id of the deleted topic. A client that accepted this id would read the deleted topic
+from its beginning, and then the newer topic again. Must not: know connections.
 
-The metadata of one broker never goes back in time. So another id is accepted if the broker that
-reports it has reported the current id before. Otherwise the client keeps the current topic and asks
-other brokers, first those that have reported the current id, until one of them changes to the other
-id, or all brokers (at most `ANSWERS` of them) report the other id and none of them is known to have
-reported the current one. An id that a broker reported before the current id belongs to a deleted
-topic. If the topic isn't in the snapshot, because a response lacked it or after a rebootstrap,
-there is no topic to keep, so an id is accepted unless it is known to belong to a deleted topic.
+The metadata of one broker never goes back in time. So a new id is accepted at once from a broker
+that has reported the current id before. Otherwise the client keeps the current id and asks other
+brokers, first those that have reported the current id. The new id is accepted if one of these
+changes to it, or if all brokers (at most `ANSWERS`) report it and none is known to have reported
+the current id. An id that a broker reported before the current id belongs to a deleted topic. If
+the topic isn't in the snapshot, because a response lacked it or after a rebootstrap, there is no
+topic to keep, so an id is accepted unless it is known to belong to a deleted topic.
 
-As with leader epochs (`reported_epochs`), an id is accepted anyway after `ANSWERS` responses over
-`SECONDS` if more than half of the brokers report it, because the cluster may have been restored, or
-the broker that reported the current id was cut off.
+As with leader epochs (`reported_epochs`), an id is accepted anyway after `ANSWERS` responses in at
+least `SECONDS` if more than half of the brokers report it, because the cluster may have been
+restored, or the broker that reported the current id was cut off.
 """
 
 from __future__ import annotations
@@ -221,7 +221,7 @@ class TopicIds:
     ) -> bool:
         history, older = self._histories.get(name), self._is_older(name, topic_id)
         if not older and broker is not None and self._has_named(name, broker):
-            return True  # the metadata of one broker never goes back
+            return True  # a broker's metadata never goes back in time
         if history is None:
             history = self._histories[name] = IdHistory()
         history.hear(now, self._requested_at)

@@ -149,7 +149,7 @@ def all_of(data: Any, name: str) -> list[Any]:
         return [None]
     try:
         found: list[Any] = data.column(name).unique().to_pylist()
-    except NotImplementedError:  # Arrow raises it for lists and structs
+    except NotImplementedError:  # raised for columns of lists and structs
         return [None]
     return found if all(isinstance(one, str | int) for one in found) else [None]
 

@@ -26,7 +26,7 @@ _UNITS = {"": "1", "ms": "ms", "s": "s", "bytes": "By"}
 
 
 class _Convention(NamedTuple):
-    """A metric of the semantic conventions, derived from one of this client's."""
+    """A metric of the semantic conventions, derived from metrics of this client."""
 
     name: str
     text: str

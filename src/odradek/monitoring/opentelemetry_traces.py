@@ -35,13 +35,13 @@ class OpenTelemetryTraces:
                 producer.send("seen", record.value)         # a child span of the `process` span
 
     Clients are traced until they are closed. Each `send` is a span that ends with the record's
-    result. The global propagator writes its context to the record's headers (W3C's `traceparent` by
-    default); an existing context in the headers isn't changed. Callbacks of `send` run in its
-    context. Each call that returns records is a span with links to the contexts of these records,
-    at most 128. Each commit is a span, including automatic commits and offsets in transactions.
-    `send_arrow` and `poll_arrow` are one span for each call, and headers of rows aren't changed.
-    Each attempt of workers is a separate `process` span. Names and attributes follow the semantic
-    conventions 1.44.
+    result. The global propagator writes the span's context to the record's headers (W3C's
+    `traceparent` by default); an existing context in the headers isn't changed. Callbacks of `send`
+    run in the context of this span. Each call that returns records is a span with links to the
+    contexts of these records, at most 128. Each commit is a span, including automatic commits and
+    offsets in transactions. `send_arrow` and `poll_arrow` are one span for each call, and headers
+    of rows aren't changed. Each attempt of workers is a separate `process` span. Names and
+    attributes follow the semantic conventions 1.44.
 
     Producers and consumers, sync or asyncio, can be passed once each.
 

@@ -37,7 +37,7 @@ class PrometheusFamily(NamedTuple):
     name: str
     kind: Kind
     help: str
-    """Meaning and unit."""
+    """Description of the metric, with its unit."""
     series: list[PrometheusSeries]
 
 

@@ -101,12 +101,12 @@ class ClientConnections:
 
     @property
     def user(self) -> str | None:
-        """User name with which this client authenticates; None unless with PLAIN or SCRAM."""
+        """User name with which this client authenticates; None without PLAIN or SCRAM."""
         name: str | None = getattr(getattr(self.mechanism, "credentials", None), "username", None)
         return name
 
     def authenticates_by(self, mechanism: Mechanism | None) -> None:
-        """Authenticate new connections with this mechanism; None: without SASL."""
+        """Set the SASL mechanism of new connections; None: connect without SASL."""
         self.mechanism = mechanism
 
     def renews_by(self, renewal: Completion[None]) -> None:
@@ -233,7 +233,7 @@ class ClientConnections:
             self.engine.effects.append(Close(connection.id, reason))
 
     def disown(self, connection: Connection, error: KafkaError, now: float) -> None:
-        """Close a connection to another cluster; its responses don't prove the address works."""
+        """Close a connection to another cluster, so its responses prove nothing."""
         if not connection.ended:
             connection.proves(False)
             if not connection.secondary:
@@ -241,7 +241,7 @@ class ClientConnections:
             self.fail(connection, error, now)
 
     def fail(self, connection: Connection, error: KafkaError, now: float) -> None:
-        """Close a connection because of the peer's error, and count a failure of the address."""
+        """Close a connection because of the peer's error; count it as a failure of the address."""
         if not connection.ended:
             self._end(connection, error, now, failure=True)
             self.engine.effects.append(Close(connection.id, str(error)))
@@ -262,7 +262,7 @@ class ClientConnections:
         requests = connection.take_requests(now)
         if isinstance(error, AnswerTooLargeError) and requests:
             error = self._too_large(error, address, requests[0].body.API_NAME)
-            failure = False  # the broker works, and would repeat this response
+            failure = False  # the broker works, and would repeat the large response
         self._forget(connection, error)
         if connection.state is ConnectionState.AUTHENTICATION_FAILED:
             self.refused_logins += 1

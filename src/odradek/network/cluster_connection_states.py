@@ -61,7 +61,7 @@ class AddressState:
         self.tried: list[str] = []
         """IPs to try last: those tried since the last success, or the IP of a lost connection."""
         self.failures_before_proof = 0
-        """Value of `failures` before the last response, restored if that was of another cluster."""
+        """Value of `failures` before the last response, restored if it was another cluster's."""
         self.suspicion = ""
         """Possible reason why a connection ended without an error; the next attempt checks it."""
         self.api_versions = API_VERSIONS[0]
@@ -190,7 +190,7 @@ class ClusterConnectionStates:
         return 0.0 if found is None else max(0.0, found.backoff_until - now)
 
     def dialling(self, state: AddressState, now: float) -> float:
-        """Note the start of an attempt; return its setup timeout, drawn per failure (KIP-601)."""
+        """Note the start of an attempt; return its setup timeout, raised by failures (KIP-601)."""
         state.last_dial = now
         state.dialling += 1
         if state.setup_timeout == 0.0:
@@ -203,10 +203,10 @@ class ClusterConnectionStates:
         first_family = ":" in ips[0]
         ordered = [ip for ip in ips if (":" in ip) == first_family]
         ordered += [ip for ip in ips if (":" in ip) != first_family]
-        # Some names resolve to other IPs each time: with old ones, the list would grow for ever.
+        # Some names resolve to other IPs each time: a list that keeps old ones would always grow.
         state.tried = [ip for ip in state.tried if ip in ordered]
         fresh = [ip for ip in ordered if ip not in state.tried]
-        if not fresh:  # all tried: start again, not with the last IP
+        if not fresh:  # all IPs were tried: start again, but not with the last one
             state.tried = [state.last_ip] if state.last_ip in ordered[:1] else []
             fresh = [ip for ip in ordered if ip not in state.tried] or ordered
         state.last_ip = fresh[0]
@@ -275,11 +275,11 @@ class ClusterConnectionStates:
         """Choose an older version for the next ApiVersions, after the peer closed the connection.
 
         `asked` is the version of the request that the peer didn't answer. Returns True if the
-        closed connection isn't a failure of the address: while versions are tried for the first
-        time, and no address has answered this or a newer version. Once a broker has answered a
-        version, the other brokers of its cluster support it as well, so an address that closes the
-        connection then isn't a broker. After the oldest version, the newest is tried again, since
-        the broker may only have been starting.
+        closed connection doesn't count as a failure of the address. That is so while versions are
+        tried for the first time, and no address has answered this or a newer version. Once a broker
+        has answered a version, the other brokers of its cluster support it as well, so an address
+        that closes the connection then isn't a broker. After the oldest version, the newest is
+        tried again, since the broker may only have been starting.
         """
         state = self.state(address)
         if asked <= state.api_versions_answered:

@@ -27,11 +27,11 @@ DATA, COORDINATOR, METADATA = "data", "coordinator", "metadata"
 BESIDE, ASIDE, PROBE, PUSH = "beside", "aside", "probe", "push"
 """Purposes of connections in addition to DATA, COORDINATOR and METADATA.
 
-Heartbeats (COORDINATOR) mustn't wait for a long fetch, metadata requests (METADATA) for a held
-write, commits (BESIDE) for a held JoinGroup, other requests (ASIDE) for a held fetch. BESIDE and
-ASIDE connections are only opened if necessary. A PROBE only shows whether an address still answers
-(R-RB-9). A PUSH connection sends metrics, whose receiver may be slow (KIP-714). The backoff is per
-address, whatever the purpose.
+A broker answers a connection's requests in order, and may hold a fetch, a write or a JoinGroup.
+Heartbeats (COORDINATOR) mustn't wait for a fetch, metadata requests (METADATA) for a write, commits
+(BESIDE) for a JoinGroup, other requests (ASIDE) for a fetch. BESIDE and ASIDE connections are only
+opened if necessary. A PROBE only shows whether an address still answers (R-RB-9). A PUSH connection
+sends metrics, whose receiver may be slow (KIP-714). The backoff is per address, for all purposes.
 """
 SECONDARY = frozenset((ASIDE, PUSH))
 """Purposes whose failures and responses don't count for the address.
@@ -99,7 +99,7 @@ class Connection:
         self.heard_at = -math.inf
         """Time when a response was last completed, or `LEAST_BYTES` of one had arrived."""
         self.left_in_use = False
-        """Whether the broker closed it without an error while in use: it is shutting down."""
+        """Whether the broker closed it without an error while in use, as at its shutdown."""
         self.throttled_until = 0.0
         self.proved = False
         self.new_bytes = 0
@@ -112,7 +112,7 @@ class Connection:
         """Whether a request for the broker's cluster id is in flight."""
         self.for_metadata = False
         self.beside = False
-        """Whether it was opened beside a silent attempt, so that its setup timeout is shorter."""
+        """Whether it was opened beside a silent attempt, and so has a shorter setup timeout."""
         self.suspect = False
         """Whether the peer sent nothing, or too little, for the suspicion time (R-RB-2, R-TI-1).
 
@@ -125,7 +125,7 @@ class Connection:
         """The SASL session, if the broker requires a new authentication after some time
         (KIP-368)."""
         self.steps_down = False
-        """Whether the peer probably closed it because it doesn't know the version of ApiVersions.
+        """Whether the peer probably closed it for not knowing the version of ApiVersions.
 
         Such an end isn't a failure of the address.
         """
@@ -221,7 +221,7 @@ class Connection:
         self.session = session
 
     def finds_out(self, asks: str, left: str) -> None:
-        """Let this connection check the suspicion `asks` (see `probe`), later ones check `left`."""
+        """Let this connection check the suspicion `asks` (see `probe`), the next one `left`."""
         self.asks = asks
         self.record.suspect_of(left)
 
@@ -269,7 +269,7 @@ class Connection:
         self.suspect, self.suspected_at = True, now
 
     def throttle(self, until: float, now: float) -> None:
-        """Pause until a time before which the broker reads nothing; don't suspect it (KIP-219)."""
+        """Send nothing before `until`, and don't suspect the broker until then (KIP-219)."""
         added = until - max(self.throttled_until, now)
         if added > 0.0:
             self.rest(until)
@@ -303,7 +303,7 @@ class Connection:
         self.left_in_use = True
 
     def ends_for_its_version(self, steps_down: bool) -> bool:
-        """Set and return whether the peer closed the connection as it doesn't know the version."""
+        """Set and return whether the peer closed it for not knowing the version of ApiVersions."""
         self.steps_down = steps_down
         return steps_down
 
@@ -371,7 +371,7 @@ class Connection:
         return deadline if self.session is None else min(deadline, self.session.due_at)
 
     def idle_at(self, idle: float) -> float:
-        """Return when to close the idle connection; never while requests wait for its session."""
+        """Return when to close the idle connection; never while requests wait for a new session."""
         if self.secondary:  # brokers limit the number of connections
             idle = min(idle, SECONDARY_IDLE_S)
         waited_for = self.session is not None and self.session.held
@@ -387,7 +387,7 @@ class Connection:
 
     @property
     def held_at(self) -> float | None:
-        """Time at which the oldest write counts as held by the broker, if a write is oldest."""
+        """Time when the oldest request counts as held by the broker; None unless it is a write."""
         head = self.in_flight.head
         if head is None or not head.held:
             return None
@@ -399,7 +399,7 @@ class Connection:
         return at is not None and now >= at
 
     def overdue_at(self, grace: float) -> float:
-        """Return when the oldest request times out, at least `grace` seconds after any bytes."""
+        """Return when the oldest request times out, at least `grace` s after the last byte."""
         head, deadline = self.in_flight.head, self.in_flight.deadline
         if head is None:
             return math.inf

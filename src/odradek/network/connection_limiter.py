@@ -26,7 +26,7 @@ FRESH_SPACING = ExponentialBackoff(0.05, 0.1)
 Five known brokers and a bootstrap address are then tried within a third of a second.
 """
 FRESH = 6
-"""Maximum number of attempts with this short wait until a connection has answered a request."""
+"""Maximum number of attempts that only wait `FRESH_SPACING`, until a connection has answered."""
 MAX_PENDING = 6
 """Maximum number of pending attempts of one client while it is limited (R-MD-3)."""
 MAX_PER_SECOND = 6
@@ -99,7 +99,7 @@ class ConnectionLimiter:
                 self.next_dial_at = now + self._spacing(FRESH_SPACING)
             if fresh and not again:
                 self._fresh += 1
-                self._dials = max(self._dials, 1)  # attempts after short waits count once
+                self._dials = max(self._dials, 1)  # all attempts after short waits count as one
             else:
                 self._dials += 1
 
@@ -107,7 +107,7 @@ class ConnectionLimiter:
         return min(spacing.delay(dials, self._rng), self._longest)
 
     def left(self, asked_at: float, now: float) -> None:
-        """Let an attempt start at `now`, not `asked_at`, since resolving its name took time."""
+        """Move an attempt's start from `asked_at` to `now`, since resolving its name took time."""
         if asked_at in self._recent:
             self._recent.remove(asked_at)
         self._recent.append(now)

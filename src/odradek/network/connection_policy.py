@@ -169,7 +169,7 @@ class ConnectionPolicy:
         return seconds
 
     def left(self, begun_at: float, now: float) -> None:
-        """Let an attempt start at `now`, not `begun_at`, since resolving its name took time."""
+        """Move an attempt's start from `begun_at` to `now`, since resolving its name took time."""
         self._governor.left(begun_at, now)
 
     def ended(self, record: AddressState) -> None:
@@ -201,11 +201,11 @@ class ConnectionPolicy:
         return until
 
     def proved(self, address: Address, now: float) -> None:
-        """Lift both limits, because the address answered a real request."""
+        """Lift the backoff and the client's limit, because the address answered a real request."""
         self._states.proved(address, now)
         self._governor.proved()
 
     def disproved(self, address: Address) -> None:
-        """Restore the limits that a response lifted, as it came from another cluster (R-RB-5)."""
+        """Restore the backoff and the limit that a response of another cluster lifted (R-RB-5)."""
         self._states.disproved(address)
         self._governor.disproved()

@@ -46,7 +46,7 @@ class Component(Protocol):
 
 
 class Engine:
-    """Runner of a client's flows (generators) and components; connections are a component's."""
+    """Runner of a client's flows (generators) and components; one of these owns the connections."""
 
     def __init__(self, events: EventLog) -> None:
         self.events = events
@@ -99,7 +99,7 @@ class Engine:
         return len(self._tasks)
 
     def step(self, now: float) -> float | None:
-        """Process inputs; return when to step again if no input arrives (None: not until then)."""
+        """Process inputs; return when to step again if no input arrives (None: no need)."""
         self.now = now
         try:
             return self._step(now)
@@ -190,7 +190,7 @@ class Engine:
             if task.completion is completion:
                 task.cancel(error)
                 return
-        if not completion.done:  # started in this step: it won't run
+        if not completion.done:  # started in this step: the flow won't run
             completion.fail(error)
 
     # Calls to user code and slow functions
@@ -267,7 +267,7 @@ class Engine:
 
 
 def _no_exception(error: BaseException) -> bool:
-    """Return whether an exception comes from outside; the default of `_from_outside`."""
+    """Return whether an error is no `Exception`, as Ctrl-C; the default of `_from_outside`."""
     return not isinstance(error, Exception)
 
 

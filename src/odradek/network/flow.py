@@ -199,7 +199,7 @@ class Task(Generic[T]):
             self.completion.complete(end.value)
             return None
         except KafkaError as error:
-            trace = error.__traceback__  # without this frame: no reference cycle
+            trace = error.__traceback__  # leave this frame out, to avoid a reference cycle
             self.completion.fail(error.with_traceback(trace and trace.tb_next))
             return None
         finally:

@@ -39,7 +39,7 @@ class FrameBuffers:
 
     def __init__(self, limit: int = 0) -> None:
         self.limit = limit
-        """Maximum size in bytes of all kept buffers, in use or free; others aren't reused."""
+        """Maximum total bytes of kept buffers, in use or free; further buffers aren't reused."""
         self.kept = 0
         self.made = 0
         """Number of buffers created so far; in a steady state it doesn't grow."""
@@ -54,7 +54,7 @@ class FrameBuffers:
         )
 
     def allow(self, limit: int) -> None:
-        """Set the maximum size in bytes of all kept buffers."""
+        """Set the maximum total bytes of all kept buffers."""
         self.limit = limit
 
     def take(self, size: int) -> Buffer:

@@ -209,7 +209,7 @@ class Handshake:
                 told = version >= SAYS_WHO_IS_MEANT and cluster_id is not None
                 connection.speaks(versions, node_id if told else None)
                 _, newest = versions.get(ApiVersionsRequest.API_KEY, (0, version))
-                aside = connection.secondary  # its broker's identity isn't verified yet
+                aside = connection.secondary  # on it, the cluster id isn't verified yet
                 if not aside:
                     network.states.api_versions_known(connection.address, version, newest)
                 if not asks and not aside:

@@ -23,7 +23,7 @@ class EngineInputs(Inputs, Protocol):
     effects: deque[Effect]
 
     def hosted(self, from_outside: Callable[[BaseException], bool]) -> None:
-        """Set the function that returns whether an exception, such as Ctrl-C, is from outside."""
+        """Set the function that returns whether an exception (as Ctrl-C) is from outside."""
 
     @property
     def inputs(self) -> Sized:
@@ -56,7 +56,7 @@ class Host(Protocol):
         """Whether an exception such as Ctrl-C interrupted a step: the client needs a new engine."""
 
     callers_first: bool
-    """Whether callers that a step has woken run before the next step, even if that is due."""
+    """Whether callers that a step has woken run before the next step, even if that step is due."""
 
     @property
     def on_its_own(self) -> bool:
@@ -94,7 +94,7 @@ class Host(Protocol):
         """Replace an engine that is `torn` by a new engine."""
 
     def drop(self) -> None:
-        """Close sockets and thread without waiting, since the client was collected (R-HO-4)."""
+        """Close sockets and thread without waiting, as the client was freed (R-HO-4)."""
 
     def attach(self, engine: EngineInputs) -> None:
         """Set the engine to run; start no thread and open no socket before the first call."""

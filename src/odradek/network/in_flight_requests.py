@@ -133,7 +133,7 @@ class InFlightRequests(Sampled):
         self.deadline += seconds
 
     def patience_ends(self, since: float = math.inf) -> float:
-        """Return until when the broker may hold requests, which delays requests sent later.
+        """Return the time until which the broker may hold requests, and so delay later requests.
 
         Requests that were sent after `since` are ignored.
         """

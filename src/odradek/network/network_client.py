@@ -145,9 +145,9 @@ class NetworkClient(ClientConnections):
         """Return a connection for a request, preferably one without a fetch that the broker holds.
 
         While a fetch is held, that is a secondary connection (see `secondary_connections`), unless
-        it fails or isn't ready when the fetch ends. The caller checks its cluster id before other
-        requests, and repeats a request on the first connection after an error. If the result is
-        None, wait for `changed`, or until `prompt_at`, and call again.
+        it fails or isn't ready when the fetch ends. The caller checks that connection's cluster id
+        before other requests, and repeats a request on the first connection after an error. If the
+        result is None, wait for `changed`, or until `prompt_at`, and call again.
         """
         if not self._holds_fetch(address):
             return self.ready(address, now)
@@ -183,7 +183,7 @@ class NetworkClient(ClientConnections):
     def _aside_until(self, aside: Connection) -> float:
         """Return until when a request may wait for this secondary connection to be ready.
 
-        The wait costs no time: on the first connection, the response would follow the held fetch.
+        The wait costs no time: on the first connection, the response would wait for the fetch, too.
         """
         begun = aside.dialled_at
         data = self.connections.get((aside.address, DATA))
@@ -207,7 +207,7 @@ class NetworkClient(ClientConnections):
     ) -> float:
         """Return when `ready` may succeed or try to connect; infinite if it waits for an event."""
         found = self.connections.get((address, purpose))
-        if found is not None:  # only the end of throttling is known
+        if found is not None:  # only the time when throttling ends is known
             return found.throttled_until if found.throttled_until > now else math.inf
         return self.dials.when(address, now, for_metadata=for_metadata).at
 
@@ -325,7 +325,7 @@ class NetworkClient(ClientConnections):
 
     def _suspect(self, connection: Connection, now: float) -> None:
         """Mark a silent connection as suspect until a response arrives or it ends (R-RB-2)."""
-        if connection.secondary:  # callers repeat its requests elsewhere
+        if connection.secondary:  # callers repeat its requests on another connection
             waited = now - connection.last_used
             self.fail(connection, DisconnectedError(f"no response for {waited:.0f} s"), now)
             return
@@ -503,11 +503,11 @@ class NetworkClient(ClientConnections):
         if error is None and connection.state is ConnectionState.AUTHENTICATING:
             error = silent_refusal()
         if self._in_handshake(connection) and ended_unexplained(error):
-            error = ended_in_handshake(connection.address)  # ports without TLS do this
+            error = ended_in_handshake(connection.address)  # as a port without TLS does
         aside = connection.secondary
         if setting_up and not aside and ended_unexplained(error) and self._steps_down(connection):
             why = "closed instead of answering ApiVersions: the next attempt uses another version"
-            self.dials.alarmed(now)  # other addresses may do the same
+            self.dials.alarmed(now)  # other brokers may close their connections, too
             excused = DisconnectedError(why)
             self.states.excused(connection.address, now, excused)
             self._end(connection, excused, now, failure=False)

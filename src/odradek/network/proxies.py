@@ -166,7 +166,7 @@ def _http(proxy: Proxy, target: Address) -> Conversation:
 
 def _request(proxy: Proxy, target: Address) -> bytes:
     host = f"[{target.host}]" if ":" in target.host else target.host
-    where = host_bytes(f"{host}:{target.port}")  # not `str()`, which is for people
+    where = host_bytes(f"{host}:{target.port}")  # not `str()`, whose text is for people
     lines = [b"CONNECT " + where + b" HTTP/1.1", b"Host: " + where]
     if proxy.user:
         login = f"{proxy.user}:{proxy.password.reveal()}".encode()

@@ -8,11 +8,11 @@ prove that the address works. If it is unavailable, silent or returns an error, 
 the first connection (except a push of metrics), and another secondary connection is only tried
 after a while. Must not: delay a request much beyond the end of the fetch.
 
-A secondary connection has its own state, and its cluster id is checked first. When it shared the
-state of the address, a broker that accepted no further connection made a healthy client report an
-outage, and a broker of another cluster returned offsets of that cluster. It uses the IP of the
-first connection, and never a proxy. Checks of leader epochs stay on the first connection because
-they move positions; metadata requests stay there because they aren't urgent.
+A secondary connection has its own state, and its cluster id is checked first. If it shared the
+state of the address, a broker that accepts no further connection would make a healthy client report
+an outage, and a broker of another cluster could return its offsets. It uses the IP of the first
+connection, and never a proxy. Checks of leader epochs stay on the first connection because they may
+move the consumer's positions; metadata requests stay there because they aren't urgent.
 """
 
 from __future__ import annotations

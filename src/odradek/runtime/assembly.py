@@ -34,7 +34,7 @@ def assembled(
     calls: Callable[..., ClientCalls[E]],
     producer: Callable[[dict[str, Any]], Any],
 ) -> ClientCalls[E]:
-    """Assemble a client on a test's host or a new host; `producer` writes to `events.topic`."""
+    """Assemble a client on a test's I/O host or a new one; `producer` writes to `events.topic`."""
     kind, directory = type(client).__name__, config["events.dir"]
     host = host_from_sources(config)
     real = host is None

@@ -54,7 +54,7 @@ UNEXPECTED_RESPONSE_S = 5.0
 A proxy may send such responses while its server restarts, or the URL may be wrong.
 """
 STEADY_GAP_S = 1.0
-"""Seconds between two responses of a server in which it may have restarted."""
+"""If a server doesn't respond for this number of seconds, it may have restarted meanwhile."""
 _TAGS = re.compile(r"<(?:style|script)\b[^>]{0,999}>[^<]*|<[^<>]{0,999}>", re.IGNORECASE)
 
 
@@ -197,7 +197,7 @@ class RestServers:
                 return min(now.rejections, key=lambda one: one.status == 404)
             last = now.last or last
             over = self._clock.now() >= deadline
-            if not (over and words):  # a cut round says less than the last one
+            if not (over and words):  # the deadline may have cut this round short
                 words = now.said
             self._log.last = str(now.credentials or "; ".join(now.said) or self._log.last)
             first = min(later.get(url, 0.0) for url in self._urls) - self._clock.now()

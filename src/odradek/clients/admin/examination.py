@@ -78,7 +78,7 @@ class GroupStanding:
 
     group_id: str
     error: KafkaError | None = None
-    """Reason why the group couldn't be examined, most often a missing ACL; None if it was."""
+    """Reason why the group couldn't be examined, most often a missing ACL; None if it could."""
     committed: Mapping[TopicPartition, int] = field(default_factory=dict)
     """The committed offsets by partition."""
     waiting: Mapping[TopicPartition, int] = field(default_factory=dict)

@@ -323,7 +323,7 @@ def _each(question: ApiCall[str, Any, V], groups: Iterable[str]) -> AdminCall[di
 def _of_one(
     group: str, question: ApiCall[Any, Any, None], items: Iterable[Any]
 ) -> AdminCall[dict[Any, None]]:
-    """Ask the coordinator of one group about its partitions or topics."""
+    """Ask a group's coordinator about these partitions or topics of the group."""
     return by_coordinator_of_each(
         CoordinatorKind.GROUP, lambda _: question, {group: list(items)}, question.what
     )

@@ -28,7 +28,7 @@ SPECS = {
 """Kafka's names of positions in a log, and the timestamps that represent them."""
 ISOLATION_LEVELS = ("read_uncommitted", "read_committed")
 EARLIEST = SPECS["EARLIEST"]
-"""EARLIEST and LATEST work with all brokers; keywords with smaller numbers need newer ones."""
+"""EARLIEST and LATEST work with all brokers; keywords with smaller numbers need newer brokers."""
 NOTHING = -1
 
 OffsetSpec = str | int

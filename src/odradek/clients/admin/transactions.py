@@ -439,7 +439,7 @@ def hanging(
 def _known(
     engine: AdminEngine, producer_ids: set[int], deadline: float
 ) -> Flow[set[tuple[int, TopicPartition]]]:
-    """Return the partitions of these producers' transactions that their coordinators know."""
+    """Return (producer id, partition) of these producers' transactions that coordinators know."""
     if not producer_ids:
         return set()
     listed = yield from listing((), sorted(producer_ids), None, None).flow(engine, deadline)

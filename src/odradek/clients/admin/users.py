@@ -302,7 +302,7 @@ def describe_quotas(
 def alter_quotas(
     changes: Mapping[ClientQuotaEntity, Mapping[str, float | None]], validate_only: bool
 ) -> AdminCall[dict[ClientQuotaEntity, None]]:
-    """Set quotas; None deletes one."""
+    """Set quotas; the value None deletes a quota."""
     given = mapping("changes", changes, "a dict of quotas by ClientQuotaEntity")
     wanted = {
         at: aq.AlterClientQuotasRequestEntryData(

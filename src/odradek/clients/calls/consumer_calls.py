@@ -154,11 +154,11 @@ class ConsumerCalls(GroupCalls):
     def iterated(
         self, timeout: float | None
     ) -> CallerFlow[Iterator[ConsumerRecord[Any, Any]] | None]:
-        """Return the next records of a loop; the position moves with each of them."""
+        """Return the next records for a loop over the consumer; each one moves the position."""
         return self._unless_unreached(self.iterated_as(timeout, lambda records: records))
 
     def _unless_unreached(self, read: CallerFlow[T | None]) -> CallerFlow[T | None]:
-        """Raise at the end of a loop if no broker has ever answered.
+        """Raise at the end of a loop over the consumer if no broker has ever answered.
 
         Otherwise a topic that can't be read would look empty. A slow first connection is no error.
         """
@@ -171,7 +171,7 @@ class ConsumerCalls(GroupCalls):
     def iterated_as(
         self, timeout: float | None, made: Callable[[list[ConsumerRecord]], list[T]]
     ) -> CallerFlow[Iterator[T] | None]:
-        """Return the next records of a loop, which `made` converts in bulk to another class."""
+        """Return the next records for a loop; the function `made` converts them, many at a time."""
         seconds = math.inf if timeout is None else timeout
         return self._read(seconds, lambda now: self.engine.delivery.iterated(now, made))
 

@@ -91,7 +91,7 @@ class GroupCalls(ClientCalls[ConsumerEngine]):
         yield DUE
 
     def unsubscribe(self, timeout: float | None) -> CallerFlow[None]:
-        """Return all partitions and leave the group."""
+        """Give up all partitions and leave the group."""
         self.check_free("unsubscribe()")
         engine, seconds = self.engine, self.seconds(timeout)
         deadline = (yield START) + seconds

@@ -87,7 +87,7 @@ class ProducerCalls(TransactionCalls):
         self.process = process
         self.lanes: dict[str, TopicLane] = {}
         self.in_line: dict[object, object] = {}
-        """Owners of waits for memory by thread or task; a call inside such a wait can't wait."""
+        """Owners of waits for memory by thread or task; a call inside one can't wait for memory."""
         self.lock_free = BatchBuilder.ATOMIC and config["max.request.size"] >= config["batch.size"]
         """Whether records may be added to an open batch without a lock or a check of size."""
         self._most: int = config["max.request.size"]
@@ -263,7 +263,7 @@ class ProducerCalls(TransactionCalls):
 
     def _out_of_line(self, owner: object) -> None:
         who = self._who()
-        if self.in_line.get(who) is owner:  # keeps the owner of a wait that this call interrupted
+        if self.in_line.get(who) is owner:  # an interrupted wait keeps its own entry
             del self.in_line[who]
 
     def _room(
@@ -394,7 +394,7 @@ class ProducerCalls(TransactionCalls):
     # Results
 
     def flush(self, timeout: float | None) -> CallerFlow[int]:
-        """Wait until all earlier records have a result; return 0, the number of other records."""
+        """Wait until all earlier records have a result; return 0, the number without one."""
         what = f"{ACKNOWLEDGEMENT} all records"
         try:
             yield from self.call(self.engine.flush, timeout, what, DELIVERY_TIMEOUT)
@@ -424,7 +424,7 @@ class ProducerCalls(TransactionCalls):
                 return
 
     def too_late(self, of: ProducerBatch | int, now: float) -> KafkaTimeoutError:
-        """Return the error of a wait that ended before the delivery timeout did."""
+        """Return the error of a wait that ended before the delivery timeout of the records did."""
         error = self.engine.no_outcome(of, now)
         error.add_note("The producer still sends the records, unless it is closed first.")
         return error
@@ -440,8 +440,8 @@ class ProducerCalls(TransactionCalls):
                 return
             do()
 
-        self.engine.post(run)  # runs before later calls' work
-        self.host.defer(run)  # runs even if the engine takes no further step
+        self.engine.post(run)  # the action runs before later calls' work
+        self.host.defer(run)  # and even if the engine takes no further step
 
     def watched(self) -> float:
         """Return the default timeout in seconds, for a caller that waits with its own means."""

@@ -49,13 +49,13 @@ class TransactionCalls(ClientCalls[ProducerEngine]):
     """Calls of a producer for its transactions."""
 
     _owes_end = False
-    """Whether the next block has to end the transaction of an earlier, interrupted block.
+    """Whether the next `with` block has to end the transaction of an earlier, interrupted one.
 
     It is set before a block begins its transaction, and cleared after the commit or abort, so that
     an interruption anywhere in between leaves it set.
     """
     _by_block = False
-    """Whether a block begins the next transaction."""
+    """Whether a `with` block begins the next transaction."""
 
     @property
     def transactions(self) -> TransactionManager:
@@ -205,9 +205,9 @@ class TransactionCalls(ClientCalls[ProducerEngine]):
     ) -> CallerFlow[KafkaError | None]:
         """Abort because of an error, unless no transaction is open; return the error of the abort.
 
-        A commit that was started can't be revoked. If a Ctrl-C or a cancellation interrupted it,
-        this waits for its end, because the next transaction would be refused until then; a second
-        interruption ends the wait.
+        A commit that was started can't be revoked. If a Ctrl-C or a cancellation interrupted the
+        commit, this method waits for its end, because the next transaction would be refused until
+        then; a second interruption ends the wait.
         """
         if self.closed or self.host.cut_off:
             return None

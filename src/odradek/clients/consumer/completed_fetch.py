@@ -134,7 +134,7 @@ class CompletedFetch:
 
     @property
     def start(self) -> int:
-        """Offset at which the next decoding begins; after an error, where that decoding began."""
+        """Offset where the next decoding begins; after an error, where the failed one began."""
         return self._start
 
     def progress(self) -> DecodingProgress:

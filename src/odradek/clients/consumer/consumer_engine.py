@@ -47,7 +47,7 @@ FRAME_SLACK = 64 << 20
 Brokers send a first batch completely even if it exceeds that limit.
 """
 BUFFER_SLACK = 32 << 20
-"""Receive buffers may exceed `fetch.max.bytes` by this, since that only limits their content."""
+"""Bytes by which receive buffers may exceed `fetch.max.bytes`, which only limits their content."""
 
 
 class ConsumerEngine(ClientEngine):

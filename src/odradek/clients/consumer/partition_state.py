@@ -373,7 +373,7 @@ class PartitionState:
         self.resetting = True
 
     def reset_by(self, policy: str) -> None:
-        """Set the policy of the next reset."""
+        """Set the policy by which the next reset finds a position."""
         self.reset = policy
 
     def begin_reset(self, policy: str) -> None:

@@ -349,7 +349,7 @@ class SubscriptionState:
         self.pauses += 1
 
     def policy_reset(self, state: PartitionState, policy: str | None = None) -> None:
-        """Let the policy find a new position."""
+        """Drop a position that isn't in the log, so that the reset policy finds a new one."""
         self.changes += 1
         state.begin_reset(policy or self._policy)
         state.forget_committed()  # the committed offset isn't in the log
@@ -388,12 +388,12 @@ class SubscriptionState:
             self.policy_reset(state, EARLIEST)
 
     def look_up_again(self, state: PartitionState, named_at: float) -> bool:
-        """Look up the committed offset of a recreated topic again, if no leader has accepted it.
+        """Look up the committed offset of a recreated topic again, if no leader accepted it yet.
 
-        It was looked up by the topic's name, and no metadata that was requested afterwards
-        (`named_at`: the last such request) had the deleted topic. So it may be an offset of the new
-        topic, whose records another member has read (R-ID-3). Returns whether it is looked up;
-        otherwise the consumer reads the new topic from its beginning.
+        The offset was looked up by the topic's name, and no metadata that was requested afterwards
+        (`named_at`: the last such request) had the deleted topic. So the offset may belong
+        to the new topic, whose records another member has read (R-ID-3). Returns whether the offset
+        is looked up; otherwise the consumer reads the new topic from its beginning.
         """
         since = state.looked_up_at
         if since is None or named_at >= since or self._policy == NONE:
@@ -411,9 +411,9 @@ class SubscriptionState:
     def lost_position(self, state: PartitionState, now: float) -> None:
         """Handle a position that the log doesn't contain.
 
-        The result of `look_up_again` belongs to the deleted topic then, so the new one is read from
-        its beginning. If a reset has found the position, the next reset has a backoff: otherwise
-        two replicas that disagree would be asked in a loop.
+        If the position is the result of `look_up_again`, it belongs to the deleted topic, so the
+        new topic is read from its beginning. If a reset has found the position, the next reset has
+        a backoff: otherwise two replicas that disagree would be asked in a loop.
         """
         before = state.losses
         self.policy_reset(state, EARLIEST if self.looked_up_again(state) else None)
@@ -454,7 +454,7 @@ class SubscriptionState:
             return None
         for state in list(self._failed):
             if state.error is None or not self.holds(state):
-                del self._failed[state]  # a seek or a new assignment has cleared it
+                del self._failed[state]  # a seek or a new assignment has cleared the error
             elif of is None or state.partition in of:
                 return state
         return None

@@ -66,7 +66,7 @@ class Part(NamedTuple):
     records: int
     batch: ProducerBatch
     at: int
-    """Index of the first of these records in `batch`."""
+    """Index in `batch` of the part's first record."""
 
 
 class ProduceRefusals:
@@ -97,7 +97,7 @@ class ProduceRefusals:
 
 
 class Placed(NamedTuple):
-    """A topic at the time when its partitions were chosen for records."""
+    """A topic's id and number of partitions when the partitions of records were chosen."""
 
     topic_id: bytes
     partitions: int
@@ -200,7 +200,7 @@ class ProducerBatch:
         self.builder.limit_bytes = limit_bytes
 
     def retry(self, at: float, *, hinted: bool) -> None:
-        """Set the time of the next attempt, which a newer leader epoch may advance."""
+        """Set the time of the next attempt; with a newer leader epoch, it may be made earlier."""
         self.retry_at = at
         self.hints = self.hints + 1 if hinted else 0
 

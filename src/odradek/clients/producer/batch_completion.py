@@ -239,7 +239,7 @@ class BatchCompletion:
         self.batch_done.notify()
 
     def lost(self, connection: Connection, error: KafkaError, failure: bool, now: float) -> None:
-        """Handle a lost connection."""
+        """Note that an error occurred, if the connection was lost through a failure."""
         self.disturbed = self.disturbed or failure
 
     # Sequences
@@ -412,7 +412,7 @@ class BatchCompletion:
         hinted: bool,
     ) -> None:
         now = self._engine.now
-        ending = isinstance(error, ConcurrentTransactionsError)  # a state of a few milliseconds
+        ending = isinstance(error, ConcurrentTransactionsError)  # lasts for a few milliseconds
         policy = self._quick if ending else self._retry
         delay = policy.delay(batch.attempts - 1, self._rng)
         batch.retry(now + delay, hinted=hinted)

@@ -130,7 +130,7 @@ class ColumnWriter:
         return 0
 
     def _window(self) -> tuple[RowWindow, memoryview[int]]:
-        """Return the next row's window (see `row_errors`); free those without claimed batches."""
+        """Return the next row's window (see `row_errors`); free windows without claimed batches."""
         at = self._first_row + self.row
         oldest = min(self._claimed_at.values(), default=at)
         self._windows = [window for window in self._windows if window.stop > oldest]

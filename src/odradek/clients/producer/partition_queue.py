@@ -72,7 +72,7 @@ class Numbering:
         self.ended = self.lost = self.cut = False
 
     def end(self, *, lost: bool) -> bool:
-        """Assign no more sequences under this identity; return whether it assigned any before.
+        """Assign no more sequences under this identity; return False if it had ended before.
 
         `lost`: a batch has failed that may have been written.
         """
@@ -135,7 +135,7 @@ class PartitionQueue:
         return self.waiting[0] if self.waiting else None
 
     def admits(self, batch: ProducerBatch, epoch: int, max_in_flight: int) -> bool:
-        """Return whether sending a batch in this leader epoch can't break the order."""
+        """Return whether a batch can be sent in this leader epoch without breaking the order."""
         numbering, identity, repeated = self.numbering, self.numbering.identity, batch.sequence
         under_way = 0
         for other in self.in_flight:
@@ -273,7 +273,7 @@ class PartitionQueues:
         self._resting[partition] = self.active.pop(partition).numbering
         if len(self._resting) > self._limit:
             self._forget(identity)
-            self._limit = max(MOST_RESTING, 2 * len(self._resting))  # searches are rare then
+            self._limit = max(MOST_RESTING, 2 * len(self._resting))  # so that searches remain rare
 
     def _forget(self, identity: SenderIdentity) -> None:
         producer_id = identity.current[0]

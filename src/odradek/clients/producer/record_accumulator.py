@@ -38,9 +38,9 @@ So thousands of partitions with one record don't use `batch.size` each.
 CANNOT_WAIT = object()
 """Owner of records sent in a callback: it can't wait, so it gets memory before waiting callers."""
 HURRY_SHARE = 2
-"""If 1/n of the used memory is in open batches, they don't linger while callers wait for memory.
+"""Divisor n: while callers wait for memory, open batches with 1/n of the used bytes don't linger.
 
-With n = 4, two new batches might suffice: in a full buffer, new batches reserve all granted bytes.
+Not 4: in a full buffer, new batches reserve all granted bytes, so two might stop lingering.
 """
 
 
@@ -75,7 +75,7 @@ class RecordAccumulator:
             largest = min(COLUMN_BATCH, config["max.request.size"], self.limit // 8)
             self.column_batch_size = max(self.batch_size, largest)
         self.waiters: OrderedDict[object, Any] = OrderedDict()
-        """Callers that wait for memory, in order, before all others (see `MemoryWaiters`)."""
+        """Callers that wait for memory, in order; other callers get none meanwhile."""
         self.released = 0
         """Number of batches whose memory was released."""
         self.starved = False
@@ -203,7 +203,7 @@ class RecordAccumulator:
 
         The bytes that are reserved for `owner` are used or released. Without an owner, no memory is
         taken while callers wait for it. `since` is the time at which a record without metadata was
-        accepted: it is added even if the client has ended, and lingers from that time.
+        accepted: such a record is added even if the client has ended, and lingers from that time.
         """
         with self.lock:
             if since is None and self.ended is not None:

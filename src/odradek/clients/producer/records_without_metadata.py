@@ -166,7 +166,7 @@ class RecordsWithoutMetadata:
         self._went = Signal()
         """Notified after records were added to batches or have failed."""
 
-    # Callers
+    # Methods for callers
 
     def topic(self, name: str) -> Topic | None:
         """Return the topic if it is known, unless a record for it might overtake one that waits."""
@@ -223,7 +223,7 @@ class RecordsWithoutMetadata:
         # flush() may wait for this record.
         self._engine.post(lambda now: self._sender.batch_done.notify())
 
-    # Engine
+    # Methods that the engine's thread calls
 
     def incomplete(self) -> list[ProducerBatch]:
         """Return the waiting records, in the order of their topics; any thread may call this."""

@@ -272,8 +272,8 @@ class Sender:
     def _identified(self, queue: PartitionQueue) -> bool:
         """Return whether batches may get a sequence.
 
-        If the partition's identity has ended, the next one begins after all batches with a sequence
-        of the old one have an outcome.
+        If the partition's identity has ended, the next identity begins after all batches with a
+        sequence of the old identity have an outcome.
         """
         numbering = queue.numbering
         identity = self.identity.go_on(numbering.identity, ended=numbering.ended)
@@ -344,7 +344,7 @@ class Sender:
             for batch in batches:
                 self.batch_completion.fail_unsent(batch, error)
             return
-        # With acks=all the broker waits for replicas: a late response isn't a sign of a silent one.
+        # With acks=all the broker waits for replicas, so it isn't silent if its response is late.
         request.held = self._acks == ALL_REPLICAS
         self._requests[connection.id] = self._requests.get(connection.id, 0) + 1
         request.reply.when_done(partial(self._answered, connection, batches, exchange))

@@ -4,8 +4,8 @@ In: the producer's transaction calls, partitions that the sender will write to, 
 batches. Out: whether and under which id the sender may send; results of the calls. Requests are in
 `transaction_requests`, states in `transaction_state`, the meaning of errors in
 `transaction_errors`. The cluster decides the protocol (KIP-890). With transaction.version 2 leaders
-add partitions by themselves, and the response to EndTxn contains the next epoch. Before it, a
-request adds partitions, and a new epoch follows only a transaction that left something in doubt
+add partitions by themselves, and the response to EndTxn contains the next epoch. Before version 2,
+a request adds partitions, and a new epoch follows only a transaction that left something in doubt
 (KIP-360): a batch, or an attempt of a request to a coordinator without a response (R-TX-1). Must
 not: let a record into a transaction that it wasn't sent in, or commit one that lacks a record.
 """
@@ -216,11 +216,11 @@ class TransactionManager:
         return self._lasting("init_transactions", self._initialize, deadline)
 
     def commit(self, deadline: float) -> Flow[None]:
-        """Wait for all records, then commit."""
+        """Wait until all records have an outcome, then commit the transaction."""
         return self._lasting("commit_transaction", self._commit, deadline)
 
     def abort(self, deadline: float) -> Flow[None]:
-        """Drop unsent records, wait for the others, then abort."""
+        """Drop unsent records, wait for the sent ones, then abort the transaction."""
         return self._lasting("abort_transaction", self._abort, deadline)
 
     def begin(self) -> Flow[None]:
@@ -388,8 +388,8 @@ class TransactionManager:
         cause = self.error
         self._move(_E.ABORT)
         self._drop(cause)
-        # KIP-890: from version 2 on the abort fences requests in flight. Before, all requests have
-        # to end first, or they might be executed after the abort.
+        # KIP-890: from version 2 on the abort fences requests in flight. With older versions, all
+        # requests have to end first, or they might be executed after the abort.
         self.abandons = self.version_2
         yield from self._settle()
         try:
@@ -413,7 +413,7 @@ class TransactionManager:
     def _end(self, *, committed: bool) -> Flow[None]:
         """End the transaction at the coordinator, and obtain the next epoch."""
         written = self._acknowledged_as() == self.current
-        if self.version_2 and written:  # each transaction has its own epoch, so it has begun
+        if self.version_2 and written:  # a batch of this transaction's epoch is written
             self._begun = Begun.YES
         before, upgraded = self.current, not self.version_2 and self._speaks_version_2()
         newest = None if self.version_2 else WITHOUT_EPOCHS

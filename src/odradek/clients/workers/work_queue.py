@@ -132,7 +132,7 @@ class WorkQueue:
             self._check(tp, work)
 
     def add(self, records: Iterable[ConsumerRecord], now: float = 0.0) -> bool:
-        """Add records that were read; return whether they include the first of a partition."""
+        """Add records that were read; return whether they include a partition's first record."""
         came: dict[TopicPartition, PartitionWork] = {}
         new = False
         for record in records:

@@ -145,7 +145,7 @@ class Authentication:
         except Exception as error:
             text = "timed out" if isinstance(error, TimeoutError) else f"{type(error).__name__}"
             raise AuthenticationError(f"{name} failed in this client: {text}") from error
-        raise failure  # without its cause, which has the credentials
+        raise failure  # without its cause, which contains the credentials
 
     def exchange(self, token: bytes | None, deadline: float) -> Flow[tuple[float, float]]:
         """Exchange tokens until both sides have finished.
@@ -223,5 +223,5 @@ def _trouble(code: int, said: str | None) -> KafkaError:
         return CredentialsRefusedError(f"the broker says: {words}")
     if code in (IllegalSaslStateError.code, UnsupportedSaslMechanismError.code):
         return AuthenticationError(f"the broker says {type(error).__name__}: {words}")
-    # Without the broker's text, because mechanisms redact their secret only in refusals.
+    # Omit the broker's text: mechanisms redact secrets in texts of authentication errors only.
     return ConnectionFailedError(f"authentication ended with {type(error).__name__}")

@@ -163,7 +163,7 @@ class Oauthbearer:
         return token
 
     def _instead(self, error: Exception) -> Token:
-        """Return the current token if it hasn't expired; otherwise raise an error for `error`."""
+        """Return the current token if it hasn't expired; otherwise raise an error that says why."""
         token = self._token
         if token is not None and (token.expires_at or -math.inf) > self._wall_clock():
             return token

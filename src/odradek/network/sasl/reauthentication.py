@@ -36,7 +36,7 @@ def reauthenticate(
                 return
         began = network.engine.now
         yield from attempt.shake_hands(again=True)
-        # The broker had begun the authentication when its response arrived.
+        # The broker had begun the new authentication when its response to SaslHandshake arrived.
         session.began(network.engine.now)
         deadline = network.engine.now + network.request_timeout
         lifetime, sent_at = yield from attempt.exchange(first, deadline)

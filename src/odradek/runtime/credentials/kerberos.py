@@ -86,7 +86,7 @@ class Kerberos:
     def context(self, address: Address) -> KerberosContext:
         """Return a new context for a broker; fetch a ticket for this client if it has none."""
         if self._keytab is not None:
-            _readable(self._keytab)  # its error is better than the library's
+            _readable(self._keytab)  # to raise a clearer error than the library
         return _explained(lambda: self._context(address), cure=KEYTAB if self._keytab else "")
 
     def _context(self, address: Address) -> KerberosContext:

@@ -107,7 +107,7 @@ class CredentialSource:
             return self._shared()
         except (TokenError, ConfigurationError, TimeoutError):
             raise
-        except Exception as error:  # botocore raises many classes
+        except Exception as error:  # botocore raises errors of many classes
             raise TokenError(
                 f"getting AWS credentials failed: {type(error).__name__}", cure=CURE
             ) from error.with_traceback(None)

@@ -33,7 +33,7 @@ logger = logging.getLogger("odradek")
 class EventFile:
     """A listener that appends a client's events to the file of this process.
 
-    The file is opened at the first event, and also closed when this object is collected (R-HO-4).
+    The file is opened at the first event, and also closed when this object is freed (R-HO-4).
     """
 
     def __init__(self, directory: str | os.PathLike[str], client: str) -> None:

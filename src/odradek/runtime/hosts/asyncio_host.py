@@ -42,7 +42,7 @@ OTHER_LOOP = (
     "asyncio.run(); from other threads, use asyncio.run_coroutine_threadsafe()"
 )
 LOOKS_AGAIN = 0.05
-"""If a timer fires more than these seconds before the next step is due, it is set again."""
+"""If the next step is due more than these seconds after a timer fires, the timer is set again."""
 BREATH = 0.001
 """Seconds after which a task that never waits lets the loop run other tasks."""
 AWAY = 0.01
@@ -123,7 +123,7 @@ class AsyncioHost(EngineHost):
 
     @property
     def inside(self) -> bool:
-        """Whether the caller is a callback of the client, during a step."""
+        """Whether the calling code is a callback of the client, run within a step of the engine."""
         return self._stepping and threading.get_ident() == self._thread
 
     @property
@@ -147,7 +147,7 @@ class AsyncioHost(EngineHost):
         The first call binds the client to the loop; a call in another loop raises. Once the
         client's loop is closed, calls with `closing` are allowed in any loop.
         """
-        self.guard.check()  # first, as the child has no running loop
+        self.guard.check()  # first: a forked child has no running loop
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
@@ -317,7 +317,7 @@ class AsyncioHost(EngineHost):
         if self._soon is not None:
             return  # the step runs after the woken tasks
         if self._wanted is not None and self._wanted > now + LOOKS_AGAIN:
-            self._ring_at(self._wanted, now)  # what the timer was set for is over
+            self._ring_at(self._wanted, now)  # the wait that the timer was set for is over
         else:
             self._advance()
 
@@ -353,7 +353,7 @@ class AsyncioHost(EngineHost):
         self._wanted = wanted
         if wanted is None:
             return
-        if wanted <= now:  # step again, after the woken tasks
+        if wanted <= now:  # step again, after the woken tasks have run
             self.wake()
         else:
             self._ring_at(wanted, now)
@@ -380,7 +380,7 @@ class AsyncioHost(EngineHost):
             timer.cancel()
         if self._loop is not None and not self.gone:
             self._due = when
-            # With the minimum, a timer that fires too early doesn't fire again and again.
+            # Without a minimum delay, a timer that fires too early would do so again and again.
             patience = max(TICK if self._early else 0.0, when - now)
             self._timer = self._loop.call_later(patience, self._rings)
 

@@ -147,7 +147,7 @@ class LoopFuture(Generic[T]):
         context = context or copy_context()
 
         def over() -> None:
-            if not loop.is_closed():  # closed if the client outlives its loop
+            if not loop.is_closed():  # the loop is closed if the client outlives it
                 loop.call_soon(fn, self, context=context)
 
         self._listen(fn, over)

@@ -261,7 +261,7 @@ class SelectorHost(EngineHost):
     # The loop
 
     def _work(self, job: Callable[[], T]) -> T:
-        """Run a function in this thread; at a safe point of a function, another one may run."""
+        """Run a function in this thread; while it is at a safe point, another one may run."""
         if self._engine is None:
             self._attached()
         if self._at_work.is_mine():

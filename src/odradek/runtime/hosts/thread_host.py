@@ -236,7 +236,7 @@ class ThreadHost:
             thread = self._thread
             dead = thread is not None and not thread.is_alive()
             if dead and self._runs.setdefault("thread", NO_THREAD) == NO_THREAD:
-                thread = None  # its start was interrupted: it does nothing
+                thread = None  # the thread's start was interrupted
             if thread is None:
                 self._ended = True
         if thread is None:
@@ -254,7 +254,7 @@ class ThreadHost:
             self._inner.defer(self._finish)  # repeating this is harmless
 
     def drop(self) -> None:
-        """Let the I/O thread end, without waiting, as the client was collected (R-HO-4)."""
+        """Let the I/O thread end, without waiting, as the client was freed (R-HO-4)."""
         if self.cut_off or self._ended:
             return
         if self._thread is None:
@@ -263,7 +263,7 @@ class ThreadHost:
             self._close_deadline = self._clock()
             self._inner.defer(self._finish)
 
-    # The thread
+    # What the I/O thread runs
 
     @property
     def inside(self) -> bool:
@@ -281,7 +281,7 @@ class ThreadHost:
         if self._runs:
             return not self._ended
         if self._start_lock.is_mine():
-            return True  # a call of `_start`, which this interrupts, continues
+            return True  # this interrupts a call of `_start`, which continues
         with self._start_lock:
             thread = self._thread
             if not self._ended and (thread is None or not (self._runs or thread.is_alive())):
@@ -321,7 +321,7 @@ class ThreadHost:
             io_log.leave()
 
     def _run_after_end(self, completion: Completion[Any]) -> bool:
-        """Run the engine in this thread, as the I/O thread has ended; return if it is done."""
+        """Run the engine in this thread, as the I/O thread has ended; return whether it is done."""
         if self._crash is not None:
             raise ClientBrokenError(
                 f"the client's I/O thread failed: {self._crash!r}"

@@ -176,7 +176,7 @@ class Transport:
         self._marks.append((self._written + self.queued, identity))
 
     def marked(self) -> list[int]:
-        """Remove and return the numbers registered by `mark` before bytes that are now written."""
+        """Remove and return the numbers from `mark` whose bytes have been written by now."""
         found, marks = [], self._marks
         while marks and marks[0][0] <= self._written:
             found.append(marks.popleft()[1])

@@ -148,7 +148,7 @@ async def carried_out(flow: WorkFlow[T], now: Callable[[], float]) -> T:
                 raise
             except BaseException as error:
                 resume, given = flow.throw, error
-    except StopIteration as end:  # from the flow itself, so its result
+    except StopIteration as end:  # the flow has ended with this result
         result: T = end.value
         return result
     finally:

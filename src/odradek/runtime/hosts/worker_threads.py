@@ -72,8 +72,8 @@ class WorkerThreads:
         while (job := self._jobs.get()) is not None:
             context, item = job
             self._came.put((item, context.run(self._attempted, item)))
-            # Here and not where the result is taken, where a Ctrl-C may lose it. After `put`, so
-            # that a reader that sees no busy thread finds all results.
+            # Remove the record here, not where the result is taken, where a Ctrl-C may prevent it.
+            # After `put`, so that a reader that sees no busy thread finds all results.
             self.busy.pop(item, None)
             del job, context, item  # drop references before waiting
             self._outcome()

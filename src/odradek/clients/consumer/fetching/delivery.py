@@ -85,7 +85,7 @@ class Delivery:
     def leave_raw(self, meanwhile: Callable[[], bool]) -> Convert | None:
         """Leave records as bytes while `meanwhile` returns true; return the converting function.
 
-        A function is used, not a setting, because an exception could prevent its reset.
+        `meanwhile` is a function, because an exception could prevent the reset of a flag.
         """
         self._left_raw = meanwhile
         return self._convert
@@ -139,7 +139,7 @@ class Delivery:
                 columns = entry.move(columns)
             except CorruptRecordError as error:
                 if runs:
-                    break  # records before it are returned first; the next call raises the error
+                    break  # return the records before the corrupt batch first
                 self._leave_out(entry, error, now)
             except KafkaError:
                 if runs:

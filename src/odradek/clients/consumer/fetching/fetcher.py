@@ -208,7 +208,7 @@ class Fetcher:
         groups = self._by_leader(snapshot, states, now) if states else {}
         for address, asked in self._asked.items():
             if asked.parts:
-                groups.setdefault(address, [])  # request its previous partitions again
+                groups.setdefault(address, [])  # request the broker's previous partitions again
         share = self.waiting.divide(self._budget, groups)
         for address, parts in groups.items():
             before = self._asked.get(address)
@@ -469,7 +469,7 @@ class Fetcher:
         for part in parts:
             by_name = by_name or part[1].topic_id == NO_ID
             if part[0].oversized:
-                parts = [part]  # later requests contain the others
+                parts = [part]  # later requests contain the other partitions
                 by_name = asked.nameless or part[1].topic_id == NO_ID
                 break
         doubted = parts[0][0] if parts and parts[0][0].oversized else None
@@ -572,10 +572,10 @@ class Fetcher:
     def _answered_aside(
         self, asked: FetchRequestState, reply: Completion[Message], now: float
     ) -> None:
-        """Apply the response of a second request.
+        """Apply the response to a fetch that was sent while the broker held the leader's first one.
 
-        A partition without records, or with an error, is left to the next regular fetch: the second
-        connection may lead to another broker.
+        Only records are used. A partition without records, or with an error, is left to the next
+        regular fetch: the second connection, which this fetch used, may lead to another broker.
         """
         network, address = self._network, asked.address
         response: FetchResponse | None = None
@@ -718,7 +718,7 @@ class Fetcher:
             state.told_ends(*ends, now, committed=bool(self._isolation), confirmed=False)
 
     def _cut(self, state: PartitionState, offset: int, needed: int, came: int, now: float) -> None:
-        """Fetch a first batch again, alone, because the response cut it off.
+        """Fetch a partition's first batch again, alone, because the response cut it off.
 
         Brokers send a first batch whole (KIP-74). If all of it was requested and less arrived, it
         is requested once more, alone, because other partitions may have used the space. After that,

@@ -39,7 +39,7 @@ _REPLICA_ID = -1  # Kafka's replica id for clients
 
 
 class ListedOffset(NamedTuple):
-    """One result; `offset` is -1 if no record is at or after the time."""
+    """Result of a lookup; `offset` is -1 if no record is at or after the requested time."""
 
     offset: int
     timestamp_ms: int

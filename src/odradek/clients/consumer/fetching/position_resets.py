@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from odradek.clients.consumer.group.consumer_group import ConsumerGroup
 
 LOOKUPS = (COMMITTED, COMMITTED_OR_EARLIEST)
-"""Resets for which the group is asked."""
+"""Reset policies that look up the group's committed offset."""
 LOG_RANGE_TIMEOUT = 5.0
 """Maximum number of seconds to look up a log's start and end for an error message."""
 

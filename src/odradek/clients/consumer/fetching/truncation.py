@@ -74,7 +74,7 @@ class Question(NamedTuple):
     generation: int
     offset: int
     epoch: int
-    """Epoch of the record before the offset; if `ends`, of the leader whose log reached it."""
+    """Epoch of the record before the offset; if `ends`, of a leader whose log reached that."""
     ends: bool
     """Whether the offset is the one at which reading ends, not the consumer's position."""
 

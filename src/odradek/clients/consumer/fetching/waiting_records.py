@@ -103,11 +103,11 @@ class WaitingRecords:
         return state in self.paused or any(entry.state is state for entry in self.fetched)
 
     def has_of(self, address: Address) -> bool:
-        """Return whether the buffer has entries of this leader, apart from paused partitions."""
+        """Return whether entries of this leader are buffered, except those of paused partitions."""
         return address in self._buffered
 
     def full(self, address: Address) -> bool:
-        """Return whether enough records of this leader are buffered; if not, drop paused ones."""
+        """Return whether this leader's buffer is full; if it isn't, drop excess paused records."""
         if self._buffered.get(address, 0) > self._share:
             return True
         for state in list(self.paused):

@@ -21,7 +21,7 @@ from odradek.common.errors import KafkaError
 from odradek.common.types import TopicPartition
 
 REMEMBERED = 10_000
-"""Maximum number of ownerships to remember; with many partitions, two for each."""
+"""Maximum number of ownerships to remember, or twice the number of partitions if larger."""
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
@@ -46,7 +46,7 @@ class AskedCommit(NamedTuple):
     topic_id: Callable[[str], bytes] | None = None
     """Returns a topic's id in the consumer's metadata at the time of the call."""
     is_missing: Callable[[str], bool] | None = None
-    """Returns whether a topic is missing in that metadata."""
+    """Returns whether a topic is missing in the consumer's metadata at that time."""
 
     def refused(self) -> list[TopicPartition]:
         """Return the partitions that another member may have read in the meantime."""

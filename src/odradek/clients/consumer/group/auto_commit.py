@@ -45,7 +45,7 @@ Due = dict[PartitionState, OffsetAndMetadata]
 
 
 class AutoCommit:
-    """The automatic commits of one group consumer, also of one with workers."""
+    """The automatic commits of one group consumer, with or without workers."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class AutoCommit:
         self._ended = True
 
     def took(self) -> None:
-        """Commit offsets that resets have found at once, without waiting for the interval."""
+        """Commit at once the offsets that resets have found, without waiting for the interval."""
         self._unsaved = True
         self._taken.notify()
 

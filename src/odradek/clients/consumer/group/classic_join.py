@@ -84,7 +84,7 @@ class Joining:
         self._session_timeout: float = config["session.timeout.ms"]
         self._rack: str | None = config["client.rack"] or None
         self._again = Backoff(config.backoff("retry.backoff").steady(), rng)
-        """Backoff of joins in a row after which the coordinator requires another one."""
+        """Backoff of joins in a row after which the coordinator requires another join."""
         self.last: tuple[TopicPartition, ...] = ()
         """The last assignment, for assignors."""
         self.last_generation = NO_GENERATION

@@ -242,7 +242,7 @@ class Leader:
         return self._counts or ()
 
     def _cluster(self, topics: Iterable[str]) -> Flow[Cluster]:
-        """Return metadata that contains all of these topics that exist."""
+        """Wait up to `TOPICS_TIMEOUT` for metadata of the topics, and return the snapshot."""
         now = yield START
         metadata = self._metadata
         until = now + TOPICS_TIMEOUT

@@ -1,9 +1,9 @@
 """Order a group's commits: first come, first served.
 
-In: requests for a turn, and the ends of commits. Out: each commit's turn. There is one
-commit at a time, so an older commit that is retried never overwrites a newer one. Thousands may
-wait: each waits for its own turn, so the end of a commit wakes only one of them. Must not: know
-their content.
+In: requests for a turn, and the ends of commits. Out: each commit's turn. There is one commit at a
+time, so an older commit that is retried never overwrites a newer one. Thousands may wait: each
+waits for its own turn, so the end of a commit wakes only one of them. Must not: know the content of
+commits.
 
 A commit with a topic that the coordinator doesn't know is retried for 5 s (auto-commits: 1 s), not
 until its deadline as in Java, because other commits and rebalances wait for it.

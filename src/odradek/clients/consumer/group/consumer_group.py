@@ -246,7 +246,7 @@ class ConsumerGroup:
                 if not state.revoked:
                     self._unwanted[state] = None
                 self._subscription.withhold(state)
-            elif state in self._unwanted:  # subscribed again before the group revoked it
+            elif state in self._unwanted:  # its topic was subscribed again before it was revoked
                 del self._unwanted[state]
                 self._subscription.release(state)
         self._engine.post(self._watch.begin)
@@ -494,7 +494,7 @@ class ConsumerGroup:
                 self.ownership.announce_all(self.identity())
 
     def left(self, now: float, *, brought: bool = True) -> None:
-        """Note that a call of the caller returns; `brought`: perhaps with records."""
+        """Note that a call of the caller returns; `brought`: it may return records."""
         self.asked_at, self._polling = now, False
         if not brought and self.ownership.unannounced:
             self.announce_all()

@@ -1,7 +1,7 @@
 """Build the heartbeats of a KIP-848 member: the full state, or only its changes.
 
 In: the group's subscription, the member's partitions. Out: requests, and the part of a response
-that concerns the member itself. Must not: send, or decide when.
+that concerns the member itself. Must not: send heartbeats, or decide when they are due.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Heartbeats:
         if pattern is not None and (everything or pattern != self._pattern):
             request.subscribed_topic_regex = pattern
         elif pattern is None and self._pattern is not None:
-            request.subscribed_topic_regex = ""  # removes the pattern
+            request.subscribed_topic_regex = ""  # an empty text removes the pattern
         self._pattern = pattern
         if joins:
             request.topic_partitions = []

@@ -443,7 +443,7 @@ class ConsumerMembership(Life):
                 if self._stops == stops and self.state is not MemberState.RECONCILING:
                     self._move(MemberEvent.ASSIGNED, "topic ids were unknown", now)
         except PollOverdueError:
-            return  # the heartbeat generator notices this, too, and leaves
+            return  # the heartbeat generator notices the overdue poll, too, and leaves
         except KafkaError as error:
             if self._stops == stops:
                 self._reconciling = None  # so that `_refuse` doesn't cancel this generator

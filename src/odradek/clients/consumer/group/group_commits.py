@@ -72,7 +72,7 @@ def patience(config: Config) -> float:
 RENEW_AFTER = 600.0
 """Maximum number of seconds after which a commit is repeated.
 
-Brokers would otherwise expire it while its partition has no new records.
+Otherwise brokers would delete the committed offset of a partition without new records.
 """
 WARN_AFTER_S = 10.0
 """Seconds for which a partition may wait for its committed offset before a warning."""
@@ -233,7 +233,7 @@ class GroupCommits:
     ) -> Flow[dict[TopicPartition, OffsetAndMetadata]]:
         """Commit these offsets, and return them.
 
-        A revocation also waits for the commit if it begins before the commit's first step.
+        A revocation that begins before the commit's first step waits for the commit, too.
         """
         under_way = UnawaitedCommit(asked.offsets, None)
         self._under_way.add(under_way)
@@ -373,7 +373,7 @@ class GroupCommits:
     ) -> Flow[None]:
         """Return a generator that commits, after which the next `poll()` runs the callback.
 
-        It runs even if the client ends before the commit starts. Without one, errors are logged.
+        The callback runs even if the client ends before the commit starts. None: errors are logged.
         """
         if self._closed:
             raise ClientClosedError("the consumer is being closed and no longer commits offsets")
@@ -504,7 +504,7 @@ class GroupCommits:
                 subscription.begin(state, topic_id)
             elif topic_id == NO_ID != state.topic_id and self._is_coming(partition.topic):
                 # The offset may belong to the topic that was read before or to a recreated one
-                # (R-ID-3): retry after the metadata has the topic.
+                # (R-ID-3): retry once the metadata has the topic.
                 state.backoff.failed(self._engine.now)
             else:
                 self._move_to(state, found, topic_id, by_name=by_name)

@@ -158,10 +158,10 @@ class Group(Protocol):
     def lose(self, partitions: Collection[TopicPartition], *, taken: bool = True) -> Flow[float]:
         """Drop partitions that may have other owners already, without a commit.
 
-        `taken` is false for those of a static member, which other members get after its session.
-        on_lost is called in the caller's next `poll()`, before it returns records. This doesn't
-        wait for the caller. Without partitions, it still ends the ownership of those revoked for a
-        rebalance.
+        `taken` is false for a static member's partitions, which others get only after its session.
+        on_lost is called in the caller's next `poll()`, before it returns records. `lose` doesn't
+        wait for the caller. Without partitions, it only ends the ownership of partitions that were
+        revoked for a rebalance.
         """
 
     def assign(
@@ -171,8 +171,8 @@ class Group(Protocol):
     ) -> Flow[float]:
         """Add partitions to the owned ones, which aren't touched.
 
-        `ids` are those of their topics, if the group assigns topics by id (KIP-848): no topic with
-        another id is read, even if it has the same name.
+        `ids` are the ids of their topics, if the group assigns topics by id (KIP-848): no topic
+        with another id is read, even if it has the same name.
 
         Doesn't wait: committed offsets are looked up and fetches started at once; on_assigned runs
         in the caller's next `poll()`, before their records are returned.

@@ -114,8 +114,8 @@ class PendingCallbacks:
         """Run all callbacks in the caller; raise the first error when all have ended.
 
         With `only`, only callbacks of this name run. `ended` is called for each one, perhaps twice.
-        If the caller is interrupted before a callback is called, the next `take` calls it. If it is
-        interrupted later, the next `take` only calls `ended`.
+        If the caller is interrupted before a callback is called, the next `take` calls it. If the
+        caller is interrupted later, the next `take` only calls `ended`.
         """
         first: Exception | None = None
         while self:

@@ -2,8 +2,8 @@
 
 In: the group, as its coordinator describes it (DescribeGroups; READ on a group implies DESCRIBE).
 Out: one of those partitions, or None. A static member that joins with a known instance id gets its
-last assignment back without a rebalance (KIP-345). Partitions have no owner then if it had not yet
-revoked some, subscribes to more topics, or topics have grown. Must not: rebalance.
+last assignment back without a rebalance (KIP-345). Partitions have no owner then if the member
+hadn't yet revoked some, now subscribes to more topics, or topics have grown. Must not: rebalance.
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ class _Quotas:
 def share_alike_near(
     members: Sequence[str], topics: Mapping[str, int], kept: Assignments, racks: Nearness
 ) -> Assignments:
-    """Share the topics by racks among members that all subscribe to all of them."""
+    """Share the topics by racks among members that all subscribe to all of these topics."""
     quotas = _Quotas(members, sum(topics.values()))
     for member in members:
         mine = [p for p in kept[member] if not racks.far(member, p)]

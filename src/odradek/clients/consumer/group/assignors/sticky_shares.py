@@ -29,7 +29,7 @@ GIVERS_COMPARED = 32
 def share_alike(
     members: Sequence[str], topics: Mapping[str, int], kept: Assignments
 ) -> Assignments:
-    """Share the topics among members that all subscribe to all of them."""
+    """Share the topics among members that all subscribe to all of these topics."""
     if not members:
         return {}
     each, one_more = divmod(sum(topics.values()), len(members))
