@@ -89,7 +89,7 @@ class BrokerSession:
             self.go_on()
 
     def admits(self, sasl: SaslListener, request: ReceivedRequest) -> bool:
-        """Return whether SASL lets the request pass; otherwise it was answered here."""
+        """Return whether SASL lets the request pass; if not, respond or close the connection."""
         if self.door is None:
             self.door = Door(sasl, self.broker.id, self.broker.time, self.answer, self.end)
         return self.door.admits(request)
@@ -116,7 +116,7 @@ class BrokerSession:
 
     @property
     def idle(self) -> bool:
-        """Whether no received request waits or is being handled."""
+        """Whether all received requests have been handled."""
         return self.ended or not (self._busy or self._inbox)
 
     def answer(self, request: ReceivedRequest, response: Message | None, version: int) -> None:
@@ -310,7 +310,7 @@ class SimulatedBroker(BrokerState):
         held, self.held = self.held, []
         if zombie is None or not self.alive:
             return
-        zombie.zombie = self  # from the present state
+        zombie.zombie = self  # answer from the present state again
         for batch in unacknowledged(zombie):
             batch.settle(False)
         for session, request in held:

@@ -248,7 +248,7 @@ class SimulatedCluster(ClusterState):
                 self.environment.time.after(self.startup, lambda: self._register(broker))
             else:
                 self._commit_led_by(broker)
-                if self._elect_missing():  # some had no leader
+                if self._elect_missing():  # some partitions had no leader
                     self.changed()
 
     def heal(self) -> None:

@@ -44,8 +44,8 @@ class OwnCommits:
         """While the member closes: the offset after the last record that it returned, by partition
         and topic incarnation; else None."""
         self._idle: dict[TopicPartition, tuple[str, float]] = {}
-        """While the member closes: its id and the time of its last commit, by partition whose last
-        commit is by this member and too old."""
+        """While the member closes: the idle partitions whose last commit is this member's and must
+        be renewed, each with the member's id and the time of that commit."""
         self._closing_since = 0.0
         self._warnings = 0
 
@@ -137,7 +137,8 @@ class OwnCommits:
         self._due = None
 
     def closed(self, member: MemberView) -> Violation | None:
-        """Return a violation if an orderly close of an unfenced member misses returned records.
+        """Return a violation if an unfenced member's orderly close didn't commit all returned
+        records.
 
         If the schedule has no faults that refuse commits, neither a WARNING nor a timeout is an
         excuse.

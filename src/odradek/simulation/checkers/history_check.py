@@ -467,7 +467,7 @@ def _owned(one: Operation, before: set[TopicPartition] | None) -> set[TopicParti
 
 
 def _reset(one: Operation, known: Collection[TopicPartition]) -> set[TopicPartition]:
-    """Return the partitions whose position an event changes: any record may be the next one."""
+    """Return the partitions whose position an event changes; their next offset may be any."""
     partitions = {partition for partition, _ in one.places}
     match one.call:
         case CallKind.ASSIGN:

@@ -49,7 +49,7 @@ class EventChecker(Protocol):
 class OneMetadataRequest:
     """R-MD-4: a client has at most one metadata refresh in flight.
 
-    If a request has to wait for a blocked write (`excused` tells that from the traffic), the client
+    If a request has to wait for a blocked write (`excused` detects this in the traffic), the client
     drops it without an event and may send another one: see `metadata.candidates`. After the
     suspicion time, the client may also ask another broker, or the same address by a connection for
     metadata that it has opened since (R-TI-1, R-RB-9): the first connection may be half-open.
@@ -137,7 +137,7 @@ class BackoffInBounds:
         elif event.kind == "foreign_cluster":
             state.failures = max(state.failures, state.before_proof)
         elif event.kind != "dial" and event.fields.get("purpose") not in SECONDARY:
-            self._ended(event, str(address), state)  # not if it is secondary
+            self._ended(event, str(address), state)  # a secondary connection's end doesn't count
 
     def _ended(self, event: Event, address: str, state: _Dialled) -> None:
         failure = bool(event.fields["failure"])

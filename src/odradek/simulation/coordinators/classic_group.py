@@ -295,7 +295,7 @@ class ClassicGroup:
         assignments: dict[str, bytes],
         answer: AnswerSync,
     ) -> None:
-        """Handle SyncGroup: return the member's assignment; the leader's request has them all."""
+        """Return the member's assignment (SyncGroup); the leader's request has all of them."""
         try:
             member = self._member(member_id, instance_id)
             self._check_generation(generation)

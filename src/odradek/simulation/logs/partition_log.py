@@ -220,7 +220,7 @@ class PartitionLog:
     ) -> StoredBatch:
         """Assign a batch's offset and leader epoch, and append it without committing it."""
         stored = bytearray(data)
-        struct.pack_into(">q", stored, 0, self.end_offset)  # no part of the checksum
+        struct.pack_into(">q", stored, 0, self.end_offset)  # not covered by the checksum
         struct.pack_into(">i", stored, _LEADER_EPOCH_AT, leader_epoch)
         last = self.end_offset + header.last_offset_delta
         batch = StoredBatch(header, bytes(stored), self.end_offset, last, leader_epoch, marker)

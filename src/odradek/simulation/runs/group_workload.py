@@ -223,7 +223,7 @@ class MemberDriver(ReadingDriver):
         self.newest_generation = max(self.newest_generation, self.identity[1])
         try:
             note(self, partitions)
-        except Violation as violation:  # the client must not get it
+        except Violation as violation:  # the client must not get the violation
             self.violations.append(violation)
         if self.habits.raises and self.rng.random() < 0.3:
             raise ApplicationError("a callback failed")

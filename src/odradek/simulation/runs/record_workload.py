@@ -345,7 +345,7 @@ class ConsumerDriver(ReadingDriver):
 
     def _disturbed(self, partition: TopicPartition) -> bool:
         if self.kept_of not in (None, self._home):
-            return True  # another cluster's positions
+            return True  # the stored positions belong to another cluster
         return any(disturbed(c, *partition) for c in (*self.stage.left, self.stage.cluster))
 
     def _start(self, partition: TopicPartition) -> int:

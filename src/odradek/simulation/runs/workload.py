@@ -242,7 +242,7 @@ class Driver(ABC):
         return metadata.refreshed_at >= self.probed_at
 
     def explain(self) -> str:
-        """Return the client's state for a violation's text."""
+        """Return a description of the client's state, to add to the message of a violation."""
         engine = self.engine
         snapshot = engine.metadata.snapshot
         known = sorted(str(a) for a in snapshot.addresses()) if snapshot is not None else None
