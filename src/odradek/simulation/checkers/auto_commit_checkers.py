@@ -137,11 +137,10 @@ class OwnCommits:
         self._due = None
 
     def closed(self, member: MemberView) -> Violation | None:
-        """Return a violation if an unfenced member's orderly close didn't commit all returned
-        records.
+        """Return a violation if an orderly close hasn't committed all returned records.
 
-        If the schedule has no faults that refuse commits, neither a WARNING nor a timeout is an
-        excuse.
+        Members that were fenced are excused. If the schedule has no faults that refuse commits,
+        neither a WARNING nor a timeout is an excuse.
         """
         ledger, due = self._ledger, self._due
         self._due = None
