@@ -145,7 +145,7 @@ class MemoryLimits:
         return present + wanted <= MOST_PARTITIONS
 
     def _count(self, cluster: ClusterState) -> None:
-        """Count members and offsets at some requests; assume that each other one adds some."""
+        """Count members and offsets at some requests; assume that all other requests add some."""
         self._asked += 1
         near = self._members >= MOST_MEMBERS or self._offsets >= MOST_OFFSETS
         if self._asked % COUNTED_EVERY and not near:
