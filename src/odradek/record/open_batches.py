@@ -27,7 +27,7 @@ class Known(Protocol):
 
 
 class Here(Protocol):
-    """Object with a flag, `here`: whether records may be appended to open batches unlocked."""
+    """Object whose flag `here` says whether open batches may be appended to without a lock."""
 
     here: bool
 

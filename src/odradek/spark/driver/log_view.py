@@ -113,7 +113,7 @@ class LogView:
         return False
 
     def recent(self, until: float | None, *, idle: bool) -> PartitionEnds:
-        """Return the log ends, cached for `MEMORY_S`; an `idle` caller waits for new ones."""
+        """Return the log ends, cached for `MEMORY_S`; an `idle` caller waits for renewed ones."""
         age = self._clock.now() - self._at
         if self.last is not None and age < MEMORY_S:
             if not idle:

@@ -41,8 +41,8 @@ FOREIGN = (
 )
 """Errors of reading metadata that this sink didn't write."""
 LOOKS = 10
-"""Maximum number of reads of head and entries until they belong together, as a driver may replace
-them between two requests."""
+"""Maximum number of reads until head and entries belong to one decision, as a driver may replace it
+between two requests."""
 
 DECIDED, WRITTEN, ACCEPTED, DROPPED = "decided", "written", "accepted", "dropped"
 """States of a decision.

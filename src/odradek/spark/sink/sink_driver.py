@@ -121,7 +121,7 @@ class DriverLedger(Ledger):
         entries = [e for e in decision.unfinished if e.producer_id >= 0]
         left = self.still_open(entries)
         done = {e.partition for e in decision.unfinished if e.producer_id < 0}
-        done |= self._end([e for e in entries if e not in left], committed=True)  # already ended
+        done |= self._end([e for e in entries if e not in left], committed=True)  # ended before
         if not done and len(left) < len(entries):
             # If they stayed open, a driver that was frozen for long could still commit them.
             done, left = self._end(left, committed=False), []

@@ -43,7 +43,7 @@ _ROW = re.compile(r"^row (\d+)")
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """Repeats calls that time out, up to a total limit; logs a message every 30 s."""
+    """Repeats calls that time out, up to a total time limit; logs a message every 30 s."""
 
     tolerance: float
     clock: Clock
