@@ -55,7 +55,7 @@ LIMITED: dict[str, dict[int, int]] = {
 
 
 def brokers(cluster: SimulatedCluster, i: int) -> Iterable[SimulatedBroker]:
-    """Return broker `i` as a list, or all brokers."""
+    """Return a list of all brokers if `i` is `EVERYBODY`, otherwise of broker `i` alone."""
     return list(cluster.brokers.values()) if i == EVERYBODY else [cluster.brokers[i]]
 
 

@@ -119,7 +119,7 @@ class SimulatedCluster(ClusterState):
     kill = crash
 
     def stop(self, i: int) -> None:
-        """Stop a broker cleanly: other brokers get its leaderships first."""
+        """Stop a broker cleanly: other brokers become leaders of its partitions first."""
         broker = self.brokers[i]
         if broker.alive:
             self._fence(broker, orderly=True)

@@ -24,7 +24,7 @@ The client's ownership differs if the member was removed and has joined again in
 (R-ID-1). A broker that is cut off may name a deleted topic again, which the client then reads from
 the topic's beginning."""
 SPARE = 5.0
-"""Seconds by which the client may learn later than the coordinator that a commit is accepted."""
+"""Maximum number of seconds from a commit's acceptance until the client knows of it."""
 Begun = tuple[Holding, int, bool]
 """The ownership when a commit began, the commit's offset, and whether the caller requested it."""
 

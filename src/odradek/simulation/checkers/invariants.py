@@ -174,7 +174,7 @@ class RetriesInBounds:
 
     def _check(self, event: Event, what: str, attempt: int) -> None:
         if "ConcurrentTransactions" in str(event.fields.get("error")):
-            return  # the transaction is about to end: wait 20 ms at first, as Java does (KIP-890)
+            return  # the last transaction is ending: a retry waits 20 ms, as in Java (KIP-890)
         steady = STEADY if what in CONSTANT else 0
         low, high = bounds(self._policy, max(0, attempt - 1 - steady))
         backoff = float(event.fields["backoff"])

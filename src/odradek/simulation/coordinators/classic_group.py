@@ -107,7 +107,7 @@ class ClassicGroup:
             self._update(member, join, answer)
             self._complete_if_all_joined()
         elif self.state is ClassicState.COMPLETING_REBALANCE:
-            if member.protocols == join.protocols:  # retried, as no response came
+            if member.protocols == join.protocols:  # a retry: the response was lost
                 answer(self._joined(member))
             else:
                 self._update(member, join, answer)

@@ -24,7 +24,8 @@ from odradek.simulation.runs.schedule import TOPIC, Schedule, ScheduledClient
 from odradek.simulation.world.virtual_time import derived_rng
 
 OVERLONG, GROWN, LATE, IDLE, BESIDES = 0.35, 0.25, 0.3, 0.05, 0.15
-"""Shares of schedules with each of these additions."""
+"""Shares of schedules with overlong batches, with topics that grow, with late responses, with an
+idle group, and with commits of the application beside auto-commit."""
 UNDESCRIBED = 0.4
 """Of the classic groups with growing topics, the share whose members may not describe the group."""
 REFUSED = 0.15

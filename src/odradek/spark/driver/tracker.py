@@ -87,7 +87,7 @@ class OffsetTracker:
         self._idle: Mapping[str, Any] | None = None
         """Start offset for which there was nothing new in the last call."""
         self._parsed: tuple[Mapping[str, Any], StreamOffset] | None = None
-        """The last end.
+        """The last end offset, as JSON and parsed.
 
         Spark passes it as the next start, and parsing many partitions takes time.
         """
@@ -526,7 +526,7 @@ class OffsetTracker:
 
 
 def _differs(topic: str, planned: Mapping[str, str], known: Mapping[str, str]) -> bool:
-    """Return whether the two topic ids are known and differ."""
+    """Return whether a topic's planned and known ids are both set, and differ."""
     return planned.get(topic, known.get(topic)) != known.get(topic, planned.get(topic))
 
 

@@ -57,8 +57,8 @@ DRIVER = "driver"
 FENCE_S = 10.0
 """Timeout in seconds for finding and aborting open transactions after a failure or restart."""
 SWEEP_S = 1.0
-"""The same timeout after a batch without a failure: open transactions are unlikely, and the next
-batch searches again."""
+"""Timeout in seconds for finding and aborting open transactions after a batch without a failure:
+they are unlikely, and the next batch searches again."""
 GONE = (UnknownTopicIdError, UnknownTopicOrPartitionError)
 """Errors that brokers return if offsets are committed for a deleted topic."""
 LEDGER_TIMEOUT_MS = "30000"

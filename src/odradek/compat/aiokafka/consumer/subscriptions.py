@@ -182,7 +182,7 @@ class Subscriptions:
                     raise
                 if self.pending is changing:
                     raise ConsumerStoppedError("the consumer was stopped") from None
-            finally:  # keep a later change of another task
+            finally:  # another task may have set a later change
                 if changing.done() and self.pending is changing:
                     self.pending = None
 
