@@ -84,7 +84,7 @@ class Notes:
         self._sizes.append(size)
 
     def take(self, most: int) -> Notes:
-        """Remove and return the data of the first messages, at most of `most`."""
+        """Remove and return the data of the first messages, at most `most` of them."""
         made = Notes()
         made._notes = self._notes[: max(0, most)]
         del self._notes[: len(made._notes)]

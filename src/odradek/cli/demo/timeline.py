@@ -59,7 +59,7 @@ class EventReader:
         fresh: list[Noticed] = []
         for entry in self._entries():
             done = self._read.get(entry.name, 0)
-            gone = self._clearing and _writer_is_gone(entry.name)  # check before the last read
+            gone = self._clearing and _writer_is_gone(entry.name)  # checked before the file is read
             if entry.stat().st_size != done:
                 with Path(entry.path).open("rb") as file:
                     file.seek(done)

@@ -1,7 +1,7 @@
 """Check a simulated group: owners of partitions, returned records and committed offsets.
 
 In: the calls of members' callbacks and the records that they get, the coordinator's state. Out:
-nothing, or a `Violation`. It holds for both protocols. Must not change the observed objects.
+nothing, or a `Violation`. The checks hold for both protocols. Must not change the observed objects.
 """
 
 from __future__ import annotations

@@ -297,7 +297,7 @@ class RecordLedger:
             if record.value == value:
                 record.acknowledged, record.offset = True, offset
                 return
-        self._sent[partition].append(_Sent(value, True, offset))  # sent without a partition
+        self._sent[partition].append(_Sent(value, True, offset))  # no partition chosen
 
     def verify(self, cluster: SimulatedCluster) -> None:
         """Check that no acknowledged record is lost, duplicated or out of order in the logs."""

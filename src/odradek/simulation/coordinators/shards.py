@@ -218,7 +218,7 @@ class CoordinatorTopic(Generic[S]):
         if self.name not in self.cluster.topics:
             topic = self.cluster.create_topic(self.name, self.partitions)
             self.cluster.on_change[self._follow] = None
-            for partition in topic.partitions:  # no entries to load exist yet
+            for partition in topic.partitions:  # there are no entries to load yet
                 if partition.leader != NO_LEADER:
                     self._make_shard(Leadership(self, partition))
 

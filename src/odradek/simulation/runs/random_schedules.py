@@ -129,7 +129,7 @@ _TRANSACTIONAL_CONFIGS: tuple[dict[str, Any], ...] = (
     {"linger.ms": 20, "batch.size": 100, "transaction.timeout.ms": 60000},
 )  # fmt: skip
 LARGE = 0.15
-"""Share of the schedules of shortages with responses that take long because they are large."""
+"""Of the schedules of shortages, the share with large responses, which therefore take long."""
 Family = Literal[
     "plain",
     "hostile",

@@ -301,7 +301,7 @@ class ConsumerDriver(ReadingDriver):
             then()
 
     def served(self) -> None:
-        """Raise an error unless all records are read: a poll of a slow broker may return none."""
+        """Raise an error unless all records are read, as polls of slow brokers may return none."""
         if self.done and not self.finished():
             where = {p.partition: self.engine.subscription.get(p).position for p in self.partitions}
             raise Violation(f"{self.world.now}: {self.name} reads up to {where} for ever")

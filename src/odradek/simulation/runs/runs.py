@@ -289,7 +289,7 @@ def _configure(cluster: SimulatedCluster, given: Mapping[str, Any]) -> None:
 
 
 def untouched(bystander: SimulatedCluster) -> None:
-    """Check R-RB-5: no misrouted client has written to this other cluster."""
+    """Check R-RB-5: no misrouted client has written to `bystander`, which is another cluster."""
     made = set(bystander.topics) - {TOPIC, bystander.groups.name, bystander.transactions.name}
     if made:
         raise Violation(f"{bystander.cluster_id} has topics of our clients: {sorted(made)}")

@@ -114,4 +114,4 @@ class VirtualTime:
 
 def derived_rng(seed: int, name: str) -> random.Random:
     """Return a generator that depends on the seed and the name alone, not on earlier calls."""
-    return random.Random(f"{seed}/{name}")  # `Random` hashes it by SHA-512: equal in every process
+    return random.Random(f"{seed}/{name}")  # hashed by SHA-512, so equal in all processes

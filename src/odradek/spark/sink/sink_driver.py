@@ -189,7 +189,7 @@ class DriverLedger(Ledger):
             except AbortableTransactionError as error:
                 if not isinstance(error.refusal, GONE):
                     raise
-                self.topic = None  # it was deleted, and no other topic of the sink is known
+                self.topic = None  # deleted, and the sink has no other known topic
                 wait(producer.abort_transaction, "the abort of these offsets")
                 return self.offsets(group)
             broker = transactions.coordinator_of(group)

@@ -215,7 +215,7 @@ def meet(
 
 
 def _check_name(rows: TopicRows) -> None:
-    """Raise for an invalid name, which would only be looked up; option topic was checked before."""
+    """Raise for an invalid name in column topic, because a producer would look it up in vain."""
     if not is_topic_name(rows.topic):
         row = rows.row(0)
         raise SinkRowError(
