@@ -159,7 +159,7 @@ def findings(seen: Seen) -> list[Finding]:
 
 
 def _unreached(seen: Seen) -> Iterator[Finding]:
-    """Yield the findings if no metadata was loaded, first about the address that got furthest."""
+    """Yield findings if no metadata was loaded; first the address whose connection got furthest."""
     if isinstance(seen.error, ClusterIdMismatchError):
         yield _other_cluster(seen.error)
         return

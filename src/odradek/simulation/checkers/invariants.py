@@ -321,8 +321,8 @@ class RecordLedger:
     ) -> None:
         """Check one partition.
 
-        `lost` are values that an unclean election or a deletion removed. The log has lost sequence
-        numbers with them, so records in flight may have any order.
+        `lost` are values that an unclean election or a deletion removed. With these values the log
+        has lost sequence numbers, so records in flight may have any order.
         """
         places: dict[bytes, int] = {}
         for offset, value in stored.items():

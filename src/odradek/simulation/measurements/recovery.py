@@ -236,7 +236,7 @@ class _Recovery:
         self.counts.clear()
 
     def _start_clock(self) -> None:
-        """Start to count times: the brokers listen at their new addresses, or after an outage."""
+        """Start to measure times: brokers listen at new addresses, or an outage has ended."""
         self.since = self.world.now
         self.live = True
 

@@ -53,7 +53,7 @@ class VirtualTime:
         self._swept_at = SWEPT_AT
 
     def at(self, when: float, action: Action) -> Timer:
-        """Schedule an action at `when`; if that time has passed, as the last action of now."""
+        """Schedule an action at `when`; a past time means now, after all other due actions."""
         if when < self.now:
             when = self.now
         timer = Timer(when, action)

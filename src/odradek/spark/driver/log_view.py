@@ -73,7 +73,7 @@ class LogView:
         """Positions in open transactions, for one warning each (`read_committed`)."""
 
     def forget(self) -> None:
-        """Request topics and ends again at the next call."""
+        """Drop cached topics and log ends, so that the next call requests them again."""
         self._discovery.forget()
         self.last = None
 

@@ -91,7 +91,7 @@ class MemoryLimits:
             self.trim(cluster)
 
     def trim(self, cluster: ClusterState) -> None:
-        """Delete the older half of the largest log, until the sum of all is within the limit."""
+        """Delete the older half of the largest log until all logs together fit into the limit."""
         internal = [topic.name for topic in cluster.coordinators.values()]
         logs = [
             partition.log

@@ -242,7 +242,7 @@ class Subscriptions:
         self._locate()
 
     async def assign_all(self) -> None:
-        """Assign all partitions of the topics, without a group; known ones keep their positions."""
+        """Assign the topics' partitions, without a group; assigned ones keep their positions."""
         with raising():
             if self._pattern is not None:
                 names = await self._consumer.list_topics()
