@@ -169,7 +169,7 @@ class Driver(ABC):
         )
 
     def judged(self, error: BaseException | None, what: str) -> None:
-        """Check a call's error: it must be a `KafkaError`, and slow brokers don't excuse any."""
+        """Check a call's error: only a `KafkaError` is allowed; with slow brokers, no error is."""
         if error is None or self.engine.ended is not None:
             return
         if not isinstance(error, KafkaError):

@@ -113,7 +113,7 @@ class ByteRates:
     # -- sampling -------------------------------------------------------------------------
 
     def _worth_most(self, lags: Mapping[TopicPartition, int]) -> list[TopicPartition]:
-        """Return the partitions to sample: one per topic without an estimate, then those by lag."""
+        """Return partitions to sample: one per topic without an estimate, then by largest lag."""
         free = {tp: lag for tp, lag in lags.items() if tp not in self._under_way}
         known = {tp.topic for tp in self._sizes}
         leads: dict[str, TopicPartition] = {}

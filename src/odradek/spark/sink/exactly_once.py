@@ -171,7 +171,7 @@ class Ledger:
         return {p: marker for p, marker in markers.items() if marker is not None}
 
     def ticket(self, counter: str) -> Ticket:
-        """Return the next ticket of a counter; this aborts what release 0.2 left open."""
+        """Return a counter's next ticket; aborts a transaction that release 0.2 has left open."""
         # Brokers refuse a timeout above their maximum, even without an open transaction.
         longest = float(self._options.producer_config(counter)["transaction.timeout.ms"]) / 1000
         found = self._patience.wait(

@@ -268,7 +268,8 @@ class Marker:
     created: Ticket = PLAIN
     """Ticket in the name of the transactional id, of the attempt that first used the id."""
     used: Ticket = PLAIN
-    """Ticket of the attempt that wrote the rows; it may use an id that another one created."""
+    """Ticket of the attempt that wrote the rows, perhaps under an id that another attempt created.
+    """
 
     def stored(self) -> OffsetAndMetadata:
         """Return the marker as an offset with metadata, for the commit."""
@@ -318,7 +319,7 @@ def _foreign(group: str, tp: TopicPartition) -> str:
 
 
 def totals(contents: Iterable[tuple[int, int]]) -> tuple[int, int]:
-    """Return number and digest of all tasks' rows; both are independent of the division."""
+    """Return number and digest of all tasks' rows; neither depends on the division into tasks."""
     rows = digest = 0
     for count, part in contents:
         rows, digest = rows + count, (digest + part) & MASK
