@@ -247,11 +247,11 @@ class CommandRegistry:
         return lambda verb: self._register(app, name, verb, {})
 
     def changes(self, app: typer.Typer, name: str | None = None) -> Callable[[Verb], Verb]:
-        """Register a command that changes something: it has `--dry-run`, too."""
+        """Register a command that changes something, and so has `--dry-run`."""
         return lambda verb: self._register(app, name, verb, {"dry_run": (DryRun, False)})
 
     def destroys(self, app: typer.Typer, name: str | None = None) -> Callable[[Verb], Verb]:
-        """Register a command that destroys something: `--dry-run` and `--yes`, and it confirms."""
+        """Register a destructive command, with `--dry-run`, `--yes` and a question to the user."""
         own = {"dry_run": (DryRun, False), "yes": (Yes, False)}
         return lambda verb: self._register(app, name, verb, own)
 

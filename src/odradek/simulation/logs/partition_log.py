@@ -445,7 +445,7 @@ class PartitionLog:
         return self._committed_rows(end, self.transactions.aborted(0, end))
 
     def decided_rows(self) -> list[Row]:
-        """Return what a `read_committed` consumer can read once open transactions are aborted.
+        """Return records that `read_committed` consumers see once open transactions are aborted.
 
         The transaction of a producer with a fatal error remains open until its timeout.
         """

@@ -241,7 +241,7 @@ class MemberDriver(ReadingDriver):
         self.history.note(CallKind.SEEK, self.reader, self.instance, [place])
 
     def stop_polling(self, seconds: float) -> None:
-        """Let the application do something else than poll for this many seconds."""
+        """Let the application stop polling for this many seconds, as if it were busy."""
         self._idle_until = max(self._idle_until, self.world.now + seconds)
 
     def hurry(self) -> None:

@@ -81,7 +81,7 @@ class ProducerDriver(WritingDriver):
     """Sends records with unique values, and compares acknowledgements with the log."""
 
     def build(self, config: Config) -> ProducerCalls:
-        """Create the producer's calls and the record of what was sent and acknowledged."""
+        """Create the producer's calls, and the ledger of sent and acknowledged records."""
         self.ledger = RecordLedger()
         self.unsettled: dict[bytes, Operation] = {}
         self.reached: dict[TopicPartition, None] = {}
@@ -149,7 +149,7 @@ class ProducerDriver(WritingDriver):
         return not self.unsettled and not len(self.calls) and len(self.reached) == count
 
     def verify(self) -> None:
-        """Compare what was sent and acknowledged with the logs of the client's cluster."""
+        """Compare sent and acknowledged records with the logs of the client's cluster."""
         mine = self.engine.metadata.cluster_id
         for cluster in (*self.stage.left, self.stage.cluster, *self.stage.bystanders):
             if cluster.cluster_id == mine:

@@ -21,7 +21,7 @@ Action = Callable[[], None]
 
 
 class StuckError(AssertionError):
-    """Virtual time doesn't advance although actions run, or a client waits for nothing."""
+    """Virtual time doesn't advance although actions run, or a client waits and no event is left."""
 
 
 class Timer:

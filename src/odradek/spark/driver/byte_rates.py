@@ -253,7 +253,7 @@ class ByteRates:
 
 
 def _size(batch: pa.RecordBatch) -> int:
-    """Count bytes of keys, values and headers, without what Arrow adds to each row."""
+    """Count bytes of keys, values and headers, without the bytes that Arrow adds to each row."""
     import pyarrow.compute as pc
 
     headers = batch.column("headers")

@@ -281,7 +281,7 @@ def _of_same(client: Consumer, topics: TopicsSnapshot, call: Callable[[], T]) ->
 
 
 def is_from(offset: StreamOffset, topics: TopicsSnapshot) -> bool:
-    """Return whether an offset belongs to this cluster; other clusters' epochs mean nothing."""
+    """Return whether an offset is of this cluster; other clusters' epochs can't be compared."""
     return offset.cluster in (None, topics.cluster)
 
 

@@ -408,7 +408,7 @@ class TransactionalTask:
         return f"batch {self._batch}, sink partition {self._task.partition} ({self._id})"
 
     def _explained(self, error: KafkaError) -> KafkaError | None:
-        """Return an error that says what an error of the transaction means for the query."""
+        """Return an error that explains how a transaction's error affects the query."""
         text = f"{self._where()}: {type(error).__name__}: {sentence(error)}"
         timeout = float(self._config["transaction.timeout.ms"]) / 1000
         if isinstance(error, InvalidTransactionTimeoutError):
