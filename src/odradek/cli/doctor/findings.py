@@ -101,10 +101,10 @@ class Finding:
     what: str
     """The problem in one sentence."""
     why: str
-    """Why it matters."""
+    """Why the problem matters."""
     cure: str
     grave: bool = True
-    """Whether it prevents records from being written or read."""
+    """Whether the problem prevents records from being written or read."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""

@@ -104,7 +104,7 @@ class RefusedRecordsError(InvalidRecordError):
 
 
 def check_keys(data: bytes) -> None:
-    """Raise an error if records have no key, for a compacted topic."""
+    """Raise an error if a record for a compacted topic has no key."""
     rows = decode(memoryview(data), start_offset=0).columns.rows()
     keyless = {n: "a record without a key" for n, row in enumerate(rows) if row[3] is None}
     if keyless:

@@ -235,7 +235,7 @@ class LogView:
     def beginnings(
         self, partitions: Collection[TopicPartition], topics: TopicsSnapshot, until: float | None
     ) -> dict[TopicPartition, int]:
-        """Return where the logs begin."""
+        """Return the first offset of each log."""
         if not partitions:
             return {}
         return self.ask(

@@ -226,7 +226,7 @@ def _check_name(rows: TopicRows) -> None:
 
 
 def _named(error: KafkaError, piece: TopicRows) -> SinkRowError:
-    """Convert the row's number in its chunk, which the client reports, to that in the task."""
+    """Convert a row's number in its chunk, as reported by the client, to its number in the task."""
     text, row = str(error), None
     if found := _ROW.match(text):
         row = piece.row(int(found[1]))
