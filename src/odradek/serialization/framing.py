@@ -186,7 +186,7 @@ class Unframer:
     def latest(
         self, context: SerializationContext | None, name: str | None, written: Schema
     ) -> Schema:
-        """Return the subject's latest schema, the reader schema with `use.latest.version`."""
+        """Return the subject's latest schema; with `use.latest.version` it is the reader schema."""
         found = self._registry.get_latest_version(self._strategy(context, name) or "").schema
         check_rules(found, READ)
         check_migration(written, found)

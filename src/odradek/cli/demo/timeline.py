@@ -177,9 +177,9 @@ WORTH_TELLING = {
 
 
 REPEATED_S = 5.0
-"""Seconds after a reported first acknowledgement or record in which no other one is reported.
+"""Seconds after a report of a first acknowledgement or record in which no other is reported.
 
-While the cluster starts, there is one after each short interruption.
+While the cluster starts, each short interruption has a first acknowledgement or record after it.
 """
 
 

@@ -92,7 +92,8 @@ class CommandRun:
         """Command as the user types it."""
         self.json = json
         self.dry_run = dry_run
-        """Whether nothing may be changed: `validate_only` if Kafka has it, else only output."""
+        """Whether nothing may be changed: the brokers only validate the change if they can,
+        otherwise the command only prints it."""
         self._yes = yes
         self._timeout = timeout
         self._until = time.monotonic() + timeout
