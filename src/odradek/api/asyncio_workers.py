@@ -1,7 +1,7 @@
 """Workers for asyncio: await a coroutine function for each record of a consumer.
 
-In: a consumer, a coroutine function, topics. Out: the loop around them, until it is stopped. Must
-not: decide anything; `clients/workers` does.
+In: a consumer, a coroutine function, topics. Out: a loop that passes each record to the function
+until the run is stopped. Must not: decide anything; `clients/workers` does.
 """
 
 from __future__ import annotations

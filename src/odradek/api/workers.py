@@ -1,7 +1,7 @@
 """Workers: call a plain function with a consumer's records, concurrently, in order by key.
 
-In: a consumer, a function, topics. Out: the loop around them, until it is stopped. Must not: decide
-anything; `clients/workers` does.
+In: a consumer, a function, topics. Out: a loop that passes each record to the function until the
+run is stopped. Must not: decide anything; `clients/workers` does.
 """
 
 from __future__ import annotations

@@ -207,7 +207,7 @@ def main() -> None:
             text = f"output can't be written: {error.strerror}"
             sys.stderr.write(f"odradek {wanted or ''}: {text}\n")
             status = 1
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the exit flushes it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # flushed at exit
     sys.exit(status)
 
 

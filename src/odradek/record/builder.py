@@ -120,7 +120,7 @@ class BatchBuilder:
         self._closed = False
         self._built: bytearray | None = None
         self._ids: tuple[int, int, int, bool] | None = None
-        self._size = 0  # estimated size, kept for after `release`
+        self._size = 0  # estimated size; kept after `release`
 
     @property
     def count(self) -> int:

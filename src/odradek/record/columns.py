@@ -138,7 +138,7 @@ def read_headers(raw: bytes, most: int) -> Headers | None:
         size, at = read_varint(raw, at)
         name, at = raw[at : at + size].decode("utf-8", "replace"), at + size
         size, at = read_varint(raw, at)
-        if size == -1:  # null, even if -1 takes more bytes than needed
+        if size == -1:  # null, even if -1 is encoded in too many bytes
             found.append((name, None))
         else:
             found.append((name, raw[at : at + size]))

@@ -223,7 +223,7 @@ class ColumnEncoder:
             self._rows.get(i)
 
     def use(self, partition: int, builder: BatchBuilder) -> Piece | None:
-        """Write rows of `partition` to `builder` from now on; return those in the batch before."""
+        """Write rows of `partition` to `builder` from now on; return those in the last batch."""
         if not 0 <= partition < self._partition_count:
             raise IndexError(f"partition {partition} of {self._partition_count}")
         piece = self._piece(partition)
@@ -231,7 +231,7 @@ class ColumnEncoder:
         return piece
 
     def pieces(self) -> list[Piece]:
-        """Return which rows are in the current batches, by partition, if not returned before."""
+        """Return which rows are in each current batch, except rows that were returned before."""
         found = [self._piece(partition) for partition in sorted(self._slots)]
         for slot in self._slots.values():
             slot.count = 0

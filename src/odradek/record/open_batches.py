@@ -27,7 +27,7 @@ class Known(Protocol):
 
 
 class Here(Protocol):
-    """Object with a flag, `here`: whether records may be appended to open batches unlocked."""
+    """Object whose flag `here` says whether open batches may be appended to without a lock."""
 
     here: bool
 
@@ -84,7 +84,7 @@ class Notes:
         self._sizes.append(size)
 
     def take(self, most: int) -> Notes:
-        """Remove and return the data of the first messages, at most of `most`."""
+        """Remove and return the data of the first messages, at most `most` of them."""
         made = Notes()
         made._notes = self._notes[: max(0, most)]
         del self._notes[: len(made._notes)]

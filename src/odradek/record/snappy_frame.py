@@ -59,7 +59,7 @@ def blocks(data: memoryview) -> list[Block]:
             raise BadBatchError("its snappy data is truncated")
         (length,) = length_at(data, at)
         if length == _MAGIC_HEAD and bytes(data[at : at + len(_MAGIC)]) == _MAGIC:
-            at += len(_HEADER)  # again later if streams are concatenated
+            at += len(_HEADER)  # concatenated streams have more headers
             if at > total:
                 raise BadBatchError("its snappy data is truncated")
             continue

@@ -1,8 +1,8 @@
 """Share settings, subjects and ids between the serializers of all three formats.
 
 In: a registry, settings with Confluent's names, a schema. Out: the id of a schema under a subject,
-requested once; payloads framed with their id, and ids with their payload. Must not: know a format,
-or register a schema unless a setting says so.
+requested once; payloads framed with their schema id, and the schemas of framed payloads. Must not:
+know a format, or register a schema unless a setting says so.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ class Unframer:
     def latest(
         self, context: SerializationContext | None, name: str | None, written: Schema
     ) -> Schema:
-        """Return the subject's latest schema, the reader schema with `use.latest.version`."""
+        """Return the subject's latest schema; with `use.latest.version` it is the reader schema."""
         found = self._registry.get_latest_version(self._strategy(context, name) or "").schema
         check_rules(found, READ)
         check_migration(written, found)

@@ -199,7 +199,7 @@ async def _put_many(
     written = list[Written]()
 
     async def all_written() -> None:
-        while left:  # `at_hand` may call this again, so items leave only when serialized
+        while left:  # `at_hand` may repeat this, so only serialized items are removed
             written.append(writing.in_loop(topic, *left[0]))
             left.popleft()
             if not len(left) % STRETCH:

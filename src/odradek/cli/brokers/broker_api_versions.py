@@ -85,7 +85,7 @@ def _tell_retries(event: Event) -> None:
 
 
 def as_text(found: BrokerApiVersions) -> str:
-    """Return a broker's block of text."""
+    """Return the block of text about a broker."""
     broker = found.broker
     host, rack = printable(broker.host), printable(broker.rack or "null")
     head = f"{host}:{broker.port} (id: {broker.id} rack: {rack} isFenced: false) -> "

@@ -124,7 +124,7 @@ def there(
     first_contact: float = math.inf,
     tell: Tell = say,
 ) -> list[TopicPartition]:
-    """Return the partitions of a topic, or the named one; raises if it doesn't exist.
+    """Return a topic's partitions, or only the requested one; raises if it doesn't exist.
 
     `first_contact`: seconds to wait for a first broker.
     """

@@ -185,7 +185,7 @@ class Ending:
     """Signal that ended a command."""
 
     terminated: bool = False
-    """Whether it was SIGTERM, after which the exit status is 0."""
+    """Whether the signal was SIGTERM, after which the exit status is 0."""
 
 
 @contextlib.contextmanager

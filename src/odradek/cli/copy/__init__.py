@@ -41,11 +41,11 @@ from odradek.common.errors import ConfigurationError, KafkaError
 from odradek.common.types import TopicPartition
 
 PATIENCE = 60.0
-"""Timeout in seconds of each call before the first record, as of default.api.timeout.ms."""
+"""Timeout in seconds of each call before the first record (default of default.api.timeout.ms)."""
 CLOSING = 10.0
 """Timeout in seconds for ending an open transaction."""
 AT_ONCE = 0.2
-"""If the copy's end takes longer than these seconds, the reason is printed."""
+"""Seconds after which the reason for a slow end of the copy is printed."""
 
 
 def copy(

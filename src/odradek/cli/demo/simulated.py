@@ -179,7 +179,7 @@ class Simulated:
                     self._take(consumer.poll(timeout=end - world.now))
 
     def _told(self, client: str) -> dict[str, Any]:
-        """Return the settings of a client: only the old address and its name."""
+        """Return the settings of a client: only the old address and the client's name."""
         return {"bootstrap.servers": self.cluster.bootstrap_servers, "client.id": client}
 
     def _starts(self) -> None:

@@ -53,7 +53,7 @@ def write(picture: PanelPicture, file: Path) -> None:
 
 
 def render(picture: PanelPicture) -> str:
-    """Return the whole file."""
+    """Return the text of the whole SVG file."""
     x = Scale(0.0, picture.end, LEFT, WIDTH - RIGHT)
     body: list[str] = []
     top = float(TOP)

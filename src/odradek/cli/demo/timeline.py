@@ -59,7 +59,7 @@ class EventReader:
         fresh: list[Noticed] = []
         for entry in self._entries():
             done = self._read.get(entry.name, 0)
-            gone = self._clearing and _writer_is_gone(entry.name)  # check before the last read
+            gone = self._clearing and _writer_is_gone(entry.name)  # checked before the file is read
             if entry.stat().st_size != done:
                 with Path(entry.path).open("rb") as file:
                     file.seek(done)
@@ -177,9 +177,9 @@ WORTH_TELLING = {
 
 
 REPEATED_S = 5.0
-"""Seconds after a reported first acknowledgement or record in which no other one is reported.
+"""Seconds after a report of a first acknowledgement or record in which no other is reported.
 
-While the cluster starts, there is one after each short interruption.
+While the cluster starts, each short interruption has a first acknowledgement or record after it.
 """
 
 

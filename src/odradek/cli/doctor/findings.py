@@ -101,10 +101,10 @@ class Finding:
     what: str
     """The problem in one sentence."""
     why: str
-    """Why it matters."""
+    """Why the problem matters."""
     cure: str
     grave: bool = True
-    """Whether it prevents records from being written or read."""
+    """Whether the problem prevents records from being written or read."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
@@ -159,7 +159,7 @@ def findings(seen: Seen) -> list[Finding]:
 
 
 def _unreached(seen: Seen) -> Iterator[Finding]:
-    """Yield the findings if no metadata was loaded, first about the address that got furthest."""
+    """Yield findings if no metadata was loaded; first the address whose connection got furthest."""
     if isinstance(seen.error, ClusterIdMismatchError):
         yield _other_cluster(seen.error)
         return

@@ -126,7 +126,7 @@ def _options(
     try:
         found = client_settings(Flags(start, file, (), profile), CONSUMER, {})
         if found.profile.settings:
-            found.checked(CONSUMER)  # reports the profile's line
+            found.checked(CONSUMER)  # an error names the profile's line
     except UsageError as error:
         raise typer.BadParameter(f"--topic needs a cluster: {error}") from error
     if found.profile.warning:

@@ -92,7 +92,8 @@ class CommandRun:
         """Command as the user types it."""
         self.json = json
         self.dry_run = dry_run
-        """Whether nothing may be changed: `validate_only` if Kafka has it, else only output."""
+        """Whether nothing may be changed: the brokers only validate the change if they can,
+        otherwise the command only prints it."""
         self._yes = yes
         self._timeout = timeout
         self._until = time.monotonic() + timeout
@@ -247,11 +248,11 @@ class CommandRegistry:
         return lambda verb: self._register(app, name, verb, {})
 
     def changes(self, app: typer.Typer, name: str | None = None) -> Callable[[Verb], Verb]:
-        """Register a command that changes something: it has `--dry-run`, too."""
+        """Register a command that changes something, and so has `--dry-run`."""
         return lambda verb: self._register(app, name, verb, {"dry_run": (DryRun, False)})
 
     def destroys(self, app: typer.Typer, name: str | None = None) -> Callable[[Verb], Verb]:
-        """Register a command that destroys something: `--dry-run` and `--yes`, and it confirms."""
+        """Register a destructive command, with `--dry-run`, `--yes` and a question to the user."""
         own = {"dry_run": (DryRun, False), "yes": (Yes, False)}
         return lambda verb: self._register(app, name, verb, own)
 

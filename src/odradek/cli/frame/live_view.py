@@ -30,7 +30,7 @@ printed below the earlier ones.
 
 
 def has_pictures(console: Console) -> bool:
-    """Return whether output can be overwritten: on a terminal, but not in a notebook."""
+    """Return whether the view can be redrawn in place: on a terminal, but not in a notebook."""
     return console.is_terminal and NOTEBOOK not in os.environ
 
 

@@ -87,7 +87,7 @@ def _explained(error: Any) -> str | None:
 def overview(text: str, name: str | None = None) -> typer.Typer:
     """Return a command with subcommands; `text` is its help.
 
-    With a `name`, it is the whole program, which supports shell completion.
+    With a `name`, the command is the whole program, which supports shell completion.
     """
     return typer.Typer(
         name=name,

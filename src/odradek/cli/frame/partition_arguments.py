@@ -77,7 +77,7 @@ def option_changes(
 
 
 def changed_words(changes: Iterable[AlterConfigOp]) -> str:
-    """Return changes in words."""
+    """Describe changes of options in words."""
     return ", ".join(
         f"{one.operation.lower()} {one.name}" + ("" if one.value is None else f"={one.value}")
         for one in changes

@@ -117,7 +117,7 @@ def error_document(error: BaseException) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def as_document(*kinds: type[Exception], json: bool) -> Iterator[None]:
-    """With `json`, print an error that ends a command as its JSON document, and re-raise it.
+    """With `json`, print an error of this block as the command's JSON document, and re-raise it.
 
     `kinds`: the classes of these errors; by default errors of clients and usage errors.
     """

@@ -207,7 +207,7 @@ def remove_members(
     ] = None,
     reason: Annotated[str | None, typer.Option(help="A reason for the broker's log.")] = None,
 ) -> Result:
-    """Remove members from a group; those that are still running rejoin.
+    """Remove members from a group; members that are still running rejoin.
 
     Example: odradek groups remove-members billing --instance-id worker-3 --yes
     """

@@ -41,7 +41,7 @@ from odradek.monitoring.prometheus import (
 QUESTIONS = 4
 """Maximum number of lookups by time in one measurement; the next measurement does the rest."""
 MOST_ROWS = 50_000
-"""Maximum number of exported partitions of groups; those with the least lag are left out."""
+"""Maximum number of exported partitions of groups; partitions with the least lag are left out."""
 KINDS = {"group": str, "partition": TopicPartition, "broker": int}
 """Types of items that may fail in a measurement, by their labels."""
 OWN = "odradek_lag_"

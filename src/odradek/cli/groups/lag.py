@@ -50,7 +50,7 @@ class LagSum:
 
     @classmethod
     def of(cls, rows: Iterable[LagRow]) -> LagSum:
-        """Sum up rows."""
+        """Return the sum of a group's rows."""
         every = list(rows)
         known = [row for row in every if row.lag is not None]
         most = max(known, key=lambda row: row.lag or 0, default=None)

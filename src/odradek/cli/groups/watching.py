@@ -34,7 +34,7 @@ ROOM = 6
 UNTIL_NEXT = 5.0
 """Default interval of measurements in seconds."""
 TROUBLES = 3
-"""Maximum number of different errors in the picture."""
+"""Maximum number of different errors that the view shows."""
 
 
 class LagWatch:
@@ -77,7 +77,7 @@ class LagWatch:
         return Result(document, lines, self.failed)
 
     def picture(self, height: int) -> RenderableType:
-        """Return the last measurement, for a terminal of this height."""
+        """Return a view of the last measurement, for a terminal of this height."""
         heads = ("GROUP", "STATE", "MEMBERS", "TOTAL-LAG", "READ/S", "WRITTEN/S", "LEFT")
         sums = _rich(heads, [self._sum(group, seen) for group, seen in self.looks.items()])
         parts: list[RenderableType] = [

@@ -55,7 +55,7 @@ class DeadLetterTopics:
 
     @classmethod
     def met(cls, pipeline: Pipeline) -> DeadLetterTopics:
-        """Create this for a pipeline's dead-letter topics, and look up their log ends."""
+        """Create an instance for a pipeline's dead-letter topics, and look up their log ends."""
         found = cls()
         for sink in pipeline.sinks.values():
             sources = [pipeline.sources.get(name) for name in sorted(pipeline.behind(sink))]

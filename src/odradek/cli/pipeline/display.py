@@ -86,7 +86,7 @@ class PipelineView(LiveView):
         self._plain_at: dict[str, float] = {}
 
     def say(self, event: str, text: str, **fields: Any) -> None:
-        """Add a line."""
+        """Add a line for an event."""
         style = {"failed": "bold red", "outage": "bold red", "back": "bold green"}.get(event, "")
         self._add(Text(f"{time.monotonic() - self._began:8.1f} s  {text}", style=style))
 

@@ -190,7 +190,7 @@ class YamlReader:
 
 
 def _places(word: str, text: str, after: int = 0) -> list[int]:
-    """Return the positions of a word in a text, plus `after`."""
+    """Return the positions of a word in a text; `after` is added to each of them."""
     return [found.start() + after for found in re.finditer(re.escape(word), text)]
 
 

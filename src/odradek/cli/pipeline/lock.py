@@ -38,7 +38,7 @@ def locked(checkpoints: Iterable[str]) -> Iterator[None]:
 
 @contextmanager
 def _locked(checkpoint: Path) -> Iterator[None]:
-    """Hold the lock of a folder; it also covers other paths to the same folder."""
+    """Hold the lock of a folder; the lock also covers other paths to the same folder."""
     try:
         import fcntl
     except ImportError:

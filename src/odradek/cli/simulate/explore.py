@@ -344,7 +344,7 @@ def replay(
     history: History = None,
     json: Json = False,
 ) -> None:
-    """Run one schedule, from its seed or from a file; it goes the same way each time.
+    """Run one schedule, from its seed or from a file; each run of a schedule is the same.
 
     A schedule file is a JSON object: `seed`, `brokers`, `partitions`, `mode` (messages or bytes),
     `heal_at` (virtual seconds at which all faults end), `link` (latency, jitter, bandwidth, loss),

@@ -101,10 +101,10 @@ def recovery(
     """Measure how soon a producer recovers when all brokers are replaced, in virtual time.
 
     The producer sends a record every 50 ms over established connections; at one instant, all
-    brokers that it knows are replaced by as many others. Measured from then on, by the clock of the
-    simulated world: the time until a live broker handles the client's first request after
-    ApiVersions (contact) and until the first record is acknowledged (ack), connection attempts,
-    metadata requests.
+    brokers that it knows are replaced by as many others. Measured from that instant on, in virtual
+    time: the time until a live broker handles the client's first request after ApiVersions
+    (contact) and until the first record is acknowledged (ack), connection attempts, metadata
+    requests.
 
     Faults, by what the old addresses do: refused, blackholed (connection attempts time out), silent
     (established connections fall silent, too), accept-reset, ready-then-close (after ApiVersions),

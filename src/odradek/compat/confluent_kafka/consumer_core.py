@@ -64,7 +64,7 @@ class ConsumerCore(AssignedConsumer):
         raise NotImplementedError
 
     def _rest(self, seconds: float) -> Any:
-        """Wait for these seconds: in the thread, or as an awaitable."""
+        """Wait this many seconds: block the thread, or return an awaitable."""
         raise NotImplementedError
 
     def _called(self, flow: Callable[..., Flow[None]]) -> Callable[..., Any]:

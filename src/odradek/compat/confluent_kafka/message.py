@@ -21,7 +21,7 @@ _NO_TIMESTAMP = (TIMESTAMP_NOT_AVAILABLE, 0)
 _NO_OFFSET = -1001
 _MOST_DELIVERIES = 1 << 15
 _KEY, _VALUE, _HEADERS = 5, 6, 7
-"""Indexes of these fields in a record."""
+"""Indexes of key, value and headers in a record."""
 N = TypeVar("N", int, float)
 
 

@@ -81,7 +81,7 @@ class SentMessages:
         self.deliver(reports)
 
     def fails_unheard(self, count: int, error: BaseException) -> None:
-        """Record that `count` messages failed that have no callback."""
+        """Record that `count` messages without a callback have failed."""
         self._unheard.append((count, error))
 
     def take_unheard(self) -> list[tuple[int, BaseException]]:

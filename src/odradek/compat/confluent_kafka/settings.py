@@ -61,11 +61,11 @@ _KINDS = dict.fromkeys(
 """Types of settings that Odradek's clients don't have."""
 _WITH_CALLS = (*_CALLBACKS, "on_commit", "on_delivery", "logger")
 _UNDOTTED = {"log_level": "log.level"}
-"""librdkafka's only setting with an underscore, which has no effect; its name in our tables."""
+"""librdkafka's only setting with an underscore (it has no effect), and its name in our tables."""
 _READ_ELSEWHERE = ("ssl.ca.location", "oauth.cb", "topic.metadata.refresh.interval.ms")
 """Names that aren't translated here, because Odradek's alias table converts their values."""
 _WORDS = {"1": True, "t": True, "0": False, "f": False}
-"""Values that librdkafka accepts for true and false, besides these words."""
+"""Values, besides the words true and false, that librdkafka accepts for booleans."""
 _LINGER = "linger.ms"
 _IN_FLIGHT = "max.in.flight.requests.per.connection"
 _SESSION, HEARTBEAT = "session.timeout.ms", 3000

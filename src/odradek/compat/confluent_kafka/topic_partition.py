@@ -22,7 +22,7 @@ class TopicPartition:
     """Partition with an offset, and the error of a call.
 
     `offset` is an offset of the log or one of `OFFSET_BEGINNING`, `OFFSET_END`, `OFFSET_STORED` and
-    `OFFSET_INVALID` (none). Two are equal if topic and partition are.
+    `OFFSET_INVALID` (none). Two objects are equal if their topics and partitions are equal.
     """
 
     __slots__ = ("error", "leader_epoch", "metadata", "offset", "partition", "topic")

@@ -90,7 +90,7 @@ class FramedRows(ABC):
                 left += [first + at for at, mark in enumerate(marks) if mark] if 1 in marks else []
                 first += len(chunk)
         except BaseException:
-            self._kernel = column_reader(self._columns.layout())  # the old one holds rows
+            self._kernel = column_reader(self._columns.layout())  # drop the old reader's rows
             raise
         return array_of(self._columns, kernel), left
 

@@ -161,7 +161,7 @@ class _UniqueItems:
 
 
 def _compared(value: Any) -> str:
-    """Return a text that is the same for equal JSON values only; needs no recursion.
+    """Return a text that is equal exactly for equal JSON values; needs no recursion.
 
     A peer can choose numbers whose hashes collide, but not texts, whose hashes are randomized.
     """

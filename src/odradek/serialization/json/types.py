@@ -62,7 +62,7 @@ class _Types:
 
 
 def plain_schema(schema: Any, whole: Any) -> Any:
-    """Follow a schema's `$ref`, and replace a union with null by its only other alternative."""
+    """Follow a schema's `$ref`; replace a union of null and another schema by the other schema."""
     for _ in range(DEEPEST):
         if not isinstance(schema, dict):
             return schema

@@ -33,7 +33,7 @@ class ProtobufRows(FramedRows):
     def __init__(
         self, descriptor: Any, wrong: Callable[[SchemaId], str | None], *, empty: bool = True
     ) -> None:
-        """Read rows of one message type; `wrong(schema)` returns why a row has another, or None.
+        """Read rows of one message type; `wrong(schema)`: why a row isn't of this type, or None.
 
         An error that `wrong` raises ends the whole call. `empty`: see `protobuf_type`. Raises
         `InvalidSchemaError`.

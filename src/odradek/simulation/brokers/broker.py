@@ -68,7 +68,7 @@ class BrokerSession:
         self._stranded = False
 
     def strand(self, seconds: float, arrived: ReceivedRequest | None = None) -> None:
-        """Let this connection's requests arrive after those of the next one (late packets)."""
+        """Delay this connection's requests until after the next connection's (late packets)."""
         if not self._stranded and not self.ended:
             self._stranded = True
             self.peer.strand(seconds, arrived)
@@ -89,7 +89,7 @@ class BrokerSession:
             self.go_on()
 
     def admits(self, sasl: SaslListener, request: ReceivedRequest) -> bool:
-        """Return whether SASL lets the request pass; otherwise it was answered here."""
+        """Return whether SASL lets the request pass; if not, respond or close the connection."""
         if self.door is None:
             self.door = Door(sasl, self.broker.id, self.broker.time, self.answer, self.end)
         return self.door.admits(request)
@@ -116,7 +116,7 @@ class BrokerSession:
 
     @property
     def idle(self) -> bool:
-        """Whether no received request waits or is being handled."""
+        """Whether all received requests have been handled."""
         return self.ended or not (self._busy or self._inbox)
 
     def answer(self, request: ReceivedRequest, response: Message | None, version: int) -> None:
@@ -176,7 +176,7 @@ class BrokerSession:
 
 @dataclass(slots=True)
 class LateRequests:
-    """How many next requests of one API are to arrive late, and by how many seconds."""
+    """Number of the next requests of one API that arrive late, and their delay in seconds."""
 
     api_key: int
     seconds: float
@@ -213,7 +213,8 @@ class SimulatedBroker(BrokerState):
         """Whether the broker closes the connection on an unknown version of ApiVersions, as Azure
         Event Hubs does."""
         self.trickling: tuple[float, bool] | None = None
-        """Seconds per byte that the broker sends, and whether it also reads no requests."""
+        """Seconds per byte of a response, and whether the broker reads no requests; None: no
+        trickle."""
         self.cut_from: dict[str, None] = {}
         """Names of clients that can't exchange bytes with this broker."""
         self.held: list[tuple[BrokerSession, ReceivedRequest]] = []
@@ -274,7 +275,7 @@ class SimulatedBroker(BrokerState):
     def speak(
         self, versions: Mapping[int, tuple[int, int]] | None, *, closes_on_unknown: bool = False
     ) -> None:
-        """Close all connections, and support these API versions now (None: the cluster's ones)."""
+        """Close all connections; support these API versions now (None: the cluster's versions)."""
         self.versions = versions
         self.closes_on_unknown |= closes_on_unknown
         self.disconnect_all()
@@ -310,7 +311,7 @@ class SimulatedBroker(BrokerState):
         held, self.held = self.held, []
         if zombie is None or not self.alive:
             return
-        zombie.zombie = self  # from the present state
+        zombie.zombie = self  # answer from the present state again
         for batch in unacknowledged(zombie):
             batch.settle(False)
         for session, request in held:
@@ -417,7 +418,7 @@ class SimulatedBroker(BrokerState):
             reply(response)
 
     def _would_lie(self, injected: Injection, request: ReceivedRequest) -> bool:
-        """Return whether an out-of-order error would be false: the log contains the batch."""
+        """Return whether an out-of-order error would be false, as the log contains the batch."""
         body = request.body
         return (
             injected.code in OUT_OF_ORDER

@@ -55,7 +55,7 @@ LIMITED: dict[str, dict[int, int]] = {
 
 
 def brokers(cluster: SimulatedCluster, i: int) -> Iterable[SimulatedBroker]:
-    """Return broker `i` as a list, or all brokers."""
+    """Return a list of all brokers if `i` is `EVERYBODY`, otherwise of broker `i` alone."""
     return list(cluster.brokers.values()) if i == EVERYBODY else [cluster.brokers[i]]
 
 
@@ -214,7 +214,7 @@ def unclean_election(cluster: SimulatedCluster, topic: str, partition: int, lost
 
 
 def delete_records(cluster: SimulatedCluster, topic: str, partition: int, share: float) -> None:
-    """Delete the oldest records of a partition: this share of its committed records."""
+    """Delete a partition's oldest records: the given share of its committed records."""
     found = _log(cluster, topic, partition)
     if found is not None:
         log = found.log

@@ -70,7 +70,7 @@ _ALLOWED = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012345
 def api_versions(
     broker: BrokerState, *, only: tuple[int, int] | None = None
 ) -> ApiVersionsResponse:
-    """Return the versions of all APIs, or an error with those of ApiVersions alone (`only`)."""
+    """Return the versions of all APIs; with `only`, an error and the versions of ApiVersions."""
     if only is not None:
         return ApiVersionsResponse(
             errors.UnsupportedVersionError.code, [ApiVersion(ApiVersionsRequest.API_KEY, *only)]

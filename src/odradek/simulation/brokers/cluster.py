@@ -119,7 +119,7 @@ class SimulatedCluster(ClusterState):
     kill = crash
 
     def stop(self, i: int) -> None:
-        """Stop a broker cleanly: other brokers get its leaderships first."""
+        """Stop a broker cleanly: other brokers become leaders of its partitions first."""
         broker = self.brokers[i]
         if broker.alive:
             self._fence(broker, orderly=True)
@@ -248,7 +248,7 @@ class SimulatedCluster(ClusterState):
                 self.environment.time.after(self.startup, lambda: self._register(broker))
             else:
                 self._commit_led_by(broker)
-                if self._elect_missing():  # some had no leader
+                if self._elect_missing():  # some partitions had no leader
                     self.changed()
 
     def heal(self) -> None:

@@ -143,7 +143,7 @@ class Injection:
         return refused
 
     def _refused_once(self, response: p.ProduceResponse, batches: list[Batch]) -> p.ProduceResponse:
-        """Replace the result of the batch that was refused before by an error, and no others."""
+        """Set an error only in the result of the batch that was refused before."""
         left = iter(batches)
         return p.ProduceResponse(
             responses=[

@@ -38,7 +38,7 @@ _SAID_BY_COORDINATORS = (
     errors.CoordinatorLoadInProgressError,
     errors.NotCoordinatorError,
 )
-"""Errors of coordinators that old producers don't know: they get NOT_ENOUGH_REPLICAS."""
+"""Coordinators' errors that old producers don't know; such producers get NOT_ENOUGH_REPLICAS."""
 
 Then = Callable[[StoredBatch | BrokerError], None]
 Answer = Callable[[p.PartitionProduceResponse], None]

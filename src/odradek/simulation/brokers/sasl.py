@@ -80,7 +80,7 @@ class Door:
         if self._open:
             early = self._time.now - self._began_again < REAUTH_INTERVAL
             if self._ends_at is None or early:
-                return True  # The handlers without SASL refuse the handshake.
+                return True  # Refused later, by the handler of brokers without SASL.
             self._began_again = self._time.now
             self._open = False
         elif self._server is not None:

@@ -24,7 +24,7 @@ The client's ownership differs if the member was removed and has joined again in
 (R-ID-1). A broker that is cut off may name a deleted topic again, which the client then reads from
 the topic's beginning."""
 SPARE = 5.0
-"""Seconds by which the client may learn later than the coordinator that a commit is accepted."""
+"""Maximum number of seconds from a commit's acceptance until the client knows of it."""
 Begun = tuple[Holding, int, bool]
 """The ownership when a commit began, the commit's offset, and whether the caller requested it."""
 
@@ -44,8 +44,8 @@ class OwnCommits:
         """While the member closes: the offset after the last record that it returned, by partition
         and topic incarnation; else None."""
         self._idle: dict[TopicPartition, tuple[str, float]] = {}
-        """While the member closes: its id and the time of its last commit, by partition whose last
-        commit is by this member and too old."""
+        """While the member closes: the idle partitions whose last commit is this member's and must
+        be renewed, each with the member's id and the time of that commit."""
         self._closing_since = 0.0
         self._warnings = 0
 
@@ -137,10 +137,10 @@ class OwnCommits:
         self._due = None
 
     def closed(self, member: MemberView) -> Violation | None:
-        """Return a violation if an orderly close of an unfenced member misses returned records.
+        """Return a violation if an orderly close hasn't committed all returned records.
 
-        If the schedule has no faults that refuse commits, neither a WARNING nor a timeout is an
-        excuse.
+        Members that were fenced are excused. If the schedule has no faults that refuse commits,
+        neither a WARNING nor a timeout is an excuse.
         """
         ledger, due = self._ledger, self._due
         self._due = None

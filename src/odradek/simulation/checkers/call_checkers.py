@@ -128,7 +128,7 @@ class Complaints(logging.Handler):
 
 @contextmanager
 def listening(complaints: Complaints) -> Iterator[Complaints]:
-    """Collect the log of all clients while the context is open."""
+    """Collect the log records of all clients while the context is open."""
     logger = logging.getLogger("odradek")
     logger.addHandler(complaints)
     propagate, logger.propagate = logger.propagate, False

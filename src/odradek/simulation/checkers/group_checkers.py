@@ -1,7 +1,7 @@
 """Check a simulated group: owners of partitions, returned records and committed offsets.
 
 In: the calls of members' callbacks and the records that they get, the coordinator's state. Out:
-nothing, or a `Violation`. It holds for both protocols. Must not change the observed objects.
+nothing, or a `Violation`. The checks hold for both protocols. Must not change the observed objects.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ class GroupLedger:
         return topic.partitions[place.partition].log
 
     def place(self, partition: TopicPartition, value: bytes | None = None) -> TopicPartition:
-        """Return the partition in the topic's incarnation that contains a value, or in the last."""
+        """Return the partition in its topic's last incarnation, or in the one with this value."""
         born = self.births.get(value) if value is not None else None
         return born or TopicPartition(self.life(partition.topic), partition.partition)
 
@@ -510,7 +510,7 @@ class GroupLedger:
         return group is None or member_id in group.members
 
     def note_lives(self) -> None:
-        """Count recreated topics, and those whose deleted topic had uncommitted offsets."""
+        """Count recreated topics, and how many of the deleted topics had uncommitted offsets."""
         for topic in {old.name for old in self.cluster.deleted} & self.cluster.topics.keys():
             life = self.life(topic)
             if self._known_lives.get(topic) != life:
@@ -618,7 +618,7 @@ class GroupLedger:
     # When all faults have ended
 
     def settled(self, topic: str) -> str:
-        """Return what is missing until each partition has one owner that has read it; or ""."""
+        """Return which partition lacks a single owner or has unread records; "" if none does."""
         for index, partition in enumerate(self.cluster.topics[topic].partitions):
             place = TopicPartition(topic, index)
             owners = [name for name, stints in self.stints.items() if place in stints]

@@ -467,7 +467,7 @@ def _owned(one: Operation, before: set[TopicPartition] | None) -> set[TopicParti
 
 
 def _reset(one: Operation, known: Collection[TopicPartition]) -> set[TopicPartition]:
-    """Return the partitions whose position an event changes: any record may be the next one."""
+    """Return the partitions whose position an event changes, so that any record may follow."""
     partitions = {partition for partition, _ in one.places}
     match one.call:
         case CallKind.ASSIGN:
@@ -485,7 +485,7 @@ def _overtaken(
     known: list[tuple[float, int, str]],
     sent: list[tuple[float, int, str]],
 ) -> Iterator[Anomaly]:
-    """Yield records sent after a higher offset was known; `known` is in the order of time."""
+    """Yield records that were sent after a higher offset was known; `known` is sorted by time."""
     highest, why, at = -1, "", 0
     for invoked, offset, what in sorted(sent):
         while at < len(known) and known[at][0] < invoked:

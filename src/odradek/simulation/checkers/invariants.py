@@ -49,7 +49,7 @@ class EventChecker(Protocol):
 class OneMetadataRequest:
     """R-MD-4: a client has at most one metadata refresh in flight.
 
-    If a request has to wait for a blocked write (`excused` tells that from the traffic), the client
+    If a request has to wait for a blocked write (`excused` detects this in the traffic), the client
     drops it without an event and may send another one: see `metadata.candidates`. After the
     suspicion time, the client may also ask another broker, or the same address by a connection for
     metadata that it has opened since (R-TI-1, R-RB-9): the first connection may be half-open.
@@ -137,7 +137,7 @@ class BackoffInBounds:
         elif event.kind == "foreign_cluster":
             state.failures = max(state.failures, state.before_proof)
         elif event.kind != "dial" and event.fields.get("purpose") not in SECONDARY:
-            self._ended(event, str(address), state)  # not if it is secondary
+            self._ended(event, str(address), state)  # a secondary connection's end doesn't count
 
     def _ended(self, event: Event, address: str, state: _Dialled) -> None:
         failure = bool(event.fields["failure"])
@@ -174,7 +174,7 @@ class RetriesInBounds:
 
     def _check(self, event: Event, what: str, attempt: int) -> None:
         if "ConcurrentTransactions" in str(event.fields.get("error")):
-            return  # the transaction is about to end: wait 20 ms at first, as Java does (KIP-890)
+            return  # the last transaction is ending: a retry waits 20 ms, as in Java (KIP-890)
         steady = STEADY if what in CONSTANT else 0
         low, high = bounds(self._policy, max(0, attempt - 1 - steady))
         backoff = float(event.fields["backoff"])
@@ -297,7 +297,7 @@ class RecordLedger:
             if record.value == value:
                 record.acknowledged, record.offset = True, offset
                 return
-        self._sent[partition].append(_Sent(value, True, offset))  # sent without a partition
+        self._sent[partition].append(_Sent(value, True, offset))  # no partition chosen
 
     def verify(self, cluster: SimulatedCluster) -> None:
         """Check that no acknowledged record is lost, duplicated or out of order in the logs."""
@@ -321,8 +321,8 @@ class RecordLedger:
     ) -> None:
         """Check one partition.
 
-        `lost` are values that an unclean election or a deletion removed. The log has lost sequence
-        numbers with them, so records in flight may have any order.
+        `lost` are values that an unclean election or a deletion removed. With these values the log
+        has lost sequence numbers, so records in flight may have any order.
         """
         places: dict[bytes, int] = {}
         for offset, value in stored.items():

@@ -1,8 +1,8 @@
 """Check that a cooperative member joins again as soon as it has revoked partitions (KIP-429).
 
-In: the revocations of one member, its state. Out: a violation. The leader asks for partitions
-without an owner as well, but only after two heartbeats; until then no member reads these
-partitions, and no other checker notices that. Must not: change the member.
+In: the revocations of one member, its state. Out: a violation. If the member didn't join again, the
+group's leader would notice the partitions without an owner, but only after two heartbeats; until
+then no member reads them, and no other checker reports that. Must not: change the member.
 """
 
 from __future__ import annotations

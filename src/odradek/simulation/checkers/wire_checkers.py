@@ -48,8 +48,8 @@ PIPELINED = SETUP | {ProduceRequest.API_KEY, FetchRequest.API_KEY}
 """APIs whose requests a client may repeat before the previous response has arrived."""
 QUESTIONS = {"Metadata": 8, "FindCoordinator": 4, "Heartbeat": 40, "ConsumerGroupHeartbeat": 40}
 """Maximum number of these requests while a client's brokers are slow (`patient`); 2 for other APIs,
-as to two leaders. A transactional client with a group has two coordinators, and the first response
-for each says that the coordinator's topic is being created."""
+one for each of two leaders. A transactional client with a group has two coordinators, and the first
+response for each says that the coordinator's topic is being created."""
 SPARE_REQUESTS = 16
 """Maximum number of requests in flight on one connection, in addition to one for each caller."""
 
@@ -180,7 +180,7 @@ class Wire:
             self._found(f"a request to {line.address}, which isn't connected")
 
     def _asked(self, request: OutgoingRequest) -> None:
-        """Check R-RB-9: a client doesn't repeat its requests because brokers are slow."""
+        """Check R-RB-9: slow brokers don't cause a client to repeat its requests."""
         name = request.body.API_NAME
         self.asked[name] += 1
         limit = QUESTIONS.get(name, 2) * 2
@@ -263,7 +263,7 @@ class Wire:
             self._check_silence(event)
         if event.kind in ("dial_failed", "disconnected"):
             line = self._lines.get(event.fields["connection"])
-            if line is not None:  # not closed by the client
+            if line is not None:  # the client hasn't closed it
                 self._check_deadline(line, event)
                 line.over = True
         if event.kind == "dial" and event.fields.get("purpose") in SECONDARY:

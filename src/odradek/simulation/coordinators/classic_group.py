@@ -107,7 +107,7 @@ class ClassicGroup:
             self._update(member, join, answer)
             self._complete_if_all_joined()
         elif self.state is ClassicState.COMPLETING_REBALANCE:
-            if member.protocols == join.protocols:  # retried, as no response came
+            if member.protocols == join.protocols:  # a retry: the response was lost
                 answer(self._joined(member))
             else:
                 self._update(member, join, answer)
@@ -295,7 +295,7 @@ class ClassicGroup:
         assignments: dict[str, bytes],
         answer: AnswerSync,
     ) -> None:
-        """Handle SyncGroup: return the member's assignment; the leader's request has them all."""
+        """Return the member's assignment (SyncGroup); the leader's request has all of them."""
         try:
             member = self._member(member_id, instance_id)
             self._check_generation(generation)

@@ -335,7 +335,7 @@ class ConsumerProtocolGroup:
     def _next(self, member: ConsumerMember, epoch: int, owned: Places | None) -> ConsumerMember:
         """Move a member as far towards its target assignment as possible.
 
-        `epoch` is what the member's epoch becomes if it must revoke partitions first.
+        `epoch` is the member's new epoch if it must revoke partitions first.
         """
         target = self.target.get(member.id, NOTHING)
         assigned = member.assigned & target
@@ -436,4 +436,4 @@ class ConsumerProtocolGroup:
             self._watch(member, moved=True)
 
     def moved(self) -> None:
-        """Do nothing when this broker stops coordinating: members wait for nothing but writes."""
+        """Do nothing when this broker stops coordinating: members only wait for writes."""

@@ -246,8 +246,8 @@ class GroupShard:
 
         def written(error: BrokerError | None) -> None:
             if error is not None:
-                # Retry later: at once, a leader that doesn't know yet of its replacement would be
-                # refused.
+                # Retry later: a leader that doesn't know yet that it was replaced would be refused
+                # now.
                 leadership = self.leadership
                 again = partial(leadership.topic.tell, lambda shard: shard.forget_topic(topic))
                 leadership.time.after(leadership.topic.load_time, again)

@@ -42,10 +42,10 @@ def java_hash(text: str) -> int:
 
 
 def partition_for(key: str, count: int) -> int:
-    """Return the partition of an internal topic for a key.
+    """Return the partition of an internal topic for a key: its absolute hash modulo the count.
 
-    As in Kafka, it is the absolute value of the hash, or 0 for the smallest 32-bit number, which
-    has no absolute value in 32 bits, modulo the number of partitions.
+    As in Kafka, the smallest 32-bit number counts as 0, because it has no absolute value in 32
+    bits.
     """
     found = java_hash(key)
     return (0 if found == -(1 << 31) else abs(found)) % count
@@ -218,7 +218,7 @@ class CoordinatorTopic(Generic[S]):
         if self.name not in self.cluster.topics:
             topic = self.cluster.create_topic(self.name, self.partitions)
             self.cluster.on_change[self._follow] = None
-            for partition in topic.partitions:  # no entries to load exist yet
+            for partition in topic.partitions:  # there are no entries to load yet
                 if partition.leader != NO_LEADER:
                     self._make_shard(Leadership(self, partition))
 

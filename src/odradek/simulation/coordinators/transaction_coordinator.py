@@ -31,7 +31,7 @@ from odradek.simulation.logs.topics import NO_LEADER
 
 MARKER_RETRY = 0.05
 PENDING_LOOK = 0.1
-"""Seconds after which an expired timeout is handled if the transaction is being written."""
+"""Seconds between checks of an expired timeout while a state of the transaction is written."""
 
 Then = Callable[[BrokerError | None], None]
 Answer = Callable[[TransactionMetadata | BrokerError], None]

@@ -195,7 +195,7 @@ def _ended_with_epoch(
         return None
     if found.state is not State.ONGOING and commit:
         raise errors.InvalidTxnStateError(f"{found.transactional_id}: {found.state.value}")
-    return replace(  # an abort without an open transaction ends an empty one
+    return replace(  # without an open transaction, an empty one is aborted
         found,
         state=_prepared(commit=commit),
         epoch=found.epoch + 1,

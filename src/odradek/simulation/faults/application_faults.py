@@ -1,7 +1,8 @@
 """Define the faults of applications: leave, die, stop polling, hang, resubscribe.
 
-In: arguments of a schedule. Out: `APPLICATION`, a table that `faults` adds to its own. The faults
-affect a group's members and their topics, and no other clients. Must not know how a member reacts.
+In: arguments of a schedule. Out: `APPLICATION`, a table that `fault_table` adds to its own. The
+faults affect a group's members and their topics, and no other clients. Must not know how a member
+reacts.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class Fault:
 
 @dataclass(slots=True)
 class Stage:
-    """The objects of a fault: the simulation, and the cluster at the bootstrap address now."""
+    """The objects that faults act on: the simulation, the cluster at the bootstrap address now."""
 
     world: World
     cluster: SimulatedCluster

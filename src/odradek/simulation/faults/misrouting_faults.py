@@ -56,10 +56,10 @@ def _divert(stage: Stage, a: dict[str, Any], to: Any) -> None:
         return
     address = broker.address
     world.divert(address, to)
-    if not a.get("kept", False):  # `kept`: the old connections
+    if not a.get("kept", False):  # `kept`: keep established connections
         broker.disconnect_all(reset=True)
-    # Misrouted connections remain after the fault: a client that mistook the broker could keep
-    # using them.
+    # Misrouted connections remain after the fault: a client that took the broker for another one
+    # could keep using them.
     world.after(a["seconds"], lambda: world.divert(address, None, only=to))
 
 
@@ -72,7 +72,7 @@ def _bystander(stage: Stage, older: bool) -> SimulatedCluster:
         found.create_topic(TOPIC, max(1, broker_faults.size(stage.cluster, TOPIC)))
         if older:
             broker_faults.release_of_all(found, OLDER)
-        for coordinators in (found.groups, found.transactions):  # to accept misrouted commits
+        for coordinators in (found.groups, found.transactions):  # accept misrouted commits
             coordinators.create()
         stage.bystanders.append(found)
     return found

@@ -1,7 +1,7 @@
 """Define faults of wrong or late responses, truncated logs and recreated topics.
 
-In: arguments of a schedule. Out: `HOSTILE`, a table that `faults` adds to its own. Must not inject
-a fault itself; `broker_faults` does.
+In: arguments of a schedule. Out: `HOSTILE`, a table that `fault_table` adds to its own. Must not
+inject a fault itself; `broker_faults` does.
 """
 
 from __future__ import annotations

@@ -49,8 +49,8 @@ class LogTransactions:
     def last_stable_offset(self, high_watermark: int) -> int:
         """Return the offset up to which `read_committed` consumers can read.
 
-        No open transaction begins before this offset, nor one whose marker may still be lost. As in
-        Kafka, the offset doesn't exceed the high watermark.
+        Neither an open transaction nor one whose marker may still be lost begins before this
+        offset. As in Kafka, the offset doesn't exceed the high watermark.
         """
         stable = min(self.open.values(), default=high_watermark)
         for ended in reversed(self.ended):

@@ -104,7 +104,7 @@ class RefusedRecordsError(InvalidRecordError):
 
 
 def check_keys(data: bytes) -> None:
-    """Raise an error if records have no key, for a compacted topic."""
+    """Raise an error if a record for a compacted topic has no key."""
     rows = decode(memoryview(data), start_offset=0).columns.rows()
     keyless = {n: "a record without a key" for n, row in enumerate(rows) if row[3] is None}
     if keyless:
@@ -220,7 +220,7 @@ class PartitionLog:
     ) -> StoredBatch:
         """Assign a batch's offset and leader epoch, and append it without committing it."""
         stored = bytearray(data)
-        struct.pack_into(">q", stored, 0, self.end_offset)  # no part of the checksum
+        struct.pack_into(">q", stored, 0, self.end_offset)  # not covered by the checksum
         struct.pack_into(">i", stored, _LEADER_EPOCH_AT, leader_epoch)
         last = self.end_offset + header.last_offset_delta
         batch = StoredBatch(header, bytes(stored), self.end_offset, last, leader_epoch, marker)
@@ -445,7 +445,7 @@ class PartitionLog:
         return self._committed_rows(end, self.transactions.aborted(0, end))
 
     def decided_rows(self) -> list[Row]:
-        """Return what a `read_committed` consumer can read once open transactions are aborted.
+        """Return records that `read_committed` consumers see once open transactions are aborted.
 
         The transaction of a producer with a fatal error remains open until its timeout.
         """

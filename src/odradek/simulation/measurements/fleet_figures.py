@@ -166,7 +166,7 @@ def by_chance(mean: float, bins: int) -> float:
     count, tail = math.ceil(mean + 12 * math.sqrt(mean) + 40), 0.0
     while True:
         tail += math.exp(count * math.log(mean) - mean - math.lgamma(count + 1))
-        if bins * tail > 0.7 or count == 0:  # this is the median of the busiest bin
+        if bins * tail > 0.7 or count == 0:  # `count` is the median of the peak
             return count / mean
         count -= 1
 

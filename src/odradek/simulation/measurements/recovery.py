@@ -212,7 +212,7 @@ class _Recovery:
             raise RuntimeError("buffer.memory is full, although little is sent here")
         if place.index == 0:
             place.batch.done.when_done(self._settled)
-        self.engine.post(_nothing)  # makes an I/O host without a thread step, too
+        self.engine.post(_nothing)  # so that a host without a thread steps, too
         self.host.wake()
         return place.batch
 
@@ -236,7 +236,7 @@ class _Recovery:
         self.counts.clear()
 
     def _start_clock(self) -> None:
-        """Start to count times: the brokers listen at their new addresses, or after an outage."""
+        """Start to measure times: brokers listen at new addresses, or an outage has ended."""
         self.since = self.world.now
         self.live = True
 

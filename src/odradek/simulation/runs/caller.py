@@ -46,7 +46,7 @@ class Caller:
         gone: Callable[[], bool],
         after: Callable[[float, Callable[[], None]], object] | None = None,
     ) -> None:
-        """Set what the calls depend on; `after` schedules each continuation of a call.
+        """Set the objects that calls need; `after` schedules each continuation of a call.
 
         By default, a call continues as soon as its wait ends.
         """

@@ -158,7 +158,7 @@ class GroupRun(Run):
             warnings=lambda: self.complaints.repeats,
         )
         self._orphans: dict[TopicPartition, tuple[int, float]] = {}
-        """The group's generation, and the time since when, for each partition without an owner."""
+        """By partition without an owner: the group's generation, and since when it has no owner."""
         groups.observers.append(self.ledger.commits)
         self.members: list[MemberDriver] = []
         self.incarnations: Counter[str] = Counter()

@@ -223,7 +223,7 @@ class MemberDriver(ReadingDriver):
         self.newest_generation = max(self.newest_generation, self.identity[1])
         try:
             note(self, partitions)
-        except Violation as violation:  # the client must not get it
+        except Violation as violation:  # the client must not get the violation
             self.violations.append(violation)
         if self.habits.raises and self.rng.random() < 0.3:
             raise ApplicationError("a callback failed")
@@ -241,7 +241,7 @@ class MemberDriver(ReadingDriver):
         self.history.note(CallKind.SEEK, self.reader, self.instance, [place])
 
     def stop_polling(self, seconds: float) -> None:
-        """Let the application do something else than poll for this many seconds."""
+        """Let the application stop polling for this many seconds, as if it were busy."""
         self._idle_until = max(self._idle_until, self.world.now + seconds)
 
     def hurry(self) -> None:

@@ -110,7 +110,7 @@ class HeldRecords:
             yield from pause(driver.rng.choice(AFTER_A_STOP))
 
     def _broken(self) -> dict[TopicPartition, str]:
-        """Return the partitions that another member has committed since they were assigned here."""
+        """Return partitions that others have committed since they were assigned to this member."""
         ledger, driver = self._driver.ledger, self._driver
         found = {p: ledger.broken(driver, p) for p in self._partitions}
         return {p: other for p, other in found.items() if other is not None}

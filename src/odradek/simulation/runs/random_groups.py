@@ -92,7 +92,7 @@ def random_group(seed: int, *, short: bool, writes: bool) -> Schedule:
     for number in range(1, count + 1):
         client = _client(rng, number, common, heal_at, writes=writes)
         config, habits = dict(client.config), dict(client.habits)
-        if writes:  # both levels return all: no inputs are aborted
+        if writes:  # both isolation levels return all inputs: none is aborted
             config["isolation.level"] = isolation.choice(["read_committed", "read_uncommitted"])
         if rng.random() < STATIC:
             config["group.instance.id"] = f"instance-{number}"

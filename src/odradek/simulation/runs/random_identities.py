@@ -35,7 +35,7 @@ topic was recreated may commit an old offset for the new topic, and no broker re
 
 
 BEHIND = 0.5
-"""Share of deleted or recreated topics that a broker's metadata shows later than others."""
+"""Share of deleted or recreated topics whose change a broker's metadata shows later."""
 
 WITH_IDS = 2
 """First transaction.version with topic ids in transactions."""
@@ -74,7 +74,7 @@ def _with_other_releases(rng: random.Random, schedule: Schedule, *, writes: bool
     protocol = schedule.group_protocol
     patterns = protocol == "consumer" and any(c.habits.get("pattern") for c in schedule.clients)
     if patterns or (writes and schedule.cluster["transaction_version"]):
-        return schedule  # 3.9 has no patterns, and each release its transaction.version
+        return schedule  # 3.9 has no patterns; transaction.version differs by release
     faults = [
         Fault(
             round(rng.uniform(0.5, schedule.heal_at), 3),
@@ -148,8 +148,8 @@ def _away(rng: random.Random, schedule: Schedule, client: str, at: float) -> lis
 def lagging_brokers(schedule: Schedule) -> list[Fault]:
     """Return faults of brokers whose metadata lags about deleted and recreated topics.
 
-    Only one broker lags at a time, and none beside a zombie: after 10 s clients believe most of the
-    brokers.
+    Only one broker lags at a time, and none in a schedule with a zombie leader: after 10 s clients
+    believe most of the brokers.
     """
     if any(f.verb == "zombie_leader" for f in schedule.faults):
         return []

@@ -21,10 +21,11 @@ from odradek.simulation.world.virtual_time import derived_rng
 RECREATED = 0.2
 """Share of hostile and misled schedules in which a topic is recreated for this purpose."""
 LEFT_OUT = {"delete_topic", "recreate_topic", "swap", "zombie_leader"}
-"""Faults with which no topic is recreated here.
+"""A schedule with one of these faults gets no recreated topic here.
 
-A lagging broker also has the former addresses: if two brokers have swapped theirs, clients take its
-answer for the other one's, and believe that the other one has changed to the older id.
+A lagging broker's metadata also has the brokers' former addresses. After a swap, clients attribute
+its response to the broker that it swapped with, and assume that this broker has changed to the
+older topic id.
 """
 NEWCOMERS = 0.7
 """Share of schedules with a lag in which clients start during it."""

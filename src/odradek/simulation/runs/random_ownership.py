@@ -24,9 +24,10 @@ from odradek.simulation.runs.schedule import TOPIC, Schedule, ScheduledClient
 from odradek.simulation.world.virtual_time import derived_rng
 
 OVERLONG, GROWN, LATE, IDLE, BESIDES = 0.35, 0.25, 0.3, 0.05, 0.15
-"""Shares of schedules with each of these additions."""
+"""Shares of schedules with overlong batches, with topics that grow, with late responses, with an
+idle group, and with commits of the application beside auto-commit."""
 UNDESCRIBED = 0.4
-"""Share of classic groups with topics that grow whose members may not describe the group."""
+"""Of the classic groups with growing topics, the share whose members may not describe the group."""
 REFUSED = 0.15
 """Share of schedules in which commits are refused while a member closes."""
 REFUSALS = (TopicAuthorizationError.code, OffsetMetadataTooLargeError.code)
@@ -135,7 +136,7 @@ def _in(rng: random.Random, begin: float, seconds: float) -> float:
 
 
 def _grown(rng: random.Random, schedule: Schedule) -> Schedule:
-    """Let topics grow or be created while a member, or a static leader, is away."""
+    """Let topics grow or be created while a member (perhaps static, perhaps the leader) is away."""
     if rng.random() < 0.7:
         schedule = _static(rng, schedule)
     schedule = schedule.with_config({"metadata.max.age.ms": rng.choice([2000, 20000])})

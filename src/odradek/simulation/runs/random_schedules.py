@@ -129,7 +129,7 @@ _TRANSACTIONAL_CONFIGS: tuple[dict[str, Any], ...] = (
     {"linger.ms": 20, "batch.size": 100, "transaction.timeout.ms": 60000},
 )  # fmt: skip
 LARGE = 0.15
-"""Share of the schedules of shortages with responses that take long because they are large."""
+"""Of the schedules of shortages, the share with large responses, which therefore take long."""
 Family = Literal[
     "plain",
     "hostile",
@@ -274,7 +274,8 @@ def _misled(seed: int, *, short: bool) -> Schedule:
     count = rng.randint(1, 3) if short else rng.randint(3, 12)
     times = sorted(round(rng.uniform(0.0, plain.heal_at * 0.9), 3) for _ in range(count))
     faults = [draw(rng, at, schedule.scope, MISROUTING_FAULTS) for at in times]
-    # By a changed DNS name, clients would bootstrap from the other cluster, which is another case.
+    # If a DNS name changed, clients would bootstrap from the other cluster, which is not tested
+    # here.
     faults += [f for f in plain.faults if rng.random() < 0.5 and f.verb != "dns_change"]
     # Brokers of most clusters don't know KIP-1242 yet, so they don't report misrouted clients.
     older = {"release": float(OLDER)} if seed % 3 == 0 else {}

@@ -21,7 +21,7 @@ BY_NAME = 0.15
 """Share of the schedules of classic groups that run on brokers which know offsets by name."""
 RELEASE = 3.9
 LEFT_OUT = {"recreate_topic", "delete_topic", "quiet", "release", "zombie_leader"}
-"""Faults of the original schedule beside which none is added here."""
+"""A schedule that already has one of these faults gets no recreated topic here."""
 AWAY = (8.0, 11.0, 16.0)
 """Seconds for which a member is stopped; sessions are 6 to 10 s."""
 LATE = (0.5, 2.0, 4.0)

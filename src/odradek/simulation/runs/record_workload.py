@@ -81,7 +81,7 @@ class ProducerDriver(WritingDriver):
     """Sends records with unique values, and compares acknowledgements with the log."""
 
     def build(self, config: Config) -> ProducerCalls:
-        """Create the producer's calls and the record of what was sent and acknowledged."""
+        """Create the producer's calls, and the ledger of sent and acknowledged records."""
         self.ledger = RecordLedger()
         self.unsettled: dict[bytes, Operation] = {}
         self.reached: dict[TopicPartition, None] = {}
@@ -149,7 +149,7 @@ class ProducerDriver(WritingDriver):
         return not self.unsettled and not len(self.calls) and len(self.reached) == count
 
     def verify(self) -> None:
-        """Compare what was sent and acknowledged with the logs of the client's cluster."""
+        """Compare sent and acknowledged records with the logs of the client's cluster."""
         mine = self.engine.metadata.cluster_id
         for cluster in (*self.stage.left, self.stage.cluster, *self.stage.bystanders):
             if cluster.cluster_id == mine:
@@ -301,7 +301,7 @@ class ConsumerDriver(ReadingDriver):
             then()
 
     def served(self) -> None:
-        """Raise an error unless all records are read: a poll of a slow broker may return none."""
+        """Raise an error unless all records are read, as polls of slow brokers may return none."""
         if self.done and not self.finished():
             where = {p.partition: self.engine.subscription.get(p).position for p in self.partitions}
             raise Violation(f"{self.world.now}: {self.name} reads up to {where} for ever")
@@ -345,7 +345,7 @@ class ConsumerDriver(ReadingDriver):
 
     def _disturbed(self, partition: TopicPartition) -> bool:
         if self.kept_of not in (None, self._home):
-            return True  # another cluster's positions
+            return True  # the stored positions belong to another cluster
         return any(disturbed(c, *partition) for c in (*self.stage.left, self.stage.cluster))
 
     def _start(self, partition: TopicPartition) -> int:

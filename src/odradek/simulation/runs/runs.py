@@ -50,7 +50,7 @@ DRIVERS: dict[str, type[Driver]] = {
 """The driver of each kind of client."""
 CONVERGED_WITHIN = 60.0
 """Virtual seconds after the last fault. The longest case is a batch in flight on a connection that
-became silent: it may not be sent elsewhere before `request.timeout.ms`, 30 s by default."""
+became silent: the batch may not be sent elsewhere before `request.timeout.ms`, 30 s by default."""
 LOSSY_WITHIN = 3 * CONVERGED_WITHIN
 """Like `CONVERGED_WITHIN`, if links still lose frames, or clients lacked descriptors or memory.
 Each lost response may cost as much time as a silent connection, and two in a row occurred once in
@@ -289,7 +289,7 @@ def _configure(cluster: SimulatedCluster, given: Mapping[str, Any]) -> None:
 
 
 def untouched(bystander: SimulatedCluster) -> None:
-    """Check R-RB-5: no misrouted client has written to this other cluster."""
+    """Check R-RB-5: no misrouted client has written to `bystander`, which is another cluster."""
     made = set(bystander.topics) - {TOPIC, bystander.groups.name, bystander.transactions.name}
     if made:
         raise Violation(f"{bystander.cluster_id} has topics of our clients: {sorted(made)}")

@@ -169,7 +169,7 @@ class Driver(ABC):
         )
 
     def judged(self, error: BaseException | None, what: str) -> None:
-        """Check a call's error: it must be a `KafkaError`, and slow brokers don't excuse any."""
+        """Check a call's error: only a `KafkaError` is allowed; with slow brokers, no error is."""
         if error is None or self.engine.ended is not None:
             return
         if not isinstance(error, KafkaError):
@@ -242,7 +242,7 @@ class Driver(ABC):
         return metadata.refreshed_at >= self.probed_at
 
     def explain(self) -> str:
-        """Return the client's state for a violation's text."""
+        """Return a description of the client's state, to add to the message of a violation."""
         engine = self.engine
         snapshot = engine.metadata.snapshot
         known = sorted(str(a) for a in snapshot.addresses()) if snapshot is not None else None
@@ -298,7 +298,7 @@ class MetadataDriver(AskingDriver):
 
 
 class AdminDriver(AskingDriver):
-    """An admin client that creates, lists and describes."""
+    """An admin client that describes the cluster, and lists, creates and deletes topics."""
 
     engine: AdminEngine
     _described: bool = False

@@ -85,7 +85,7 @@ class Session(Protocol):
 
     @property
     def idle(self) -> bool:
-        """Whether no received request waits or is being handled."""
+        """Whether all received requests have been handled."""
 
     def receive(self, request: ReceivedRequest) -> None:
         """Receive a request; requests are answered in order."""

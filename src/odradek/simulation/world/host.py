@@ -120,7 +120,7 @@ class SimulatedHost(StepCount):
     in_use = False
     cut_off = False
     surfacing = True
-    """Whether a client's next call raises errors of callbacks: no signal interrupts here."""
+    """Whether the next call raises callbacks' errors; True, as no signal interrupts here."""
 
     @property
     def on_its_own(self) -> bool:

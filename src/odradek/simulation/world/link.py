@@ -230,7 +230,7 @@ class Link:
         self._time.at(self._up_at, lambda: self._arrived_up(received))
 
     def close_by_client(self) -> None:
-        """Close from the client's side: it receives no more, and the broker is notified later."""
+        """Close from the client's side at once; the broker is notified after a delay."""
         if self.ended:
             return
         self.ended = True
@@ -412,7 +412,7 @@ class Link:
         return pieces
 
     def _slowly(self, size: int) -> float:
-        """Plan early parts of a large frame: an engine must not take slow bytes for silence."""
+        """Deliver parts of a large frame early, so that the engine sees slow progress."""
         seconds = size / (self._end.profile.bandwidth or 1.0)
         begin = max(self._down_at, self._time.now)
         parts = int(seconds / PROGRESS)

@@ -68,7 +68,7 @@ class Trace:
 
 
 def _plain(text: str, roles: Mapping[str, str]) -> str:
-    """Replace the values in a text that differ between runs; addresses become roles."""
+    """Return a text without values that differ between two runs; addresses become roles."""
     for address, role in sorted(roles.items(), key=lambda item: -len(item[0])):
         text = text.replace(address, role)
     return re.sub(r"\d+\.\d+ s", "… s", text)

@@ -21,7 +21,7 @@ Action = Callable[[], None]
 
 
 class StuckError(AssertionError):
-    """Virtual time doesn't advance although actions run, or a client waits for nothing."""
+    """Virtual time doesn't advance although actions run, or a client waits and no event is left."""
 
 
 class Timer:
@@ -53,7 +53,7 @@ class VirtualTime:
         self._swept_at = SWEPT_AT
 
     def at(self, when: float, action: Action) -> Timer:
-        """Schedule an action at `when`; if that time has passed, as the last action of now."""
+        """Schedule an action at `when`; a past time means now, after all other due actions."""
         if when < self.now:
             when = self.now
         timer = Timer(when, action)
@@ -114,4 +114,4 @@ class VirtualTime:
 
 def derived_rng(seed: int, name: str) -> random.Random:
     """Return a generator that depends on the seed and the name alone, not on earlier calls."""
-    return random.Random(f"{seed}/{name}")  # `Random` hashes it by SHA-512: equal in every process
+    return random.Random(f"{seed}/{name}")  # hashed by SHA-512, so equal in all processes

@@ -34,7 +34,7 @@ DNS_DELAY = 0.002
 
 
 class Dial(NamedTuple):
-    """One connection attempt, when it reached its address."""
+    """A connection attempt, recorded when it reaches its address."""
 
     at: float
     client: str

@@ -29,7 +29,7 @@ TASKS_PER_CORE = 8
 def _simulated(
     plan: FleetPlan, wave: Sequence[Slice], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Simulate, in a task, the groups of clients with these numbers in `wave`; yield the counts."""
+    """Simulate in a task the slices of `wave` with the indexes in `batches`; yield their counts."""
     for batch in batches:
         for index in batch.column(0).to_pylist():
             yield _rows(wave[index].case, plan.run(wave[index]))

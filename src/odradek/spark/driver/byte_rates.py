@@ -113,7 +113,7 @@ class ByteRates:
     # -- sampling -------------------------------------------------------------------------
 
     def _worth_most(self, lags: Mapping[TopicPartition, int]) -> list[TopicPartition]:
-        """Return the partitions to sample: one of each topic without an estimate, then by lag."""
+        """Return partitions to sample: one per topic without an estimate, then by largest lag."""
         free = {tp: lag for tp, lag in lags.items() if tp not in self._under_way}
         known = {tp.topic for tp in self._sizes}
         leads: dict[str, TopicPartition] = {}
@@ -199,7 +199,7 @@ class ByteRates:
         return True
 
     def _assign_what_is_left(self, client: Consumer) -> None:
-        """Assign the remaining partitions. Unchanged ends keep their fetches in flight."""
+        """Assign the partitions whose samples are incomplete; unchanged fetches stay in flight."""
         client.assign(
             list(self._under_way), until={tp: s.until for tp, s in self._under_way.items()}
         )
@@ -253,7 +253,7 @@ class ByteRates:
 
 
 def _size(batch: pa.RecordBatch) -> int:
-    """Count bytes of keys, values and headers, without what Arrow adds to each row."""
+    """Count bytes of keys, values and headers, without the bytes that Arrow adds to each row."""
     import pyarrow.compute as pc
 
     headers = batch.column("headers")

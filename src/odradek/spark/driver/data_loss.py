@@ -28,7 +28,8 @@ class Losses:
     unasked: tuple[TopicPartition, ...] = ()
     """Partitions that the options no longer include, whether they exist or not."""
     cut: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
-    """Position and first different offset of each partition whose log was truncated below it."""
+    """By partition whose log was truncated below the position: the position, and the first offset
+    that differs."""
 
     older: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
     """Former and current leader epochs that show a recreated topic, if there are no topic ids.

@@ -120,7 +120,7 @@ class UnconfirmedObservation:
 def _describe_those_there(
     client: Consumer, topics: Sequence[str], timeout: float
 ) -> dict[str, TopicDescription]:
-    """Describe the topics that exist. If one is missing, the call for all fails: ask for each."""
+    """Describe existing topics, one by one if a missing topic makes the call for all fail."""
     try:
         return dict(client.describe(topics, timeout=timeout))
     except UnknownTopicOrPartitionError:

@@ -50,7 +50,7 @@ class GroupProgress:
         self._refused_at: float | None = None
 
     def commit(self, end: StreamOffset | None) -> None:
-        """Commit the end of a batch to the group; only the first commit of a run waits."""
+        """Commit a batch's end offsets to the group; only a run's first commit is awaited."""
         if self._options.commit_group is None or end is None or end.cluster is None:
             return
         now = self._clock.now()

@@ -73,7 +73,7 @@ class LogView:
         """Positions in open transactions, for one warning each (`read_committed`)."""
 
     def forget(self) -> None:
-        """Request topics and ends again at the next call."""
+        """Drop cached topics and log ends, so that the next call requests them again."""
         self._discovery.forget()
         self.last = None
 
@@ -113,7 +113,7 @@ class LogView:
         return False
 
     def recent(self, until: float | None, *, idle: bool) -> PartitionEnds:
-        """Return the log ends, cached for `MEMORY_S`; an `idle` caller waits for new ones."""
+        """Return the log ends, cached for `MEMORY_S`; an `idle` caller waits for renewed ones."""
         age = self._clock.now() - self._at
         if self.last is not None and age < MEMORY_S:
             if not idle:
@@ -235,7 +235,7 @@ class LogView:
     def beginnings(
         self, partitions: Collection[TopicPartition], topics: TopicsSnapshot, until: float | None
     ) -> dict[TopicPartition, int]:
-        """Return where the logs begin."""
+        """Return the first offset of each log."""
         if not partitions:
             return {}
         return self.ask(
@@ -281,7 +281,7 @@ def _of_same(client: Consumer, topics: TopicsSnapshot, call: Callable[[], T]) ->
 
 
 def is_from(offset: StreamOffset, topics: TopicsSnapshot) -> bool:
-    """Return whether an offset belongs to this cluster; other clusters' epochs mean nothing."""
+    """Return whether an offset is of this cluster; other clusters' epochs can't be compared."""
     return offset.cluster in (None, topics.cluster)
 
 

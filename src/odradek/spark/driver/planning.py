@@ -55,7 +55,7 @@ def ranges(begins: Positions, ends: Positions, epochs: Positions) -> list[KafkaO
 
 
 def batch_begins(start: StreamOffset | None, end: StreamOffset) -> dict[TopicPartition, int]:
-    """Return a micro-batch's start by partition: from its end offset, or the previous batch's end.
+    """Return a micro-batch's start by partition, from its own or the previous batch's end offset.
 
     With asynchronous progress tracking Spark doesn't journal the offsets of all batches, so a
     partition that was added in such a batch is missing.

@@ -87,7 +87,7 @@ class OffsetTracker:
         self._idle: Mapping[str, Any] | None = None
         """Start offset for which there was nothing new in the last call."""
         self._parsed: tuple[Mapping[str, Any], StreamOffset] | None = None
-        """The last end.
+        """The last end offset, as JSON and parsed.
 
         Spark passes it as the next start, and parsing many partitions takes time.
         """
@@ -160,7 +160,7 @@ class OffsetTracker:
             begins |= self._begins_between(start, end, topics, losses)
             found = planning.ranges(begins, end.positions, end.epochs)
         if not is_from(end, topics):
-            found = [replace(r, epoch=-1) for r in found]  # another cluster's epochs
+            found = [replace(r, epoch=-1) for r in found]  # these are another cluster's epochs
         # A loss is final here: Spark has journalled the batch, with offsets of a deleted topic.
         self._lose(losses.sentences())
         gone = set(losses.gone)
@@ -526,7 +526,7 @@ class OffsetTracker:
 
 
 def _differs(topic: str, planned: Mapping[str, str], known: Mapping[str, str]) -> bool:
-    """Return whether both have a topic id, and the ids differ."""
+    """Return whether a topic's planned and known ids are both set, and differ."""
     return planned.get(topic, known.get(topic)) != known.get(topic, planned.get(topic))
 
 

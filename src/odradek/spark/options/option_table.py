@@ -28,7 +28,8 @@ class SparkOption:
     own: bool = False
     """Whether the JVM connector lacks the option."""
     warned: bool = False
-    """Whether it only causes a warning in queries not in `queries`, as in the JVM connector."""
+    """Whether the option only causes a warning in queries not in `queries`, as in the JVM
+    connector."""
 
 
 def with_defaults(plain: Mapping[str, str], options: Mapping[str, SparkOption]) -> dict[str, str]:

@@ -23,7 +23,7 @@ _SHIFTS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
 
 
 def boolean(texts: Mapping[str, str], name: str) -> bool:
-    """Read true or false in any case, as Scala does."""
+    """Read true or false in upper or lower case, as Scala does."""
     text = texts[name.lower()].strip().lower()
     if text not in ("true", "false"):
         raise OptionError(f"option {name} must be true or false, not {text!r}")
@@ -31,7 +31,7 @@ def boolean(texts: Mapping[str, str], name: str) -> bool:
 
 
 def choice(plain: Mapping[str, str], name: str, *allowed: str) -> str:
-    """Read one of the allowed words, in any case; the first one is the default."""
+    """Read one of the allowed words, ignoring case; the first one is the default."""
     text = plain.get(name.lower(), allowed[0]).strip().lower()
     if text not in allowed:
         raise OptionError(f"option {name} must be {' or '.join(allowed)}, not {text!r}")

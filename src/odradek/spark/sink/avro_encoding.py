@@ -115,8 +115,8 @@ def _lacking(parsed: Any, named: Mapping[str, Any], where: str) -> Iterator[str]
 def _shape(parsed: Any, named: Mapping[str, Any]) -> _Shape | None:
     """Return a function that converts Spark's value to fastavro's; None if they are equal.
 
-    They differ for a union of several types, for which Spark has a struct with a member for each
-    type, of which one is set. UUIDs are validated, because fastavro would write any text.
+    The two values differ for a union of several types, for which Spark has a struct with a member
+    for each type, of which one is set. UUIDs are validated, because fastavro would write any text.
     """
     if isinstance(parsed, str):
         return _shape(named[parsed], named) if parsed in named else None

@@ -192,7 +192,7 @@ class _Batch:
             )
 
     def _entries(self, committed: dict[int, TaskEntry], *, by_02: bool) -> list[TaskEntry]:
-        """Return the batch's entries: of committed transactions, and of those tasks prepared."""
+        """Return each task's entry: of its committed transaction, or of the prepared one."""
         found = dict(committed)
         lacking = set()
         for partition, one in self._of.items():

@@ -33,7 +33,7 @@ class Misfit:
     """The field of a record that can't be decoded, and the reason."""
 
     field: str
-    """key or value."""
+    """The part of the record that can't be decoded: key or value."""
     why: str
 
 

@@ -171,7 +171,7 @@ class Ledger:
         return {p: marker for p, marker in markers.items() if marker is not None}
 
     def ticket(self, counter: str) -> Ticket:
-        """Return the next ticket of a counter; this aborts what release 0.2 left open."""
+        """Return a counter's next ticket; aborts a transaction that release 0.2 has left open."""
         # Brokers refuse a timeout above their maximum, even without an open transaction.
         longest = float(self._options.producer_config(counter)["transaction.timeout.ms"]) / 1000
         found = self._patience.wait(
@@ -181,7 +181,7 @@ class Ledger:
         return found.producer_id, found.producer_epoch
 
     def end_plain(self, decision: Decision | None, partition: int) -> None:
-        """Commit a decided transaction of an earlier release, whose id is now the counter's."""
+        """Commit a decided transaction of an older release; the counter uses the same id now."""
         entries = () if decision is None else decision.unfinished
         plain = [e.transaction(self.base) for e in entries if e.is_plain]
         mine = [t for t in plain if t.transactional_id == f"{self.base}{partition}"]
@@ -212,7 +212,7 @@ class Ledger:
             )
 
     def check_marker(self, marker: Marker, topic: str, batch: int) -> None:
-        """Raise if a marker that 0.2 wrote (without a ledger) forbids to write this batch."""
+        """Raise if a marker of release 0.2 (which had no ledger) forbids to write this batch."""
         self._check_writer(marker.writer)
         if marker.batch > batch:
             raise older(batch, marker.batch)
@@ -381,7 +381,7 @@ class TransactionalTask:
         return self._message(skipped=True)
 
     def _compared(self, marker: Marker, rows: Iterator[pa.RecordBatch]) -> SinkCommit:
-        """Check that a task repeats the rows that 0.2 committed for it; write nothing."""
+        """Check that a task repeats the rows that release 0.2 committed for it; write nothing."""
         found = self._skipped(rows)
         if found.rows != marker.rows or marker.digest not in (None, found.digest):
             raise ReplayError(
@@ -408,7 +408,7 @@ class TransactionalTask:
         return f"batch {self._batch}, sink partition {self._task.partition} ({self._id})"
 
     def _explained(self, error: KafkaError) -> KafkaError | None:
-        """Return an error that says what an error of the transaction means for the query."""
+        """Return an error that explains how a transaction's error affects the query."""
         text = f"{self._where()}: {type(error).__name__}: {sentence(error)}"
         timeout = float(self._config["transaction.timeout.ms"]) / 1000
         if isinstance(error, InvalidTransactionTimeoutError):

@@ -41,8 +41,8 @@ FOREIGN = (
 )
 """Errors of reading metadata that this sink didn't write."""
 LOOKS = 10
-"""Maximum number of reads of head and entries until they belong together, as a driver may replace
-them between two requests."""
+"""Maximum number of reads until head and entries belong to one decision, as a driver may replace it
+between two requests."""
 
 DECIDED, WRITTEN, ACCEPTED, DROPPED = "decided", "written", "accepted", "dropped"
 """States of a decision.
@@ -268,7 +268,8 @@ class Marker:
     created: Ticket = PLAIN
     """Ticket in the name of the transactional id, of the attempt that first used the id."""
     used: Ticket = PLAIN
-    """Ticket of the attempt that wrote the rows; it may use an id that another one created."""
+    """Ticket of the attempt that wrote the rows, perhaps under an id that another attempt created.
+    """
 
     def stored(self) -> OffsetAndMetadata:
         """Return the marker as an offset with metadata, for the commit."""
@@ -318,7 +319,7 @@ def _foreign(group: str, tp: TopicPartition) -> str:
 
 
 def totals(contents: Iterable[tuple[int, int]]) -> tuple[int, int]:
-    """Return number and digest of all tasks' rows; both are independent of the division."""
+    """Return number and digest of all tasks' rows; neither depends on the division into tasks."""
     rows = digest = 0
     for count, part in contents:
         rows, digest = rows + count, (digest + part) & MASK

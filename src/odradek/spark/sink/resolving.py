@@ -51,7 +51,7 @@ class BatchState(StrEnum):
     """The state of a batch after the command."""
 
     NOTHING = "nothing"
-    """No row of it is committed: the query's next run writes it."""
+    """No row of the batch is committed: the query's next run writes the batch."""
     COMPLETE = "complete"
     """All rows are committed, by this command or before it."""
     PARTLY = "partly"

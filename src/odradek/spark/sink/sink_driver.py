@@ -57,8 +57,8 @@ DRIVER = "driver"
 FENCE_S = 10.0
 """Timeout in seconds for finding and aborting open transactions after a failure or restart."""
 SWEEP_S = 1.0
-"""The same timeout after a batch without a failure: open transactions are unlikely, and the next
-batch searches again."""
+"""Timeout in seconds for finding and aborting open transactions after a batch without a failure:
+they are unlikely, and the next batch searches again."""
 GONE = (UnknownTopicIdError, UnknownTopicOrPartitionError)
 """Errors that brokers return if offsets are committed for a deleted topic."""
 LEDGER_TIMEOUT_MS = "30000"
@@ -121,7 +121,7 @@ class DriverLedger(Ledger):
         entries = [e for e in decision.unfinished if e.producer_id >= 0]
         left = self.still_open(entries)
         done = {e.partition for e in decision.unfinished if e.producer_id < 0}
-        done |= self._end([e for e in entries if e not in left], committed=True)  # already ended
+        done |= self._end([e for e in entries if e not in left], committed=True)  # ended before
         if not done and len(left) < len(entries):
             # If they stayed open, a driver that was frozen for long could still commit them.
             done, left = self._end(left, committed=False), []
@@ -189,7 +189,7 @@ class DriverLedger(Ledger):
             except AbortableTransactionError as error:
                 if not isinstance(error.refusal, GONE):
                     raise
-                self.topic = None  # it was deleted, and no other topic of the sink is known
+                self.topic = None  # deleted, and the sink has no other known topic
                 wait(producer.abort_transaction, "the abort of these offsets")
                 return self.offsets(group)
             broker = transactions.coordinator_of(group)

@@ -197,7 +197,8 @@ RAISED = {"acks": ("0", "1"), "enable.idempotence": ("false",)}
 """Values that are ignored with a warning, because the sink always uses stronger ones."""
 RETRIES, IN_FLIGHT = "retries", "max.in.flight.requests.per.connection"
 MOST_IN_FLIGHT = 5
-"""Maximum with idempotence; a larger number (from a query without it) is ignored."""
+"""Maximum number of requests in flight with idempotence; a larger number, from a query without
+idempotence, is ignored."""
 PATIENCE = ("delivery.timeout.ms", "max.block.ms")
 """Producer options that `outageTolerance` sets."""
 

@@ -83,7 +83,7 @@ class TopicRows:
 
 
 def check_columns(schema: t.StructType, options: SinkOptions) -> SinkColumns:
-    """Accept the columns that the JVM sink accepts; others are ignored, as there."""
+    """Accept the columns that the JVM sink accepts; like that sink, ignore all others."""
     found: dict[str, t.DataType] = {}
     for f in schema.fields:
         if f.name in _TYPES:

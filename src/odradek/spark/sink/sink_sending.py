@@ -43,7 +43,7 @@ _ROW = re.compile(r"^row (\d+)")
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """Repeats calls that time out, up to a total limit; logs a message every 30 s."""
+    """Repeats calls that time out, up to a total time limit; logs a message every 30 s."""
 
     tolerance: float
     clock: Clock
@@ -215,7 +215,7 @@ def meet(
 
 
 def _check_name(rows: TopicRows) -> None:
-    """Raise for an invalid name, which would only be looked up; option topic was checked before."""
+    """Raise for an invalid name in column topic, because a producer would look it up in vain."""
     if not is_topic_name(rows.topic):
         row = rows.row(0)
         raise SinkRowError(
@@ -226,7 +226,7 @@ def _check_name(rows: TopicRows) -> None:
 
 
 def _named(error: KafkaError, piece: TopicRows) -> SinkRowError:
-    """Convert the row's number in its chunk, which the client reports, to that in the task."""
+    """Convert a row's number in its chunk, as reported by the client, to its number in the task."""
     text, row = str(error), None
     if found := _ROW.match(text):
         row = piece.row(int(found[1]))

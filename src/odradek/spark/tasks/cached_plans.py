@@ -173,7 +173,7 @@ class OldPlans:
         consumer: Consumer,
         date_ms: int,
     ) -> None:
-        """Warn if an old plan reads up to the log end of its time, and the log has grown since."""
+        """Warn if an old plan's range ends at the former log end, and the log has grown since."""
         age = date_ms - share.planned_at
         latest = LATEST in (options.ending.bound, options.ending.offsets.get(wanted.tp))
         if age < LATE_MS or not share.last or not latest or share.planned_at in self._told:

@@ -151,7 +151,7 @@ class ClientCache:
             self._watch(IDLE_S)
 
     def _watch(self, seconds: float) -> None:
-        """Start a timer that closes idle clients; one serves all clients.
+        """Start a timer that closes idle clients; one timer serves all clients.
 
         A timer for each task would start a thread, which costs as much as a small task.
         """

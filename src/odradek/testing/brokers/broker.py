@@ -78,7 +78,7 @@ def random_kafka_id() -> str:
     """Return a cluster or directory id as Kafka writes them: 16 bytes in URL-safe base64."""
     while True:
         text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        if not text.startswith("-"):  # tools take "-…" for options
+        if not text.startswith("-"):  # Kafka's tools take "-…" for an option
             return text
 
 

@@ -480,7 +480,7 @@ def _ended(broker: LocalBroker, timeout: float) -> bool:
 
 
 def _frozen(broker: LocalBroker) -> bool:
-    """Return whether all threads of a stopped process have stopped, as they do one by one.
+    """Return whether all threads of a process have stopped; they stop one after the other.
 
     Also return True if the process has ended, or if the system has no /proc.
     """

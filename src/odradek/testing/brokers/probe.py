@@ -63,7 +63,7 @@ class _Reader:
         return self._data[self._at - length : self._at].decode()
 
     def skip_int32s(self) -> None:
-        count = self.take(">i")  # read before the sum, as `take` moves on
+        count = self.take(">i")  # read first, because `take` changes `_at`
         self._at += 4 * count
 
 

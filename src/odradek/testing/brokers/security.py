@@ -225,7 +225,7 @@ class Security:
         ]
 
     def change_password(self, user: str, password: str) -> list[str]:
-        """Store a user's new password; return the mechanisms for which brokers must be changed."""
+        """Store a user's new password; return the SCRAM mechanisms to change on the brokers."""
         _usable(password)
         if user not in self.users:
             raise KeyError(f"there is no user {user}")
@@ -233,7 +233,7 @@ class Security:
         return [m for m in self.mechanisms if m.startswith("SCRAM")]
 
     def _server_module(self, mechanism: str) -> str | None:
-        """Return a broker's JAAS login module for a mechanism, except for Kerberos (`config`)."""
+        """Return a broker's JAAS login module for a mechanism; None for Kerberos (`config`)."""
         module = _LOGIN_MODULES.get(mechanism)
         if module is None:
             return None

@@ -334,7 +334,7 @@ class LoopbackServer:
                 outcome.set_exception(error)
 
         self._orders.append(order)
-        with suppress(OSError):  # the thread has ended after running the order
+        with suppress(OSError):  # the thread has run the order and ended
             self._waker.send(b"!")
         if not wait([outcome], 10.0).done:
             raise TimeoutError("the loopback server doesn't answer")

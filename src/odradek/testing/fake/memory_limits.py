@@ -91,7 +91,7 @@ class MemoryLimits:
             self.trim(cluster)
 
     def trim(self, cluster: ClusterState) -> None:
-        """Delete the older half of the largest log, until the sum of all is within the limit."""
+        """Delete the older half of the largest log until all logs together fit into the limit."""
         internal = [topic.name for topic in cluster.coordinators.values()]
         logs = [
             partition.log
@@ -145,7 +145,7 @@ class MemoryLimits:
         return present + wanted <= MOST_PARTITIONS
 
     def _count(self, cluster: ClusterState) -> None:
-        """Count members and offsets at some requests; assume that each other one adds some."""
+        """Count members and offsets at some requests; assume that all other requests add some."""
         self._asked += 1
         near = self._members >= MOST_MEMBERS or self._offsets >= MOST_OFFSETS
         if self._asked % COUNTED_EVERY and not near:

@@ -121,7 +121,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.limit = limit
         self._world = world
         self._threads = LoopThreads(self)
-        self._selector = SimpleNamespace(select=self._go_on)  # for `_run_once`
+        self._selector = SimpleNamespace(select=self._go_on)  # called by `_run_once`
         self.files = Files()
         """Simulated sockets that are open in this loop."""
         self._until = math.inf
@@ -342,7 +342,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         future = through.future
 
         def over(heard: asyncio.Future[Any]) -> None:
-            if heard.cancelled() and future is not None:  # the job runs on
+            if heard.cancelled() and future is not None:  # the job continues
                 future.add_done_callback(lambda _: self._threads.ended(job))
             else:
                 self._threads.ended(job)

@@ -182,7 +182,7 @@ class Subscriptions:
                     raise
                 if self.pending is changing:
                     raise ConsumerStoppedError("the consumer was stopped") from None
-            finally:  # keep a later change of another task
+            finally:  # another task may have set a later change
                 if changing.done() and self.pending is changing:
                     self.pending = None
 
@@ -242,7 +242,7 @@ class Subscriptions:
         self._locate()
 
     async def assign_all(self) -> None:
-        """Assign all partitions of the topics, without a group; known ones keep their positions."""
+        """Assign the topics' partitions, without a group; assigned ones keep their positions."""
         with raising():
             if self._pattern is not None:
                 names = await self._consumer.list_topics()

@@ -65,7 +65,7 @@ class AdminCalls:
         return float(found)
 
     def _later(self, run: Callable[[odradek.Admin, Left], None], seconds: float) -> None:
-        """Run a function in a background thread; it gets the admin client and the time left."""
+        """Run a function, which gets the admin client and the time left, in a background thread."""
         if self._threads is None:
             self._threads = ThreadPoolExecutor(AT_ONCE, "odradek-admin")
         admin, left = self._questions.admin(), _until(seconds)

@@ -62,7 +62,7 @@ class AIOProducer:
         self._given = with_loop(given(PRODUCER, producer_conf))
         self._queue = CallbackQueue(self._given)
         self._came = asyncio.Event()
-        every = replace(self._given, only_errors=False)  # futures need successes, too
+        every = replace(self._given, only_errors=False)  # futures need reports of successes
         self._sent = SentMessages(every, partial(_deliver, ref(self), self._came))
         self._questions = AsyncClusterQuestions(self._given.admin)
         self._closed = False
