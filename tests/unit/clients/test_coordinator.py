@@ -37,7 +37,7 @@ class Groups(World):
         self.find_version = find_version
         self.spoken = {10: (0, find_version), 12: (0, 4)}
         self.named = 2
-        """The broker that FindCoordinator returns."""
+        """Id of the broker that FindCoordinator responses name."""
         self.finds: list[int] = []
         """Errors in the next FindCoordinator responses."""
         self.codes: list[int] = []

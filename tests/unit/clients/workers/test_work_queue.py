@@ -70,7 +70,7 @@ class Model:
         self.in_work: list[WorkItem] = []
 
     def has_new(self, tp: TopicPartition, before: int | None) -> bool:
-        """Return whether an offset above `before` can be committed; any offset if it is None."""
+        """Return whether there is a new offset to commit since `before`; True if it is None."""
         until = self.first(tp)[0]
         offsets = [at for found, at in self.finished if found == tp]
         return before is None or any(before <= at < until for at in offsets)
@@ -97,7 +97,7 @@ class Model:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_a_random_history_agrees_with_the_model(seed: int) -> None:
+def test_the_work_queue_agrees_with_the_model_in_random_histories(seed: int) -> None:
     chance = random.Random(seed)
     work = queue(concurrency=chance.choice([1, 3, 8]), max_attempts=chance.choice([1, 3]))
     oracle, now = Model(), 0.0
