@@ -190,6 +190,8 @@ def test_invalid_lists_are_rejected(lists: dict[str, Any], said: str) -> None:
         ),
     ],
 )
-def test_numbers_and_texts_out_of_range_are_rejected(lists: dict[str, Any], said: str) -> None:
+def test_numbers_out_of_range_and_header_names_with_lone_surrogates_are_rejected(
+    lists: dict[str, Any], said: str
+) -> None:
     with pytest.raises(ConfigurationError, match=said):
         pieces(**lists)

@@ -230,7 +230,9 @@ class WithDict(Named):
     """A subclass with a `__dict__`."""
 
 
-def test_named_tuples_behave_the_same_after_read_as_slots(build: Callable[..., list[Any]]) -> None:
+def test_named_tuples_whose_fields_are_read_as_slots_behave_the_same(
+    build: Callable[..., list[Any]],
+) -> None:
     twin: Any = rows if build is rows.build_rows else odradek.record
     twin.read_as_slots(Named)
     held = object()
@@ -350,7 +352,7 @@ def test_objects_with_references_to_themselves_are_garbage_collected() -> None:
 
 
 @pytest.mark.parametrize("twin", TWINS)
-def test_only_plain_classes_are_created_without_init_or_changed(twin: Any) -> None:
+def test_classes_that_are_not_plain_are_rejected_for_objects_without_init(twin: Any) -> None:
     for cls in (int, tuple, list, Exception, type):
         with pytest.raises(TypeError, match="plain class"):
             twin.blanks(cls, 1)
