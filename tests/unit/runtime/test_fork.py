@@ -191,7 +191,7 @@ def test_a_producer_of_the_parent_accepts_no_record_in_a_child() -> None:
         producer._calls.host = world.hosts["producer"]
 
 
-def test_the_only_hook_for_forks_runs_in_the_child(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_only_registered_fork_hook_runs_in_the_child(monkeypatch: pytest.MonkeyPatch) -> None:
     hooks: list[str] = []
     monkeypatch.setattr(os, "register_at_fork", lambda **named: hooks.extend(named))
     monkeypatch.setattr(fork, "_hooked", False)
