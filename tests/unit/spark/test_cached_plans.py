@@ -60,7 +60,7 @@ def test_only_a_query_created_after_the_cached_plan_plans_again() -> None:
     assert later == [False, False, True, False, False]
 
 
-def test_a_micro_batch_plans_again_if_its_query_id_is_that_of_its_stream() -> None:
+def test_a_micro_batch_plans_again_unless_its_query_id_was_created_before_the_plan() -> None:
     share = Share(PLANNED)
     assert is_later(share, STREAM_ID, "0")
     assert is_later(share, AFTER, "3")
@@ -244,7 +244,7 @@ def test_reading_a_dataframe_long_after_it_was_planned_logs_one_warning(
     assert "load it again" in said
 
 
-def test_partitions_contain_the_time_of_their_plan(
+def test_planned_partitions_contain_the_time_at_which_they_were_planned(
     monkeypatch: pytest.MonkeyPatch, cluster: Any
 ) -> None:
     monkeypatch.setattr("odradek.spark.driver.batch_source.process_clients", lambda: cluster)
