@@ -62,7 +62,7 @@ def test_the_reference_result_counts_every_flight(flights: Flights) -> None:
     assert [(a.carrier, a.flights, a.mean_delay) for a in few] == [("AA", 1, 2.0), ("UA", 2, 3.0)]
 
 
-def test_first_records_of_a_client_are_reported_at_most_once_per_interval() -> None:
+def test_first_record_events_of_a_client_are_printed_at_most_once_per_interval() -> None:
     teller = Teller()
     told = [
         teller.tell(noticed(at, client, kind, partition=3))

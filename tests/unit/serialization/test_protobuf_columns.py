@@ -365,7 +365,7 @@ def test_recursive_wide_and_deep_messages_are_rejected(registry: SchemaRegistryC
 def test_short_data_cannot_use_much_memory_in_columns(
     monkeypatch: pytest.MonkeyPatch, way: type[AbstractContextManager[None]]
 ) -> None:
-    """Two bytes may become a message of hundreds of fields; other rows are decoded."""
+    """Two bytes may become a message of hundreds of fields; only rows with many are rejected."""
     monkeypatch.setattr(column_room, "FREE", 1 << 20)
     file = descriptor_pb2.FileDescriptorProto(name="f.proto", package="m", syntax="proto3")
     first = file.message_type.add(name="M")
@@ -468,7 +468,9 @@ def test_integer_and_boolean_fields_accept_no_other_types(
     assert list(arrow_to_protobuf(pa.array([{"b": 2}, {"b": 1}]), write, "t").errors) == [0, 1]
 
 
-def test_invalid_arguments_are_rejected(registry: SchemaRegistryClient) -> None:
+def test_invalid_arguments_of_protobuf_to_arrow_are_rejected(
+    registry: SchemaRegistryClient,
+) -> None:
     for arguments, told in (
         ((b"x", registry), "column must be an Arrow array"),
         ((column(), None), "registry must be a SchemaRegistryClient"),

@@ -303,7 +303,9 @@ def test_every_documented_flag_is_a_parameter_of_the_command(
         ("timed out waiting for news of x: gone", "gone"),
     ],
 )
-def test_a_repeated_call_reports_that_it_waits_and_ends_at_its_timeout(text: str, why: str) -> None:
+def test_a_call_without_a_response_is_repeated_with_progress_messages_until_its_timeout(
+    text: str, why: str
+) -> None:
     asked: list[float] = []
     said: list[str] = []
 
