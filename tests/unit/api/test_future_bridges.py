@@ -103,7 +103,7 @@ def test_as_completed_yields_each_future_once() -> None:
     timer.join()
 
 
-def test_wait_for_first_completed_and_first_exception() -> None:
+def test_wait_may_return_at_the_first_completed_future_or_the_first_exception() -> None:
     good, (well,) = new_batch()
     bad, (ill,) = new_batch()
     assert cf.wait([well, ill], 0).done == set()

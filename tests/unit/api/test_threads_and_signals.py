@@ -192,7 +192,7 @@ def test_a_blocking_call_in_a_signal_handler_raises_while_the_lock_is_held() -> 
 
 
 @pytest.mark.parametrize("given_up", [False, True])
-def test_a_delivery_callback_may_close_only_without_waiting(
+def test_a_delivery_callback_may_close_its_producer_only_without_waiting(
     given_up: bool,
 ) -> None:
     seen: list[BaseException | None] = []

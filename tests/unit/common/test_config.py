@@ -182,7 +182,7 @@ def test_a_base_above_its_maximum_is_logged_once_as_a_warning(
         {},
     ],
 )
-def test_other_backoff_settings_cause_no_warning(
+def test_a_reconnect_base_backoff_above_its_maximum_and_valid_backoffs_cause_no_warning(
     given: dict[str, int], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)

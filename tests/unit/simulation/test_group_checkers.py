@@ -371,11 +371,11 @@ def recreated(ledger: GroupLedger, value: bytes) -> None:
     ],
     ids=["unread", "later epoch", "first topic", "by id", "new id known", "never written"],
 )
-def test_an_offset_of_a_deleted_topic_is_excused_if_the_member_cannot_know_the_new_one(
+def test_an_offset_of_a_deleted_topic_is_accepted_if_the_member_cannot_know_the_new_topic(
     ledger: GroupLedger, by_id: bool, again: bool, epoch: int, offset: int, knows: bool,
     reported: bool,
 ) -> None:  # fmt: skip
-    """Before OffsetCommit 10 the coordinator stores it by the topic's name."""
+    """Before OffsetCommit 10 the coordinator stores an offset by the topic's name, not its id."""
     a = Member("a", ("id-a", 1))
     ledger.by_name = not by_id
     data = bytes(records(b"u"))
