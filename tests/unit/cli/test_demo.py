@@ -175,7 +175,7 @@ def test_event_files_of_ended_processes_are_read_and_deleted(
     reader = EventReader(tmp_path, clearing=True)
     assert len(reader.poll()) == 2
     assert [file.exists() for file in (gone, here)] == [False, True]
-    gone.write_bytes(line)  # a new process has the same id, and ends
+    gone.write_bytes(line)  # from a new process with the same id that has ended
     assert len(reader.poll()) == 1
     monkeypatch.delattr(Path, "open")
     assert reader.poll() == []  # a file without new lines isn't opened

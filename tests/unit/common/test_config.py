@@ -59,7 +59,7 @@ NO_RECOVERY = {RECOVERY: "none"}
             (CONSUMER, {RECOVERY: s}, {RECOVERY: "rebootstrap"})
             for s in ("REBOOTSTRAP", "Rebootstrap ")
         ),
-        # The default is no timeout; with metadata.recovery.strategy=none it is one minute.
+        # This timeout is None by default, and a minute with metadata.recovery.strategy=none.
         (CONSUMER, {}, {UNAVAILABLE_TIMEOUT: None, MAX_IDLE: 540.0, CLIENT_RACK: None}),
         (CONSUMER, NO_RECOVERY, {UNAVAILABLE_TIMEOUT: 60.0}),
         (CONSUMER, {**NO_RECOVERY, UNAVAILABLE_TIMEOUT: 5}, {UNAVAILABLE_TIMEOUT: 0.005}),

@@ -40,7 +40,7 @@ def test_a_successful_connection_makes_an_address_available_again() -> None:
     s.state(A).dial_failed = True
     assert s.standing(A) == (True, True)
     s.proved(A, 1.0)
-    assert s.standing(A) == (False, False)  # R-RB-2: it is available again
+    assert s.standing(A) == (False, False)  # R-RB-2: the address is available
 
 
 def test_a_failed_attempt_is_remembered_until_a_success() -> None:
@@ -167,7 +167,7 @@ def test_an_ip_address_needs_no_dns_lookup(host: str, numeric: bool) -> None:
     assert states().state(Address(host, 9092)).numeric is numeric
 
 
-def test_the_state_contains_the_last_ip_and_receive_time_and_the_suspected_cause() -> None:
+def test_an_address_state_contains_the_last_ip_and_receive_time_and_suspected_cause() -> None:
     one = states().state(A)
     one.opens_to("10.0.0.1")
     one.heard(7.0)
@@ -175,7 +175,7 @@ def test_the_state_contains_the_last_ip_and_receive_time_and_the_suspected_cause
     assert (one.last_ip, one.heard_at, one.suspicion) == ("10.0.0.1", 7.0, "tls")
 
 
-def test_the_state_contains_the_times_of_the_last_attempt_and_success() -> None:
+def test_an_address_state_contains_the_times_of_the_last_attempt_and_success() -> None:
     s = states()
     s.dialling(s.state(A), 3.0)
     s.proved(A, 4.0)

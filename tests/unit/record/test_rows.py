@@ -100,7 +100,7 @@ def test_few_headers_are_parsed_with_their_record_and_many_only_when_they_are_re
     assert [r.headers for r in made] == [some, (), many(MOST_READ), many(MOST_READ + 1)]
     assert made[0].headers is made[0][7]  # headers are parsed only once
     assert all(type(r[7]) is tuple and all(type(h) is tuple for h in r[7]) for r in made)
-    if build is not rows.build_rows:  # they can't be part of a reference cycle
+    if build is not rows.build_rows:  # records that can't be in a reference cycle
         assert not any(gc.is_tracked(r) or gc.is_tracked(r[7]) for r in made[:3])
 
 

@@ -75,7 +75,7 @@ def test_a_fork_does_not_affect_the_connections_of_the_parent(
         connection = engine.open(server.port)
         engine.send(connection, b"one")
         run(host, engine.expect(connection, 3))
-        assert not host.run(Completion(), host.now() + 0.01)  # the host has opened its descriptors
+        assert not host.run(Completion(), host.now() + 0.01)  # now all file descriptors are open
         inner = host._inner if isinstance(host, ThreadHost) else host
         ours = {t.fd for t in inner._transports.values()}
         assert len(ours) == 1

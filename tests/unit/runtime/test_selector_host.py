@@ -29,7 +29,7 @@ from odradek.runtime.hosts.transport import IOV_MAX
 def test_bytes_are_sent_and_received(host: SelectorHost, engine: ScriptedEngine) -> None:
     with peer(echo) as server:
         connection = engine.open(server.port)
-        engine.send(connection, b"be", b"fore ", b"")  # sent once it is connected
+        engine.send(connection, b"be", b"fore ", b"")  # sent once the connection is open
         run(host, engine.up[connection])
         engine.send(connection, b"after")
         run(host, engine.expect(connection, 12))

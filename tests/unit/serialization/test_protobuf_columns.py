@@ -299,7 +299,7 @@ def test_a_number_of_more_than_64_bits_is_left_to_protobuf(last: bytes, left: in
     case = Case(one_field(type=5, label=1), [row], given=True)
     found = drive(native("kernel_columns"), case)
     assert found is not None
-    assert found[0][:2] == (1, left)  # one row, and the number of nulls
+    assert found[0][:2] == (1, left)  # number of rows, number of nulls
 
 
 def test_rows_of_several_schemas_need_a_message_class(registry: SchemaRegistryClient) -> None:

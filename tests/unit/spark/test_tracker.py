@@ -252,7 +252,7 @@ def test_a_different_cluster_is_rejected_with_both_cluster_ids(
     cluster.cluster = "cluster-B"
     driver = tracker()
     if how == "available now":
-        driver.freeze()  # Spark calls it before it passes the checkpoint's offset
+        driver.freeze()  # called before Spark passes the checkpoint's offset
     with pytest.raises(ClusterIdMismatchError, match=r"'cluster-B'.*'cluster-A'"):
         driver.plan(SENTINEL, offset) if how == "replay" else driver.latest(offset)
     assert how == "replay" or cluster.configs[-1]["cluster.id.expected"] == "cluster-A"

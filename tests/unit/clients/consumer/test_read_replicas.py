@@ -56,7 +56,7 @@ def test_the_preferred_replica_is_used_until_the_preference_expires() -> None:
     assert advised(replicas, state, 2)
     assert source(replicas, state, cluster(), 309.9) == 2
     assert source(replicas, state, cluster(), 310.0) == 1
-    assert source(replicas, state, cluster(), 10.0) == 1  # an earlier time doesn't restore it
+    assert source(replicas, state, cluster(), 10.0) == 1  # expired preferences remain expired
 
 
 @pytest.mark.parametrize(

@@ -321,7 +321,7 @@ def test_a_revoked_partition_finishes_running_records_and_starts_none() -> None:
     assert len(items) == 3
     work.hold([T0])
     work.ended(items[0], None, 0.0)
-    work.ended(items[1], ValueError("no"), 0.0)  # the next member retries it
+    work.ended(items[1], ValueError("no"), 0.0)  # the next owner retries the record
     assert start_all(work, 99.0) == []
     assert work.committable([T0])[T0].offset == 1
     work.drop([T0])
