@@ -198,9 +198,7 @@ def test_taking_a_snapshot_is_retried_if_the_client_changes_meanwhile(
     admin.close()
 
 
-def test_explain_shows_the_memory_of_receive_buffers_after_large_responses(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_receive_buffers_are_shown_after_large_responses(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World()
     cluster = SimulatedCluster(world)
     admin = on_host(world.host(), Admin, bootstrap_servers=cluster.bootstrap_servers)

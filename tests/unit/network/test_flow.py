@@ -133,9 +133,7 @@ class TestWaits:
         assert done.result() == 2.0
         assert not signal._waiters
 
-    def test_a_wait_for_a_done_completion_or_a_past_deadline_returns_at_once(
-        self, e: Engine
-    ) -> None:
+    def test_a_wait_for_a_done_completion_or_a_past_time_returns_at_once(self, e: Engine) -> None:
         reply: Completion[int] = Completion()
         reply.complete(1)
         both = [e.start(waits(reply)), e.start(waits(deadline=1.0))]

@@ -230,9 +230,7 @@ class WithDict(Named):
     """A subclass with a `__dict__`."""
 
 
-def test_named_tuples_whose_fields_are_read_as_slots_behave_the_same(
-    build: Callable[..., list[Any]],
-) -> None:
+def test_named_tuples_read_as_slots_behave_the_same(build: Callable[..., list[Any]]) -> None:
     twin: Any = rows if build is rows.build_rows else odradek.record
     twin.read_as_slots(Named)
     held = object()

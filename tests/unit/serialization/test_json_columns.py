@@ -479,9 +479,7 @@ def test_all_arrow_types_of_strings_bytes_and_lists_are_written(
     assert (found.values.to_pylist(), found.errors) == ([written], {})
 
 
-def test_invalid_arguments_of_the_json_column_functions_are_rejected(
-    registry: SchemaRegistryClient,
-) -> None:
+def test_invalid_arguments_of_json_columns_are_rejected(registry: SchemaRegistryClient) -> None:
     bad: Any = None
     number: Any = 7
     calls: list[tuple[Any, str]] = [

@@ -468,9 +468,7 @@ def test_integer_and_boolean_fields_accept_no_other_types(
     assert list(arrow_to_protobuf(pa.array([{"b": 2}, {"b": 1}]), write, "t").errors) == [0, 1]
 
 
-def test_invalid_arguments_of_protobuf_to_arrow_are_rejected(
-    registry: SchemaRegistryClient,
-) -> None:
+def test_invalid_arguments_of_protobuf_columns_are_rejected(registry: SchemaRegistryClient) -> None:
     for arguments, told in (
         ((b"x", registry), "column must be an Arrow array"),
         ((column(), None), "registry must be a SchemaRegistryClient"),

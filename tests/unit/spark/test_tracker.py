@@ -26,9 +26,7 @@ def sizes(tracker: OffsetTracker, start: Any, end: Any) -> list[KafkaOffsetRange
 # -- the first batch ------------------------------------------------------------------------
 
 
-def test_the_end_offset_of_the_first_batch_also_contains_the_resolved_start(
-    tracker: Any, cluster: Any
-) -> None:
+def test_the_first_batchs_end_offset_contains_the_start(tracker: Any, cluster: Any) -> None:
     driver = tracker()
     end = following(driver, SENTINEL)
     assert end == {
@@ -120,9 +118,7 @@ def test_a_new_query_waits_for_a_topic_that_appears_late(
 # -- the next batches -------------------------------------------------------------------------
 
 
-def test_the_end_offset_of_a_batch_equals_its_start_if_there_are_no_new_records(
-    tracker: Any, clock: Any
-) -> None:
+def test_the_end_offset_equals_the_start_without_new_records(tracker: Any, clock: Any) -> None:
     driver = tracker()
     first = following(driver, SENTINEL)
     clock.at += 1

@@ -303,9 +303,7 @@ def test_every_documented_flag_is_a_parameter_of_the_command(
         ("timed out waiting for news of x: gone", "gone"),
     ],
 )
-def test_a_call_without_a_response_is_repeated_with_progress_messages_until_its_timeout(
-    text: str, why: str
-) -> None:
+def test_a_call_without_a_response_is_repeated_until_its_timeout(text: str, why: str) -> None:
     asked: list[float] = []
     said: list[str] = []
 
