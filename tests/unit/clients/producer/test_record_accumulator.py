@@ -112,7 +112,7 @@ def test_a_batchs_memory_is_freed_once_when_its_outcome_is_known() -> None:
     assert mine.used == 1000 - HEADER_SIZE
 
 
-def test_an_open_batch_reserves_more_as_it_grows() -> None:
+def test_an_open_batch_reserves_more_memory_as_it_grows() -> None:
     mine = accumulator(**{"batch.size": 100_000})
     batch = add(mine).batch
     assert mine.used == FIRST_ROOM

@@ -299,7 +299,7 @@ def test_attributes_of_an_applications_error_that_look_like_odradeks_are_ignored
     assert dict(item.letter["headers"])[PREFIX + "exception.class.name"] == b"None.MisleadingError"
 
 
-def test_a_key_is_blocked_while_a_record_of_it_from_before_a_revocation_still_runs() -> None:
+def test_a_key_is_blocked_while_its_record_from_before_a_revocation_still_runs() -> None:
     work = queue()
     work.add([record(0), record(1)])
     [old] = start_all(work)
