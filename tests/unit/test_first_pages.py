@@ -143,7 +143,7 @@ def test_the_scorecard_in_the_readme_equals_its_report() -> None:
     }  # the page says "the others never do"
 
 
-def test_never_means_not_within_60_seconds_as_the_page_states() -> None:
+def test_the_word_never_on_the_page_means_not_within_60_seconds() -> None:
     from benchmarks.scorecard.rows import NEVER_AFTER
 
     assert NEVER_AFTER == 60

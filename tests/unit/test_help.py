@@ -189,7 +189,7 @@ def test_examples_in_docstrings_print_what_they_show(example: doctest.DocTest) -
         if "Workers" in example.name:
             kafka.create_topic("arrivals-failed", partitions=1)
             names["config"] = {"bootstrap.servers": "localhost:9092"}
-            if example.name == "Workers":  # its threads are unaware of virtual time
+            if example.name == "Workers":  # the threads of workers ignore virtual time
                 kafka.allow_real_clients = True
                 names["config"] = {"bootstrap.servers": more.enter_context(arrivals())}
                 for part in example.examples:

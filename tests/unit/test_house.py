@@ -446,7 +446,7 @@ def test_every_name_is_used() -> None:
     idle = [
         (path, name)
         for path in sources
-        if not path.is_relative_to(COMPAT)  # tests compare its names with the other clients' names
+        if not path.is_relative_to(COMPAT)  # tests compare compat's names with others'
         for name in defined(parsed(path).body, fields=True)
         if name not in living and not name.startswith("__")
     ]

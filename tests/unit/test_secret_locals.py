@@ -122,7 +122,7 @@ def shown(make: Callable[[], object]) -> str | None:
 
 @pytest.mark.parametrize("wrong", WRONG)
 @pytest.mark.parametrize("client", NATIVE)
-def test_errors_of_native_clients_hide_secrets(client: str, wrong: str) -> None:
+def test_errors_of_odradeks_own_clients_hide_secrets(client: str, wrong: str) -> None:
     found = shown(lambda: NATIVE[client]({**LOGIN, **WRONG[wrong]}))
     assert found is not None
     assert PASSWORD not in found

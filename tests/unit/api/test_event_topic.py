@@ -39,7 +39,7 @@ def test_the_events_producer_uses_the_connection_settings_of_its_client() -> Non
     assert made["sasl.password"] == config["sasl.password"]
     assert made["reconnect.backoff.ms"] == 0.02
     assert made["cluster.id.expected"] == "x"
-    assert made["events.topic"] is None  # its own events are not published
+    assert made["events.topic"] is None  # no events about the events producer
     assert "planted" not in repr(settings)
     assert "planted" not in repr(EventTopic(config, Producer))
 
@@ -59,7 +59,7 @@ def test_the_events_producer_gets_changed_credentials_before_and_after_it_connec
         published = client._calls.event_topic
         assert isinstance(published, EventTopic)
         client.set_sasl_credentials("alice", "newer")
-        sink = published._open()  # the queue calls this at the first event
+        sink = published._open()  # the event queue calls `_open` at the first event
         try:
             assert credentials_of(cast("Producer", sink._producer)) == ("alice", "newer")
             client.set_sasl_credentials("bob", "newest")

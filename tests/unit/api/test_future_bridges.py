@@ -103,7 +103,7 @@ def test_as_completed_yields_each_future_once() -> None:
     timer.join()
 
 
-def test_wait_for_first_completed_and_first_exception() -> None:
+def test_wait_may_return_at_the_first_completed_future_or_the_first_exception() -> None:
     good, (well,) = new_batch()
     bad, (ill,) = new_batch()
     assert cf.wait([well, ill], 0).done == set()
@@ -303,7 +303,7 @@ def test_flush_returns_after_a_callback_that_was_registered_late(producer: Produ
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(vars(producer), "_report_to", acknowledged_first)
-        patch.setattr(producer._host, "defer", lambda _: None)  # as if they ran after `flush`
+        patch.setattr(producer._host, "defer", lambda _: None)  # as if actions ran after `flush`
         sent = [producer.send("t", b"x", on_delivery=on_delivery) for _ in range(3)]
         producer.flush(PATIENCE)
         assert told == [future.result(0).offset for future in sent]

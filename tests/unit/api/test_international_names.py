@@ -77,7 +77,7 @@ def broker(authority: Authority) -> Iterator[Broker]:
 def test_dns_and_tls_use_the_a_label(broker: Broker, resolved: list[str], name: str) -> None:
     with Producer(broker.settings(name)) as producer:
         assert producer.send("t", b"x").result(PATIENCE).offset == 0
-    assert resolved[0] == name  # Python's resolver encodes it
+    assert resolved[0] == name  # Python's resolver encodes the name
     assert broker.names[0] == ("xn--bcher-kva.Example" if "E" in name else LABEL)
 
 

@@ -79,7 +79,7 @@ def test_poll_in_a_second_thread_raises_and_names_both_threads(options: dict[str
             assert isinstance(error, IllegalStateError)
             assert "'first'" in str(error)
             assert "'second'" in str(error)
-        consumer.close()  # not in the thread that polls
+        consumer.close()  # in another thread than `poll`
         polling.join(PATIENCE)
         assert not polling.is_alive()
 
@@ -192,7 +192,7 @@ def test_a_blocking_call_in_a_signal_handler_raises_while_the_lock_is_held() -> 
 
 
 @pytest.mark.parametrize("given_up", [False, True])
-def test_a_delivery_callback_may_close_only_without_waiting(
+def test_a_delivery_callback_may_close_its_producer_only_without_waiting(
     given_up: bool,
 ) -> None:
     seen: list[BaseException | None] = []
@@ -210,7 +210,7 @@ def test_a_delivery_callback_may_close_only_without_waiting(
         producer.partitions_for("t", PATIENCE)
         producer.send("t", bytes(150), on_delivery=close)
         later = producer.send("t", bytes(150))
-        first = producer.send("t", b"")  # its batch isn't full
+        first = producer.send("t", b"")  # the record's batch isn't full
         while not seen:
             time.sleep(0.01)
         if given_up:
@@ -236,7 +236,7 @@ def test_an_exit_raised_in_a_delivery_callback_reaches_the_caller(
 
     with one_broker() as (_, servers), Producer(bootstrap_servers=servers) as producer:
         future = producer.send("t", b"1", on_delivery=leave)
-        with pytest.raises(kind):  # the first or the second call raises it
+        with pytest.raises(kind):  # the first or the second `flush` raises the exit
             producer.flush(PATIENCE)
             producer.flush(PATIENCE)
         assert future.result(PATIENCE).offset == 0
@@ -247,7 +247,7 @@ def test_an_exit_raised_in_a_delivery_callback_reaches_the_caller(
         assert producer._closed
 
 
-def test_an_exit_raised_in_a_listener_reaches_the_caller() -> None:
+def test_an_exit_raised_in_an_event_listener_reaches_the_caller() -> None:
     told: list[object] = []
 
     def leave(event: object) -> None:

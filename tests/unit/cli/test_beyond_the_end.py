@@ -15,7 +15,7 @@ Run = Callable[..., tuple[object, str, str]]
 
 @pytest.fixture
 def run(capfd: pytest.CaptureFixture[str]) -> Iterator[Run]:
-    """Return a function that runs a command; topic t has five records and two, by partition."""
+    """Return a function that runs a command; topic t has 5 records in partition 0, 2 in 1."""
     with FakeCluster() as cluster:
         config = {"bootstrap.servers": cluster.bootstrap_servers}
         with Admin(config) as admin, Producer(config) as producer:

@@ -62,7 +62,7 @@ def test_the_reference_result_counts_every_flight(flights: Flights) -> None:
     assert [(a.carrier, a.flights, a.mean_delay) for a in few] == [("AA", 1, 2.0), ("UA", 2, 3.0)]
 
 
-def test_first_records_of_a_client_are_reported_at_most_once_per_interval() -> None:
+def test_first_record_events_of_a_client_are_printed_at_most_once_per_interval() -> None:
     teller = Teller()
     told = [
         teller.tell(noticed(at, client, kind, partition=3))
@@ -175,7 +175,7 @@ def test_event_files_of_ended_processes_are_read_and_deleted(
     reader = EventReader(tmp_path, clearing=True)
     assert len(reader.poll()) == 2
     assert [file.exists() for file in (gone, here)] == [False, True]
-    gone.write_bytes(line)  # a new process has the same id, and ends
+    gone.write_bytes(line)  # from a new process with the same id that has ended
     assert len(reader.poll()) == 1
     monkeypatch.delattr(Path, "open")
     assert reader.poll() == []  # a file without new lines isn't opened

@@ -71,7 +71,7 @@ def test_a_certificate_that_expires_soon_is_reported(days: float) -> None:
     assert not any(one.grave for one in listed)
 
 
-def test_quotas_are_reported_as_notes() -> None:
+def test_quotas_are_reported_as_minor_findings() -> None:
     entity = ClientQuotaEntity("alice", ClientQuotaEntity.DEFAULT)
     (note,) = found(Examination(WELL, None, quotas={entity: {"producer_byte_rate": 1024.0}}))
     assert not note.grave
@@ -177,7 +177,7 @@ def test_a_check_that_was_not_requested_is_listed_with_its_flag() -> None:
     assert (steps["group"].state, steps["group"].detail) == ("-", "checked with --group")
 
 
-def test_topics_named_by_the_user_are_counted_separately() -> None:
+def test_the_topics_check_says_how_many_of_the_topics_named_by_the_user_exist() -> None:
     seen = Seen(PICTURE, None, Examination(WELL, None), "PLAINTEXT", topics_named=True)
     steps = {step.step: step for step in checks(seen, [])}
     assert steps["topics"].detail == "found 0 of the named topics, 0 partitions"

@@ -68,7 +68,7 @@ EVERY_VERB = verbs()
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def test_this_test_finds_the_subcommands() -> None:
+def test_at_least_twenty_subcommands_are_tested() -> None:
     assert len(EVERY_VERB) >= 20
 
 

@@ -120,7 +120,7 @@ def test_an_interrupted_fleet_simulation_continues_with_the_same_result(
         if len(done) == limit:
             try:
                 raise KeyboardInterrupt
-            except KeyboardInterrupt:  # Spark's Arrow reader replaces it like this
+            except KeyboardInterrupt:  # Spark's Arrow reader hides the interrupt like this
                 raise RuntimeError("no answer from the server") from None
         done.append(part.number)
         return run(plan, part)

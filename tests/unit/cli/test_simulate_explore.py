@@ -169,7 +169,7 @@ def test_failing_schedules_of_other_families_are_shrunk_and_can_be_replayed(
     def further(self: StoredGroupOffsets, partition: Any, committed: Any) -> None:
         commit(self, partition, type(committed)(committed.offset + 50))
 
-    commands = sys.modules["odradek.cli.simulate.explore"]  # a function hides this module
+    commands = sys.modules["odradek.cli.simulate.explore"]  # a function has the module's name
     monkeypatch.setattr(commands, "SHRINK_SECONDS", 0.2)
     monkeypatch.setattr(StoredGroupOffsets, "commit", further)
     if family == "read-process-write":  # offsets of transactions are stored by another method

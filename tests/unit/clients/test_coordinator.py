@@ -37,7 +37,7 @@ class Groups(World):
         self.find_version = find_version
         self.spoken = {10: (0, find_version), 12: (0, 4)}
         self.named = 2
-        """The broker that FindCoordinator returns."""
+        """Id of the broker that FindCoordinator responses name."""
         self.finds: list[int] = []
         """Errors in the next FindCoordinator responses."""
         self.codes: list[int] = []
@@ -319,7 +319,7 @@ def test_a_request_is_sent_to_the_coordinators_new_address() -> None:
     assert w.asked_of("Heartbeat") == [B2, "b2-new:9092"]
 
 
-def test_the_timeout_error_lists_the_attempts() -> None:
+def test_the_timeout_error_lists_the_attempts_to_connect_to_the_coordinator() -> None:
     w = with_known_coordinator()
     w.mode(B2, mode="refused")
     begin = w.now

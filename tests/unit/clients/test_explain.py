@@ -116,7 +116,7 @@ def test_a_connection_that_a_broker_closes_after_api_versions_is_explained() -> 
     assert "closes the connection at the first request" in text
 
 
-def test_no_cause_is_given_if_none_is_known() -> None:
+def test_no_cause_of_a_connection_error_is_given_if_none_is_known() -> None:
     assert meaning(None, "disconnected", silent=False) is None
     assert meaning(errors.KafkaError("?"), "disconnected", silent=False) is None
     old = errors.DisconnectedError("reset")
@@ -176,7 +176,7 @@ def test_the_diagnosis_counts_brokers_by_cause() -> None:
     assert "It works: cluster abc, 1 of 4 brokers connected; at the last attempt, 3 b" in text
 
 
-def test_a_snapshot_is_repeated_if_the_client_changes_meanwhile(
+def test_taking_a_snapshot_is_retried_if_the_client_changes_meanwhile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = World()
@@ -198,7 +198,7 @@ def test_a_snapshot_is_repeated_if_the_client_changes_meanwhile(
     admin.close()
 
 
-def test_buffer_memory_is_shown_after_large_responses(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_receive_buffers_are_shown_after_large_responses(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World()
     cluster = SimulatedCluster(world)
     admin = on_host(world.host(), Admin, bootstrap_servers=cluster.bootstrap_servers)
@@ -222,5 +222,5 @@ def test_buffer_memory_is_shown_after_large_responses(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     ("seconds", "said"), [(0.0, "in progress"), (0.04, "in progress"), (0.06, "in 0.1 s")]
 )
-def test_a_wait_that_ends_now_is_shown_as_in_progress(seconds: float, said: str) -> None:
+def test_a_wait_of_less_than_50_ms_is_shown_as_in_progress(seconds: float, said: str) -> None:
     assert explanation._in(seconds) == said

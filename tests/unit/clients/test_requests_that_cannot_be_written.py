@@ -31,7 +31,7 @@ def world() -> World:
         (UnsupportedVersionError("v3 can't carry it"), UnsupportedVersionError),
     ],
 )
-def test_the_sender_gets_an_error_and_the_connection_is_kept(
+def test_the_caller_of_an_unencodable_request_gets_an_error_and_the_connection_is_kept(
     error: Exception, kind: type[KafkaError]
 ) -> None:
     w = world()

@@ -63,7 +63,7 @@ def test_each_authorization_code_maps_to_an_authorization_error() -> None:
     assert len(found) == 5
 
 
-def test_an_operation_on_another_resource_type_is_ignored() -> None:
+def test_an_operation_on_another_resource_type_than_the_errors_is_ignored() -> None:
     error = kafka_errors.GroupAuthorizationError("no").needing("READ", "orders", "topic")
     assert "needs" not in str(error)
     assert "needs READ on group 'g'" in str(error.needing("READ", "g", "group"))

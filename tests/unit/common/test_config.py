@@ -59,7 +59,7 @@ NO_RECOVERY = {RECOVERY: "none"}
             (CONSUMER, {RECOVERY: s}, {RECOVERY: "rebootstrap"})
             for s in ("REBOOTSTRAP", "Rebootstrap ")
         ),
-        # The default is no timeout; with metadata.recovery.strategy=none it is one minute.
+        # This timeout is None by default, and a minute with metadata.recovery.strategy=none.
         (CONSUMER, {}, {UNAVAILABLE_TIMEOUT: None, MAX_IDLE: 540.0, CLIENT_RACK: None}),
         (CONSUMER, NO_RECOVERY, {UNAVAILABLE_TIMEOUT: 60.0}),
         (CONSUMER, {**NO_RECOVERY, UNAVAILABLE_TIMEOUT: 5}, {UNAVAILABLE_TIMEOUT: 0.005}),
@@ -182,7 +182,7 @@ def test_a_base_above_its_maximum_is_logged_once_as_a_warning(
         {},
     ],
 )
-def test_other_backoff_settings_cause_no_warning(
+def test_a_reconnect_base_backoff_above_its_maximum_and_valid_backoffs_cause_no_warning(
     given: dict[str, int], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)

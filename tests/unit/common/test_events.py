@@ -87,7 +87,7 @@ def test_every_kind_of_event_is_emitted_with_its_documented_fields() -> None:
     assert set(emitted) == set(KINDS)
     for kind, text in KINDS.items():
         promised = {word.strip() for word in text.rpartition(":")[2].split(",")} - {"no fields"}
-        spread = {"in_flight", "failure", "connection"}  # the code passes these as `**fields`
+        spread = {"in_flight", "failure", "connection"}  # fields passed as `**fields`
         assert promised - emitted[kind] - spread == set(), kind
 
 

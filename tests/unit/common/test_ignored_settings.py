@@ -208,7 +208,7 @@ def test_the_tables_of_ignored_settings_are_disjoint() -> None:
 
 
 @pytest.mark.parametrize("why", sorted({*COSTLY.values(), *HARMLESS.values()}))
-def test_a_reason_names_existing_options_and_calls(why: str) -> None:
+def test_the_reason_why_a_setting_is_ignored_names_existing_options_and_calls(why: str) -> None:
     """In a log line, the reason follows a colon, so it has no full stop."""
     assert why[-1] != "."
     for name in re.findall(r"(?<![\w.])[a-z]+(?:\.[a-z]+)+\b(?!\()", why):

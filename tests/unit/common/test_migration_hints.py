@@ -126,7 +126,7 @@ def test_methods_that_reject_keywords_remain_coroutine_functions(call: str) -> N
         method(None, **{keyword: 1}).send(None)
 
 
-def test_a_subclass_of_a_client_gives_the_same_hint() -> None:
+def test_a_subclass_of_a_client_gives_the_same_hints_as_the_client() -> None:
     class Mine(odradek.Producer):
         pass
 

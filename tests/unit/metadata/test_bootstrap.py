@@ -50,7 +50,7 @@ def silent(count: int) -> SilentConnections:
     return silence
 
 
-def test_five_silent_brokers_and_two_unanswered_requests_make_a_cluster_count_as_silent() -> None:
+def test_a_cluster_with_five_silent_brokers_is_silent_after_two_unanswered_requests() -> None:
     silence = silent(ENOUGH)
     assert silence.since == 6.0
     assert not silence.general(20, heard_at=7.0)
@@ -62,7 +62,7 @@ def test_five_silent_brokers_and_two_unanswered_requests_make_a_cluster_count_as
     assert not silence.general(20, heard_at=7.0)
 
 
-def test_a_cluster_counts_as_silent_after_one_unanswered_request_if_nothing_arrives() -> None:
+def test_a_cluster_from_which_no_bytes_arrive_is_silent_after_one_unanswered_request() -> None:
     silence = silent(ENOUGH)
     assert not silence.general(20, heard_at=6.0)  # writes may be delayed because of a dead replica
     silence.asked()

@@ -77,7 +77,7 @@ def test_unusable_connections_are_not_chosen() -> None:
         assert chosen(candidate) == (Action.DIAL, "next")
 
 
-def test_a_wait_ends_at_the_next_connection_attempt_or_at_the_end_of_throttling() -> None:
+def test_waiting_for_a_usable_broker_ends_at_the_next_attempt_or_the_end_of_a_throttle() -> None:
     throttled = connected("a", throttled_until=12.0)
     assert choice_of(whom=LATER) == Choice(Action.NONE, until=11.0)
     assert choice_of(throttled, whom=LATER).until == 11.0

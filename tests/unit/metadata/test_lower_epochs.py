@@ -91,7 +91,7 @@ def test_an_error_about_leadership_requests_metadata_unless_it_contains_a_leader
     assert known.why == "t-0: UnknownLeaderEpochError"
 
 
-def test_the_state_of_unused_topics_is_deleted() -> None:
+def test_the_counts_of_lower_epochs_of_unused_topics_are_deleted() -> None:
     known = Leaders()
     known.after(range(1, 6))
     known.refuse()

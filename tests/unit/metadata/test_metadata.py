@@ -45,7 +45,7 @@ def test_a_topic_that_is_no_longer_used_is_deleted_and_reported_once() -> None:
     metadata, told = Known(), list[str]()
     metadata.on_forgotten.append(told.append)
     metadata.refresh(0.0, led(1, 4))
-    metadata.use("t", 100.0)  # another thread calls this
+    metadata.use("t", 100.0)  # in a client, another thread calls `use`
     metadata.refresh(399.0, led(1, 4))
     assert not told
     metadata.refresh(401.0, answer())

@@ -83,7 +83,7 @@ def test_only_one_partitions_errors_count_until_it_has_none_for_five_seconds() -
 
 
 @pytest.mark.parametrize("kind", [ProduceRequest, MetadataRequest])
-def test_a_connection_is_closed_only_after_requests_that_need_a_response(kind: Any) -> None:
+def test_no_connection_with_a_produce_or_metadata_request_in_flight_is_closed(kind: Any) -> None:
     scene = Scene()
     scene.connection.in_flight = [SimpleNamespace(body=FetchRequest()), SimpleNamespace(body=kind)]
     assert [scene.deny() for _ in range(4)] == [0] * 4

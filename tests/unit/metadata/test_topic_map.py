@@ -65,7 +65,7 @@ def test_the_chain_from_an_old_map_to_newer_maps_has_a_limited_length() -> None:
 
 
 def test_unreferenced_old_maps_are_freed_without_the_garbage_collector() -> None:
-    gc.disable()  # reference counting alone must free them
+    gc.disable()  # reference counting alone must free the maps
     try:
         newest = TopicMap({f"t{n}": n for n in range(10)})
         seen = []

@@ -40,7 +40,7 @@ def test_a_successful_connection_makes_an_address_available_again() -> None:
     s.state(A).dial_failed = True
     assert s.standing(A) == (True, True)
     s.proved(A, 1.0)
-    assert s.standing(A) == (False, False)  # R-RB-2: it is available again
+    assert s.standing(A) == (False, False)  # R-RB-2: the address is available
 
 
 def test_a_failed_attempt_is_remembered_until_a_success() -> None:
@@ -126,7 +126,7 @@ def test_an_address_state_is_deleted_when_metadata_has_lacked_the_address_for_lo
 
 
 def test_the_state_of_an_address_with_a_running_backoff_is_not_deleted() -> None:
-    """A connection attempt, or metadata that contains the address, also restarts the time."""
+    """A connection attempt, or metadata with the address, restarts the time until deletion."""
     s = states(maximum=1000.0)
     for _ in range(12):
         until = s.failed(A, 0.0, None, connecting=True)
@@ -142,7 +142,7 @@ def test_the_state_of_an_address_with_a_running_backoff_is_not_deleted() -> None
     assert s.state(A).failures == 12
 
 
-def test_a_new_address_has_no_history() -> None:
+def test_the_state_of_a_new_address_has_its_initial_values() -> None:
     one = states().state(A)
     assert {name: getattr(one, name) for name in one.__slots__ if name != "latency"} == {
         "address": A, "answered": 0, "api_versions": 5, "api_versions_answered": -1,
@@ -163,11 +163,11 @@ def test_a_new_address_has_no_history() -> None:
     ("host", "numeric"),
     [("10.0.0.1", True), ("::1", True), ("b1.example.com", False), ("10.0.0.1a", False)],
 )
-def test_an_ip_address_needs_no_lookup(host: str, numeric: bool) -> None:
+def test_an_ip_address_needs_no_dns_lookup(host: str, numeric: bool) -> None:
     assert states().state(Address(host, 9092)).numeric is numeric
 
 
-def test_the_state_contains_the_last_ip_and_receive_time_and_the_suspected_cause() -> None:
+def test_an_address_state_contains_the_last_ip_and_receive_time_and_suspected_cause() -> None:
     one = states().state(A)
     one.opens_to("10.0.0.1")
     one.heard(7.0)
@@ -175,7 +175,7 @@ def test_the_state_contains_the_last_ip_and_receive_time_and_the_suspected_cause
     assert (one.last_ip, one.heard_at, one.suspicion) == ("10.0.0.1", 7.0, "tls")
 
 
-def test_the_state_contains_the_times_of_the_last_attempt_and_success() -> None:
+def test_an_address_state_contains_the_times_of_the_last_attempt_and_success() -> None:
     s = states()
     s.dialling(s.state(A), 3.0)
     s.proved(A, 4.0)
@@ -190,7 +190,7 @@ def test_the_latencies_of_ended_connections_are_kept() -> None:
     assert (s.state(A).latency.count, s.state(A).latency.total) == (1, 0.25)
 
 
-def test_the_counters_of_deleted_addresses_are_added_to_a_total() -> None:
+def test_the_request_counters_of_deleted_addresses_are_added_to_a_total() -> None:
     s = states()
     for times, address in enumerate((A, B), start=2):
         for _ in range(times):
@@ -334,7 +334,7 @@ def test_a_newer_version_of_api_versions_requests_is_tried_once() -> None:
         assert u.state(A).api_versions == newest
 
 
-def test_the_end_of_a_connection_that_is_not_a_failure_sets_the_error_but_no_backoff() -> None:
+def test_a_connection_loss_that_is_no_failure_stores_its_error_but_starts_no_backoff() -> None:
     s, error = states(), OSError("reset")
     s.excused(A, 3.0, error)
     one = s.state(A)
@@ -351,7 +351,7 @@ def test_a_successful_connection_clears_backoff_and_last_error() -> None:
     assert s.proved_anywhere is True
 
 
-def test_a_successful_connection_to_a_wrong_cluster_does_not_count() -> None:
+def test_a_successful_connection_to_a_wrong_cluster_does_not_clear_earlier_failures() -> None:
     s = states()
     for _ in range(3):
         s.failed(A, 0.0, None, connecting=True)

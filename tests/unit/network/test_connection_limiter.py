@@ -38,7 +38,7 @@ def test_the_time_between_attempts_doubles_up_to_a_second_until_a_success() -> N
     assert g.wait(sum(waits), for_metadata=False) == 0.0
 
 
-def test_a_few_addresses_that_have_not_failed_are_tried_sooner() -> None:
+def test_the_first_attempts_at_addresses_that_have_not_failed_have_shorter_waits() -> None:
     g = limiter()
     waits = attempts(g, 0.0, FRESH)
     assert all(0.04 <= wait <= 0.06 for wait in waits)
@@ -180,7 +180,7 @@ def test_ended_attempts_are_not_pending() -> None:
     assert g.pending == 2
 
 
-def test_an_attempt_may_start_if_none_of_the_recent_attempts_is_counted_any_more() -> None:
+def test_six_attempts_after_slow_dns_lookups_delay_the_next_attempt_by_a_second() -> None:
     g = limiter()
     for _ in range(MAX_PER_SECOND):
         g.left(0.0, 0.6)

@@ -113,7 +113,7 @@ class TestWaits:
         e.step(5.25)
         assert done.result() == 5.25
 
-    def test_a_signal_wakes_each_waiting_coroutine_once(self, e: Engine) -> None:
+    def test_notifying_a_signal_object_wakes_each_waiting_coroutine_once(self, e: Engine) -> None:
         signal = Signal()
         both = [e.start(waits(signal)) for _ in range(2)]
         e.step(1.0)
@@ -133,7 +133,7 @@ class TestWaits:
         assert done.result() == 2.0
         assert not signal._waiters
 
-    def test_a_wait_for_something_already_over_returns_at_once(self, e: Engine) -> None:
+    def test_a_wait_for_a_done_completion_or_a_past_time_returns_at_once(self, e: Engine) -> None:
         reply: Completion[int] = Completion()
         reply.complete(1)
         both = [e.start(waits(reply)), e.start(waits(deadline=1.0))]
@@ -313,7 +313,7 @@ class TestTheEnd:
         assert isinstance(called.error, ClientClosedError)
 
 
-def test_functions_to_run_outside_the_engine_are_effects_and_their_results_inputs(
+def test_functions_for_the_io_host_become_effects_and_end_when_it_reports_their_results(
     e: Engine,
 ) -> None:
     done, failing = e.call(pow, (2, 3), deadline=4.0), e.call(int, ("x",), deadline=4.0)

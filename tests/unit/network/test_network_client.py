@@ -189,7 +189,7 @@ def test_the_response_timeout_of_a_request_starts_after_a_throttle_ends() -> Non
     assert connection.suspect
 
 
-def test_a_long_poll_may_get_no_response_for_its_wait_time() -> None:
+def test_the_wait_time_of_a_long_poll_extends_the_time_until_a_connection_is_suspect() -> None:
     w, connection = connected()
     w.delays["b1:9092"] = 30.0
     post(w, lambda now: w.engine.network.send(connection, ListOffsetsRequest(), now, patience=3.0))

@@ -28,7 +28,7 @@ HTTP = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"
 
 
 class Ending(SimulatedHost):
-    """An I/O host that ends TLS handshakes; plaintext is answered with `words` or by a broker."""
+    """A simulated I/O host whose TLS handshakes fail; plaintext gets `words` or a real response."""
 
     words = b""
     ending: OSError = ssl.SSLEOFError(8, "EOF occurred in violation of protocol")

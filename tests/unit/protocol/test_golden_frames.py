@@ -95,7 +95,7 @@ def test_metadata_request_v12_names_a_topic() -> None:
     assert MetadataRequest.decode(expected, 12) == request
 
 
-def test_a_request_for_all_topics_is_null_from_version_1_on() -> None:
+def test_a_metadata_request_for_all_topics_has_a_null_topic_list_from_version_1_on() -> None:
     assert MetadataRequest(topics=None).encode(1) == [frame_of("ffffffff")]
     assert MetadataRequest(topics=[]).encode(0) == [frame_of("00000000")]
     assert MetadataRequest.decode(b"\xff\xff\xff\xff\x01", 4).topics is None

@@ -95,7 +95,7 @@ def test_all_apis_have_names_and_those_without_messages_are_unsupported() -> Non
 
 
 @pytest.mark.parametrize("version", [-1, 14, 1000])
-def test_an_unsupported_version_is_rejected_in_both_directions(version: int) -> None:
+def test_an_unsupported_version_can_neither_be_encoded_nor_decoded(version: int) -> None:
     with pytest.raises(UnsupportedVersionError, match="0 to 13"):
         MetadataRequest().encode(version)
     with pytest.raises(UnsupportedVersionError, match="0 to 13"):
@@ -129,7 +129,7 @@ def test_a_value_that_the_version_cannot_carry_is_rejected(
     assert type(message)().encode(version)
 
 
-def test_ignorable_fields_are_omitted() -> None:
+def test_ignorable_fields_that_the_requested_version_lacks_are_omitted() -> None:
     topic = MetadataRequestTopic(topic_id=b"\x01" * 16, name="t")
     assert MetadataRequest([topic]).encode(9) == [b"\x02\x02t\x00\x01\x00\x00\x00"]
     assert DeleteTopicsRequest(topic_names=["t"]).encode(6) == [b"\x01\x00\x00\x00\x00\x00"]
@@ -178,7 +178,7 @@ def test_errors_name_message_version_reason_and_position(
     assert text.endswith(f"at byte {position} of {len(frame)}")
 
 
-def test_trailing_bytes_can_be_ignored() -> None:
+def test_trailing_bytes_of_a_request_can_be_ignored() -> None:
     """Some clients send trailing bytes, as librdkafka 2.16 does in a request for all topics."""
     frame = bytes.fromhex("0003000d00000003000772646b61666b610000000000010000")
     with pytest.raises(MalformedMessageError, match="3 unread bytes at the end"):

@@ -1,4 +1,4 @@
-"""Test the batch builder: limits, sizes, sealing."""
+"""Test the batch builder: size limits, closing, and building a batch more than once."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_an_empty_batch_cannot_be_built(use: Encoding) -> None:
 
 
 @pytest.mark.parametrize("compression", [None, "zstd"])
-def test_a_batch_can_be_sealed_again_with_other_ids(
+def test_a_batch_can_be_built_again_with_another_producer_epoch_and_sequence(
     use: Encoding, compression: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     builder = filled(use, 20, compression)

@@ -43,7 +43,7 @@ def batch_of(payload: bytes, codec: int) -> memoryview:
 def test_a_decompression_bomb_uses_little_memory(codec: str) -> None:
     buffer = batch_of(bomb(codec, DECOMPRESSED_LIMIT // MB + 1), codec_number(codec))
     with (
-        # A batch may always decompress to 64 times its size; lz4's batch is large (at most 255:1).
+        # Any batch may decompress to 64 times its size; the lz4 batch is large (ratio up to 255:1).
         peak_below(16 * MB + max(32 * MB, 64 * len(buffer))),
         pytest.raises(CorruptRecordError, match=r"offset 0: .*exceed 268435456 bytes"),
     ):

@@ -117,7 +117,7 @@ def test_with_max_records_the_next_call_continues_in_the_middle_of_a_batch() -> 
     assert calls == 5
 
 
-def test_stop_after_stops_decoding_at_the_end_of_a_batch() -> None:
+def test_with_stop_after_decoding_ends_at_the_end_of_the_batch_that_reaches_it() -> None:
     batches = [span(0, 5), span(5, 12), span(12, 13)]
     found = decode(log(*batches), start_offset=0, stop_after=6)
     assert (found.columns.count, found.next_offset, found.finished) == (12, 12, False)

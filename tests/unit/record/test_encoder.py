@@ -140,7 +140,7 @@ def test_encoding_zero_rows_ends_at_once(use: Encoding) -> None:
     )
 
 
-def test_the_encoder_stops_at_a_full_batch_and_reports_its_rows_in_each_batch(
+def test_the_encoder_stops_at_a_full_batch_and_reports_the_rows_added_to_each_batch(
     use: Encoding,
 ) -> None:
     sent = columns(100, partitions=numbers("i", [0, 1] * 50))
@@ -162,7 +162,7 @@ def test_the_encoder_stops_at_a_full_batch_and_reports_its_rows_in_each_batch(
     assert made.pieces() == [Piece(0, 1, 3), Piece(1, 0, 10)]
     assert made.pieces() == []
     stop = made.encode(20, 24, timestamp_ms=NOW, room=PLENTY)
-    # Another caller appends to the batch: the run of rows ends; the batch can be used again.
+    # After another caller's append the encoder stops; the same batch can be passed to it again.
     assert second.append(None, b"", (), NOW) == 6
     stop = made.encode(24, 100, timestamp_ms=NOW, room=PLENTY)
     assert stop[:3] == (24, StopReason.BATCH, 0)
@@ -174,7 +174,7 @@ def test_the_encoder_stops_at_a_full_batch_and_reports_its_rows_in_each_batch(
     assert stop[:3] == (30, StopReason.BATCH, 0)
 
 
-def test_a_batch_that_reached_its_limit_is_reported_at_once(use: Encoding) -> None:
+def test_the_encoder_stops_after_the_row_that_fills_a_batch(use: Encoding) -> None:
     made = encoder(use, columns(3, keys=None))
     big = use.BatchBuilder(50, None)
     made.use(0, big)
@@ -357,7 +357,7 @@ def test_the_partition_of_each_row_is_returned(use: Encoding) -> None:
             made.encode(0, 40, timestamp_ms=NOW, room=PLENTY, places=bad)
 
 
-def test_invalid_arguments_are_rejected(use: Encoding) -> None:
+def test_invalid_arguments_of_the_column_encoder_are_rejected(use: Encoding) -> None:
     made = encoder(use, columns(3))
     for start, stop in ((-1, 2), (0, 4), (2, 1)):
         with pytest.raises(IndexError, match="of 3"):
@@ -378,10 +378,10 @@ def test_invalid_arguments_are_rejected(use: Encoding) -> None:
         encoder(use, columns(0, headers=headers([])._replace(entries=-1)))
 
 
-def test_a_batch_can_be_sealed_while_the_encoder_writes_other_batches(
+def test_a_batch_can_be_built_while_the_encoder_writes_other_batches(
     use: Encoding,
 ) -> None:
-    """The producer's I/O thread may seal one batch during a call of `encode`."""
+    """The producer's I/O thread may build one batch during a call of `encode`."""
     rows = 20_000
     if not use.BatchBuilder.ATOMIC:
         rows = 500  # the Python encoder is slow, and threads take turns

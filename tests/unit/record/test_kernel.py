@@ -347,7 +347,7 @@ def test_an_arrow_batch_returns_its_memory_to_the_pool(empty_pool: None) -> None
     made = kernel.arrow_batch(columns, b"kvtpomy", "a-topic", 7)
     assert made is not None
     assert kernel.pool_state().lent > decoded > before
-    del made  # no Arrow array uses this memory
+    del made  # frees its memory, as no Arrow array uses it
     assert kernel.pool_state().lent == decoded
     kept = [to_record_batch(columns, "a-topic", 7, wanted=wanted) for _ in range(3)]
     column = kept[0].column("offset")

@@ -186,7 +186,7 @@ def test_rows_that_need_too_much_memory_are_left_to_fastavro_and_later_rows_are_
     assert filled(wide, *[b"\0"] * 1000, room=200_000)[0] == [None] * 1000
 
 
-def test_invalid_arguments_are_rejected() -> None:
+def test_invalid_arguments_of_the_column_reader_are_rejected() -> None:
     columns = Columns(pa.int32())
     made = program("int", None, columns)
     row = exact(FRAME + b"\2")

@@ -154,7 +154,7 @@ def test_other_threads_cannot_change_a_batch_while_the_encoder_writes_to_it() ->
     assert batch.count == rows + added
 
 
-def test_objects_created_without_init_do_not_crash() -> None:
+def test_native_objects_created_without_init_raise_or_work_but_do_not_crash() -> None:
     batch = kernel_encode.BatchBuilder.__new__(kernel_encode.BatchBuilder)
     assert batch.append(b"k", VALUE, (), 5) == 0
     assert bytes(batch.build()) == bytes(_plain(b"k", VALUE))
@@ -239,7 +239,7 @@ def test_a_buffer_without_dimensions_is_rejected(where: str) -> None:
     assert batch.count == 0
 
 
-def test_a_second_call_of_init_is_rejected() -> None:
+def test_a_second_call_of_init_on_a_native_object_is_rejected() -> None:
     batch = kernel_encode.BatchBuilder(1000, None)
     batch.append(b"k", VALUE, (), 5)
     with pytest.raises(IllegalStateError, match="initialised twice"):
@@ -251,7 +251,7 @@ def test_a_second_call_of_init_is_rejected() -> None:
     assert encoder.count == 2
 
 
-def test_invalid_arguments_are_rejected() -> None:
+def test_invalid_arguments_of_the_native_encoder_are_rejected() -> None:
     for partitions in (0, -1):
         with pytest.raises(ValueError, match="partitions"):
             kernel_encode.partition_for_key(b"key", partitions)

@@ -139,7 +139,7 @@ def test_too_many_records_in_a_batch_are_rejected(codec: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
-def test_too_many_bytes_of_a_batch_are_rejected(codec: str) -> None:
+def test_a_batch_that_decompresses_to_too_many_bytes_is_rejected(codec: str) -> None:
     made = encode([(5, 0, 0, None, bytes(12 * MB), ())], compression=codec)
     with (
         peak_below(8 * MB),

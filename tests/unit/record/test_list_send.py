@@ -190,6 +190,6 @@ def test_invalid_lists_are_rejected(lists: dict[str, Any], said: str) -> None:
         ),
     ],
 )
-def test_numbers_and_texts_out_of_range_are_rejected(lists: dict[str, Any], said: str) -> None:
+def test_invalid_numbers_and_invalid_unicode_are_rejected(lists: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigurationError, match=said):
         pieces(**lists)

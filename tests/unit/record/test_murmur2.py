@@ -42,7 +42,7 @@ def test_any_buffer_is_hashed_by_its_bytes(use: Encoding) -> None:
 
 
 @pytest.mark.parametrize("use", ENCODINGS, ids=lambda encoding: encoding.name)
-def test_invalid_arguments_are_rejected(use: Encoding) -> None:
+def test_invalid_keys_and_partition_counts_are_rejected(use: Encoding) -> None:
     for text in ("text", None, 5):
         with pytest.raises(TypeError):
             use.murmur2(text)

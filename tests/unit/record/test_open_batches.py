@@ -174,7 +174,7 @@ def test_if_a_record_cannot_be_appended_its_partition_is_returned_if_known(use: 
     assert scene.counts() == full
 
 
-def test_invalid_arguments_are_rejected_and_append_nothing(use: Encoding) -> None:
+def test_invalid_arguments_of_send_are_rejected_and_append_nothing(use: Encoding) -> None:
     scene = Scene(use)
     wrong: dict[str, Any]
     for wrong in ({"value": "text"}, {"key": 7, "partition": 1}, {"at": 0.5},

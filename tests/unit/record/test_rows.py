@@ -100,7 +100,7 @@ def test_few_headers_are_parsed_with_their_record_and_many_only_when_they_are_re
     assert [r.headers for r in made] == [some, (), many(MOST_READ), many(MOST_READ + 1)]
     assert made[0].headers is made[0][7]  # headers are parsed only once
     assert all(type(r[7]) is tuple and all(type(h) is tuple for h in r[7]) for r in made)
-    if build is not rows.build_rows:  # they can't be part of a reference cycle
+    if build is not rows.build_rows:  # records that can't be in a reference cycle
         assert not any(gc.is_tracked(r) or gc.is_tracked(r[7]) for r in made[:3])
 
 
@@ -230,7 +230,7 @@ class WithDict(Named):
     """A subclass with a `__dict__`."""
 
 
-def test_named_tuples_behave_the_same_after_read_as_slots(build: Callable[..., list[Any]]) -> None:
+def test_named_tuples_read_as_slots_behave_the_same(build: Callable[..., list[Any]]) -> None:
     twin: Any = rows if build is rows.build_rows else odradek.record
     twin.read_as_slots(Named)
     held = object()
@@ -350,7 +350,7 @@ def test_objects_with_references_to_themselves_are_garbage_collected() -> None:
 
 
 @pytest.mark.parametrize("twin", TWINS)
-def test_only_plain_classes_are_created_without_init_or_changed(twin: Any) -> None:
+def test_classes_that_are_not_plain_are_rejected_for_objects_without_init(twin: Any) -> None:
     for cls in (int, tuple, list, Exception, type):
         with pytest.raises(TypeError, match="plain class"):
             twin.blanks(cls, 1)

@@ -1,4 +1,4 @@
-"""Test the host that runs a client's engine in an asyncio event loop, without sockets."""
+"""Test the I/O host that runs a client's engine in an asyncio event loop, without sockets."""
 
 from __future__ import annotations
 

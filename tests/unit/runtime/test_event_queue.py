@@ -134,7 +134,7 @@ WAITING = "[c] publishing events to t at h:1 is delayed: "
         (failing_open, {}, ENDED + "OSError: no memory", True),
         # If this error weren't caught, Python would print it as the thread's traceback.
         (Sink(stuck=KafkaTimeoutError("no answer")), {}, ENDED + "no answer", False),
-        # Rejected credentials are retried, because the client also retries them.
+        # Publishing retries rejected credentials, because the client retries them, too.
         (Sink(*NOT_YET, AWAY), {"pause": 0.0}, WAITING + "not yet; the client itself", False),
         (Sink(*[AWAY] * 5), {"quiet": 0.0}, WAITING + "no metadata", False),
     ],

@@ -75,7 +75,7 @@ def test_a_fork_does_not_affect_the_connections_of_the_parent(
         connection = engine.open(server.port)
         engine.send(connection, b"one")
         run(host, engine.expect(connection, 3))
-        assert not host.run(Completion(), host.now() + 0.01)  # the host has opened its descriptors
+        assert not host.run(Completion(), host.now() + 0.01)  # now all file descriptors are open
         inner = host._inner if isinstance(host, ThreadHost) else host
         ours = {t.fd for t in inner._transports.values()}
         assert len(ours) == 1
@@ -191,7 +191,7 @@ def test_a_producer_of_the_parent_accepts_no_record_in_a_child() -> None:
         producer._calls.host = world.hosts["producer"]
 
 
-def test_the_only_hook_for_forks_runs_in_the_child(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_only_registered_fork_hook_runs_in_the_child(monkeypatch: pytest.MonkeyPatch) -> None:
     hooks: list[str] = []
     monkeypatch.setattr(os, "register_at_fork", lambda **named: hooks.extend(named))
     monkeypatch.setattr(fork, "_hooked", False)

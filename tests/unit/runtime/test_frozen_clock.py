@@ -97,7 +97,7 @@ def test_calls_time_out_while_time_is_frozen() -> None:
     assert done.stdout == "the registry\nNone\n0\n", done.stderr
 
 
-def test_only_modules_of_separate_processes_read_a_clock_that_a_test_can_freeze() -> None:
+def test_only_the_system_clock_and_modules_of_separate_processes_read_time_monotonic() -> None:
     own, found = Path(odradek.__file__).parent, set()
     for path in own.rglob("*.py"):
         if re.search(r"\btime\.monotonic\b(?!`)|from time import .*monotonic", path.read_text()):

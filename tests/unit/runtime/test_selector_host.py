@@ -29,7 +29,7 @@ from odradek.runtime.hosts.transport import IOV_MAX
 def test_bytes_are_sent_and_received(host: SelectorHost, engine: ScriptedEngine) -> None:
     with peer(echo) as server:
         connection = engine.open(server.port)
-        engine.send(connection, b"be", b"fore ", b"")  # sent once it is connected
+        engine.send(connection, b"be", b"fore ", b"")  # sent once the connection is open
         run(host, engine.up[connection])
         engine.send(connection, b"after")
         run(host, engine.expect(connection, 12))
@@ -313,7 +313,7 @@ def test_waking_an_idle_io_loop_opens_no_file_descriptor(
 
 
 @pytest.mark.parametrize("where", ["caller", "worker"])
-def test_functions_run_in_the_callers_thread_or_in_a_worker_thread(
+def test_functions_of_the_engine_run_in_the_callers_thread_or_in_a_worker_thread(
     host: SelectorHost, engine: ScriptedEngine, where: Literal["caller", "worker"]
 ) -> None:
     deadline = host.now() + PATIENCE
@@ -360,7 +360,7 @@ def test_a_callback_during_a_step_cannot_wait_but_may_close_the_io_loop(
             host.run(Completion(), None)
         host.drive()
         host.close(host.now() + 1)
-        assert not host._closed  # the host closes only after the step
+        assert not host._closed  # the I/O loop closes only after the step
         host.defer(lambda: seen.append("deferred"))
 
     done.when_done(callback)
@@ -548,7 +548,7 @@ def test_each_client_has_its_own_random_generator() -> None:
     assert host.rng() is host.rng()
 
 
-def test_a_second_engine_cannot_be_attached(host: SelectorHost) -> None:
+def test_an_io_loop_accepts_only_one_engine_and_cannot_run_without_one(host: SelectorHost) -> None:
     with pytest.raises(IllegalStateError, match="already"):
         host.attach(ScriptedEngine())
     with pytest.raises(IllegalStateError, match="hasn.t been started"):

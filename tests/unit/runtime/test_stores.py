@@ -178,7 +178,7 @@ def test_the_error_for_an_invalid_store_names_the_problem(
         trusted(trust_source(path))
 
 
-def test_a_store_without_a_key_and_a_folder_are_rejected(
+def test_a_key_store_without_a_key_and_a_folder_as_trust_store_are_rejected(
     authority: Authority, tmp_path: Path
 ) -> None:
     for source in (

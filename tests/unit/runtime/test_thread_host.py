@@ -163,7 +163,7 @@ def test_an_exception_in_the_thread_is_raised_in_all_waiting_calls(thread_host: 
     "opener", [(selectors, "DefaultSelector"), (socket, "socketpair")], ids=["selector", "pair"]
 )
 @pytest.mark.parametrize("by_run", [True, False], ids=["run", "wake"])
-def test_a_call_fails_without_descriptors_and_a_later_one_works(
+def test_a_call_fails_if_no_file_descriptor_is_free_and_a_later_call_works(
     thread_host: ThreadHost,
     engine: ScriptedEngine,
     monkeypatch: pytest.MonkeyPatch,

@@ -101,14 +101,14 @@ def hashed(authority: Authority, folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", ["localhost", "127.0.0.1", "::1", "b-1.k.example"])
-def test_matching_host_names_are_accepted(
+def test_certificates_for_the_brokers_host_name_are_accepted(
     authority: Authority, broker: KeyAndCertificate, name: str
 ) -> None:
     shake(trusting(authority), server_context(broker), name)
 
 
 @pytest.mark.parametrize("name", ["other.example", "127.0.0.2", "a.b.k.example", "k.example"])
-def test_other_host_names_are_rejected_unless_the_check_is_disabled(
+def test_certificates_for_other_host_names_are_rejected_unless_the_check_is_disabled(
     authority: Authority, broker: KeyAndCertificate, name: str
 ) -> None:
     with pytest.raises(ssl.SSLCertVerificationError, match=r"[Hh]ostname mismatch|IP address mism"):

@@ -112,7 +112,7 @@ class KeptSession:
         return "kept"
 
 
-def test_a_coroutine_runs_in_the_clients_loop() -> None:
+def test_a_token_coroutine_runs_in_the_event_loop_of_an_asyncio_client() -> None:
     async def program() -> asyncio.AbstractEventLoop:
         loop, provider = asyncio.get_running_loop(), KeptSession()
         provider.opened = loop
@@ -125,7 +125,7 @@ def test_a_coroutine_runs_in_the_clients_loop() -> None:
     assert asyncio.run(program()).is_closed()
 
 
-def test_coroutines_of_blocking_clients_share_one_event_loop_that_stays_open() -> None:
+def test_token_coroutines_of_blocking_clients_share_one_event_loop_that_stays_open() -> None:
     provider = KeptSession()
     fetch = function(**{"sasl.oauthbearer.token.provider": provider.token})
     for _ in range(3):
@@ -143,7 +143,7 @@ def test_coroutines_of_blocking_clients_share_one_event_loop_that_stays_open() -
     assert not first.is_closed()
 
 
-def test_a_coroutine_for_a_closed_loop_is_closed() -> None:
+def test_a_token_coroutine_for_a_closed_event_loop_is_closed() -> None:
     """The program's event loop may be closed between two connection attempts."""
     loop = asyncio.new_event_loop()
     loop.close()
@@ -154,7 +154,7 @@ def test_a_coroutine_for_a_closed_loop_is_closed() -> None:
     assert inspect.getcoroutinestate(coroutine) == inspect.CORO_CLOSED
 
 
-def test_a_coroutine_that_hangs_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_coroutine_that_hangs_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(provider_loop, "LONGEST_CALL", 0.01)
     cancelled = threading.Event()
 

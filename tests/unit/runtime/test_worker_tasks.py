@@ -34,7 +34,7 @@ def item() -> WorkItem:
 
 
 @pytest.mark.parametrize("method", ["__init__", "run"])
-def test_both_kinds_of_workers_have_the_same_arguments(method: str) -> None:
+def test_thread_and_asyncio_workers_have_the_same_arguments(method: str) -> None:
     ours, theirs = (signature(getattr(kind, method)) for kind in (Workers, AsyncWorkers))
     assert list(ours.parameters) == list(theirs.parameters)
     defaults = [{n: p.default for n, p in one.parameters.items()} for one in (ours, theirs)]

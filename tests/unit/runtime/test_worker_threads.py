@@ -123,7 +123,7 @@ def test_a_dead_letter_contains_the_record_and_the_error_message(scene: Scene) -
     def work(record: ConsumerRecord) -> None:
         if record.value == b"1":
             raise ValueError("no")
-        if record.value == b"2":  # has the same key, so the dead letter has been written
+        if record.value == b"2":  # same key, so the dead letter of b"1" is written
             workers.stop()
 
     workers = Workers(
@@ -212,7 +212,7 @@ def test_run_raises_client_closed_error_if_the_consumer_is_closed_meanwhile(scen
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fetcher, "halt", halt_late)
-        # A pending commit may fail first, with the second text.
+        # A pending commit may fail first; its error has the second text.
         said = "this Consumer is closed|the consumer is being closed"
         with pytest.raises(ClientClosedError, match=said):
             Workers(scene.consumer, work).run(scene.topic)

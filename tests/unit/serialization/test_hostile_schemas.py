@@ -245,7 +245,7 @@ def test_a_short_schema_with_millions_of_nested_types_is_rejected(server: Regist
 def test_short_data_cannot_use_much_memory_in_columns(
     server: RegistryServer, monkeypatch: pytest.MonkeyPatch, native: bool
 ) -> None:
-    """One null or enum symbol may take thousands of bytes of memory; other rows are decoded."""
+    """A null or enum symbol may take thousands of bytes; only rows with many are rejected."""
     monkeypatch.setattr(column_room, "FREE", 1 << 20)
     nulls = [field(["null", "double"], f"f{at}") for at in range(500)]
     word = {"type": "enum", "name": "E", "symbols": ["A", "B" * 20_000]}

@@ -367,7 +367,7 @@ def test_a_row_is_decoded_the_same_alone_and_together_with_an_invalid_row(beside
 
 
 def test_short_data_cannot_use_much_memory_in_columns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The two bytes of an empty object may become hundreds of fields; other rows are decoded."""
+    """An empty object may become hundreds of fields; only rows with many objects are rejected."""
     monkeypatch.setattr(column_room, "FREE", 1 << 20)
     wide = {"type": "object", "properties": {f"f{at}": {"type": "number"} for at in range(500)}}
     schema = {"type": "object", "properties": {"w": {"type": "array", "items": wide}}}
@@ -479,7 +479,7 @@ def test_all_arrow_types_of_strings_bytes_and_lists_are_written(
     assert (found.values.to_pylist(), found.errors) == ([written], {})
 
 
-def test_invalid_arguments_are_rejected(registry: SchemaRegistryClient) -> None:
+def test_invalid_arguments_of_json_columns_are_rejected(registry: SchemaRegistryClient) -> None:
     bad: Any = None
     number: Any = 7
     calls: list[tuple[Any, str]] = [

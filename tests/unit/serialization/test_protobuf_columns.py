@@ -299,7 +299,7 @@ def test_a_number_of_more_than_64_bits_is_left_to_protobuf(last: bytes, left: in
     case = Case(one_field(type=5, label=1), [row], given=True)
     found = drive(native("kernel_columns"), case)
     assert found is not None
-    assert found[0][:2] == (1, left)  # one row, and the number of nulls
+    assert found[0][:2] == (1, left)  # number of rows, number of nulls
 
 
 def test_rows_of_several_schemas_need_a_message_class(registry: SchemaRegistryClient) -> None:
@@ -365,7 +365,7 @@ def test_recursive_wide_and_deep_messages_are_rejected(registry: SchemaRegistryC
 def test_short_data_cannot_use_much_memory_in_columns(
     monkeypatch: pytest.MonkeyPatch, way: type[AbstractContextManager[None]]
 ) -> None:
-    """Two bytes may become a message of hundreds of fields; other rows are decoded."""
+    """Two bytes may become a message of hundreds of fields; only rows with many are rejected."""
     monkeypatch.setattr(column_room, "FREE", 1 << 20)
     file = descriptor_pb2.FileDescriptorProto(name="f.proto", package="m", syntax="proto3")
     first = file.message_type.add(name="M")
@@ -468,7 +468,7 @@ def test_integer_and_boolean_fields_accept_no_other_types(
     assert list(arrow_to_protobuf(pa.array([{"b": 2}, {"b": 1}]), write, "t").errors) == [0, 1]
 
 
-def test_invalid_arguments_are_rejected(registry: SchemaRegistryClient) -> None:
+def test_invalid_arguments_of_protobuf_columns_are_rejected(registry: SchemaRegistryClient) -> None:
     for arguments, told in (
         ((b"x", registry), "column must be an Arrow array"),
         ((column(), None), "registry must be a SchemaRegistryClient"),

@@ -344,7 +344,7 @@ def test_missing_schema_ids_cause_a_pause_only_until_the_registry_is_stable(
         registry = client(f"{server.url},{other.url}")
         clock = registry._servers._clock
         clock.now, clock.pause = lambda: at[0], pause
-        assert pauses_for(700) == [0.5] * 5  # the second server confirms, too
+        assert pauses_for(700) == [0.5] * 5  # the second server confirms missing ids, too
 
 
 @pytest.mark.parametrize("late", [False, True])

@@ -136,7 +136,7 @@ REFUSED: dict[str, type[BrokerError]] = {
     "UnregisterController": errors.ControllerIdNotRegisteredError,
     **dict.fromkeys(("SaslAuthenticate", "SaslHandshake"), errors.IllegalSaslStateError),
 }
-"""Error codes that requests about unknown groups, ids etc. get; without SASL, SASL requests."""
+"""Errors by API: of requests about unknown groups or ids, and of SASL requests without SASL."""
 
 
 @pytest.mark.parametrize(

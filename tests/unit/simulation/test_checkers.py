@@ -223,7 +223,7 @@ def test_after_a_rebootstrap_an_older_topic_id_is_accepted_unless_the_client_kne
         check(again)
 
 
-def test_busy_loops_are_reported() -> None:
+def test_a_client_in_a_busy_loop_is_reported() -> None:
     world = World()
     world.hot_loops.append("client: 9999 steps in second 3")
     with pytest.raises(Violation, match="9999 steps"):

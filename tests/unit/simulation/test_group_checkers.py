@@ -102,7 +102,7 @@ def test_a_seek_by_the_application_is_accepted(ledger: GroupLedger) -> None:
     for offset in range(3):
         ledger.record(a, T0, offset, b"v")
     ledger.sought(a, T0)
-    ledger.sought(a, T1)  # ignored, because a doesn't own t-1
+    ledger.sought(a, T1)  # ignored, as member a doesn't own t-1
     ledger.record(a, T0, 1, b"v")
     with pytest.raises(Violation, match="at 1, though 2 was next"):
         ledger.record(a, T0, 1, b"v")
@@ -117,7 +117,7 @@ def test_a_second_owner_is_accepted_only_if_the_group_has_removed_the_first_owne
     ledger.assigned(b, [T0])
     ledger.revoked(b, [T0])
     group.members["id-a"] = None  # type: ignore[assignment]  # it is looked for, no more
-    ledger.assigned(b, [T0])  # accepted, because b isn't in the group yet
+    ledger.assigned(b, [T0])  # accepted, as member b isn't in the group yet
     ledger.revoked(b, [T0])
     group.members["id-b"] = None  # type: ignore[assignment]
     with pytest.raises(Violation, match="t-0, which a has, a member like it"):
@@ -162,7 +162,7 @@ def test_records_in_a_wrong_order_and_skipped_records_are_reported(ledger: Group
         ledger.record(b, T0, 3, b"v")
 
 
-def test_committed_records_must_have_been_returned(ledger: GroupLedger) -> None:
+def test_a_commit_of_a_record_that_was_not_returned_is_reported(ledger: GroupLedger) -> None:
     a = Member("a")
     ledger.assigned(a, [T0])
     ledger.record(a, T0, 0, b"v")
@@ -227,7 +227,7 @@ def test_commits_of_unprocessed_records_and_unread_records_after_a_crash_are_rep
     ledger.gone(a)
     shard(ledger).replay(("offset", "g", "t", 0), Committed(1))  # offset 1 is still in progress
     ledger.assigned(b, [T0, T1])
-    ledger.ends[T0] = 0  # the log has no record; a read one
+    ledger.ends[T0] = 0  # the log is empty, although member a read a record
     assert (
         ledger.settled("t") == "t-0 at 1 wasn't returned again: the member that processed it died"
     )
@@ -244,7 +244,7 @@ def test_a_new_owner_that_does_not_start_at_the_committed_offset_is_reported(
     ledger.ends[T0] = 9
     shard(ledger).replay(("offset", "g", "t", 0), Committed(5, 1))
     ledger.assigned(a, [T0])
-    ledger.record(a, T0, 4, b"v")  # accepted, because a isn't in the group
+    ledger.record(a, T0, 4, b"v")  # accepted, as member a isn't in the group
     ledger.revoked(a, [T0])
     members = shard(ledger).consumer("g", create=True).members
     members["id-a"] = ConsumerMember("id-a")
@@ -337,7 +337,7 @@ def test_a_members_ownership_ends_when_another_member_has_committed(ledger: Grou
     assert ledger.broken(a, T0) is None
     ledger.cluster.environment.time.run_until(1.0)
     commits(ledger, a, 0)
-    a.identity = ("id-a2", 3)  # a rejoined; its application doesn't know yet
+    a.identity = ("id-a2", 3)  # member a rejoined; its application doesn't know yet
     commits(ledger, a, 0)
     assert ledger.broken(a, T0) is None
     a.gone.add(T0)
@@ -371,11 +371,11 @@ def recreated(ledger: GroupLedger, value: bytes) -> None:
     ],
     ids=["unread", "later epoch", "first topic", "by id", "new id known", "never written"],
 )
-def test_an_offset_of_a_deleted_topic_is_excused_if_the_member_cannot_know_the_new_one(
+def test_an_offset_of_a_deleted_topic_is_accepted_if_the_member_cannot_know_the_new_topic(
     ledger: GroupLedger, by_id: bool, again: bool, epoch: int, offset: int, knows: bool,
     reported: bool,
 ) -> None:  # fmt: skip
-    """Before OffsetCommit 10 the coordinator stores it by the topic's name."""
+    """Before OffsetCommit 10 the coordinator stores an offset by the topic's name, not its id."""
     a = Member("a", ("id-a", 1))
     ledger.by_name = not by_id
     data = bytes(records(b"u"))

@@ -125,7 +125,7 @@ def also_read(*seen: tuple[int, str], complete: bool = False) -> Spoil:
 
 
 def acknowledged(offset: int) -> Spoil:
-    """Move the first record of partition A to another offset."""
+    """Change the offset that was acknowledged for the first record of partition A."""
     return lambda history: setattr(history.transactions[2].writes[0], "offset", offset)
 
 
@@ -316,7 +316,7 @@ def test_times_in_a_history_are_distinct_after_any_uptime(uptime: float) -> None
     assert times == sorted(set(times))
 
 
-def test_a_part_of_a_history_numbers_its_transactions_anew() -> None:
+def test_an_extract_of_a_history_numbers_its_operations_and_transactions_from_0() -> None:
     history = History(lambda: 0.0)
     history.sent("another", IN, "i0")
     made = history.begin("p", group="g")

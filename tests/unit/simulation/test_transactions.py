@@ -99,7 +99,7 @@ def test_a_batch_outside_a_transaction_is_refused(setting: Setting) -> None:
     assert setting.cluster.records("t", 0) == []
 
 
-def test_if_a_partition_does_not_exist_none_is_added_to_the_transaction(setting: Setting) -> None:
+def test_if_a_partition_does_not_exist_no_partition_of_the_call_is_added(setting: Setting) -> None:
     producer = setting.producer(version=OLD)
     assert producer.add(7, 0) == code(errors.UnknownTopicOrPartitionError)
     assert producer.add(0, 7) == code(errors.OperationNotAttemptedError)

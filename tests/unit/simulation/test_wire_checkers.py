@@ -135,7 +135,7 @@ def test_a_rebootstrap_is_accepted_if_no_broker_answers(watched: Watched, how: s
         if how != "ApiVersions only":
             watched.wire.answered(number, watched.send(number, MetadataRequest()))
     if how == "lost":
-        watched.wire.ended(1)  # the I/O loop reports this end, the client the next
+        watched.wire.ended(1)  # the I/O loop reports this loss, the client the next
         watched.wire(Event(0.0, "disconnected", {"connection": 2, "address": str(B)}))
     elif how == "nothing for a while":
         watched.time.run_until(0.21)

@@ -60,7 +60,7 @@ def test_only_a_query_created_after_the_cached_plan_plans_again() -> None:
     assert later == [False, False, True, False, False]
 
 
-def test_a_micro_batch_plans_again_if_its_query_id_is_that_of_its_stream() -> None:
+def test_a_micro_batch_plans_again_unless_its_query_id_was_created_before_the_plan() -> None:
     share = Share(PLANNED)
     assert is_later(share, STREAM_ID, "0")
     assert is_later(share, AFTER, "3")
@@ -128,7 +128,7 @@ def test_a_later_run_of_a_cached_plan_reads_the_current_log(spark_tasks: Any, cl
 def test_a_later_run_for_a_recreated_topic_does_not_use_the_first_runs_metadata(
     spark_tasks: Any, cluster: Any
 ) -> None:
-    given = {**TOPIC, "outageTolerance": "60s"}  # without it, a failing test wouldn't end
+    given = {**TOPIC, "outageTolerance": "60s"}  # without a limit, a failing test wouldn't end
     planned = spark_tasks.plan(**given)
     cluster.topics["t"] = (ID_2, {0: (0, 3)})
     assert spark_tasks.read(planned, **given) == [0, 1, 2]
@@ -148,7 +148,7 @@ def test_later_runs_read_each_record_once_whatever_the_tasks_and_changes_of_the_
         planned = spark_tasks.plan(**limits)
         for number in range(len(logs) + draw.randint(0, 2)):
             begin, end = logs.get(number, (0, 0))
-            end = draw.choice([end, end + 20, draw.randint(0, 60)])  # lower: recreated
+            end = draw.choice([end, end + 20, draw.randint(0, 60)])  # lower if recreated
             logs[number] = (min(draw.choice([begin, begin + 7, 0]), end), end)
         wanted = sorted(itertools.chain.from_iterable(range(b, e) for b, e in logs.values()))
         assert spark_tasks.read(planned, **limits) == wanted
@@ -244,7 +244,7 @@ def test_reading_a_dataframe_long_after_it_was_planned_logs_one_warning(
     assert "load it again" in said
 
 
-def test_partitions_contain_the_time_of_their_plan(
+def test_planned_partitions_contain_the_time_at_which_they_were_planned(
     monkeypatch: pytest.MonkeyPatch, cluster: Any
 ) -> None:
     monkeypatch.setattr("odradek.spark.driver.batch_source.process_clients", lambda: cluster)

@@ -22,7 +22,7 @@ class StillAskingError(Exception):
 
 @pytest.fixture
 def leaderless(clock: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Return a function that makes lookups of end offsets fail, but no metadata requests."""
+    """Return a function that makes lookups of end offsets fail as if a leader were missing."""
     return lambda: monkeypatch.setattr(MemoryConsumer, "end_offsets", _no_leader(clock))
 
 

@@ -172,7 +172,7 @@ def test_a_timestamp_filter_raises_start_offsets_and_is_also_applied_by_spark(
     assert found == [KafkaOffsetRange(b0, 50, 100), KafkaOffsetRange(b2, 10, 100)]
 
 
-def test_the_latest_timestamp_filter_is_used_and_empty_plans_look_up_no_timestamp() -> None:
+def test_the_latest_of_several_timestamps_is_used_and_an_empty_plan_looks_up_none() -> None:
     zero = datetime(1970, 1, 1, tzinfo=UTC)
     filters = [GreaterThan(TIMESTAMP, zero + timedelta(seconds=n)) for n in (2, 9, 4)]
     narrowing, _ = narrow_by(filters)

@@ -34,5 +34,5 @@ def test_offsets_of_ten_thousand_partitions_take_one_lookup_and_less_than_a_mega
     ranges = [p.wanted for p in planned if p.wanted is not None]
     assert [r.tp.partition for r in ranges] == list(range(10_000))
     assert all(r.size == 1 for r in ranges)
-    # The first offset is the largest, because it also contains each partition's start.
+    # The first batch's offset is the largest, because it also contains each partition's start.
     assert len(json.dumps(end)) < len(json.dumps(first)) <= 1_000_000

@@ -196,7 +196,7 @@ def test_a_schema_registered_as_proto_text_is_decoded_by_its_descriptor(
     file = descriptor_pb2.FileDescriptorProto(name="x", package="m", syntax="proto3")
     file.message_type.add(name="Place").field.add(name="code", number=1, type=9, label=1)
     server.serialized = base64.b64encode(file.SerializeToString()).decode()
-    other = "schemaRegistry.request.timeout.ms"  # changed: schemas are cached by setting
+    other = "schemaRegistry.request.timeout.ms"  # changed, as caches are per settings
     fresh = {"schemaRegistry.bearer.auth.token": "x", other: "9000"}
     made = decoder(asked(server, **PROTOBUF, **fresh))
     rows = pa.array([b"\0\0\0\0\1\0\x0a\3JFK"], pa.binary())

@@ -115,7 +115,7 @@ def test_options_invalid_for_every_query_are_rejected_when_the_frame_is_loaded()
         source().reader(StructType().add("valeu", BinaryType()))
 
 
-def test_the_default_read_limit_is_never_read_all_available(
+def test_the_default_read_limit_is_not_read_all_available(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Spark passes `ReadAllAvailable` for Trigger.Once, so it mustn't be the default limit."""

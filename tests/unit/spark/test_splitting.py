@@ -61,7 +61,7 @@ def test_min_partitions_splits_only_if_needed_and_combines_with_max_records() ->
     assert len(split(mixed, 7, None)) == 7
     found = split(two, 8, 50)
     assert {r.size <= 50 for r in found} == {True}
-    assert len(found) == 9  # 100 offsets are halved; 3.5 parts each, rounded up
+    assert len(found) == 9  # A is halved, and each half split into 4; B is 1 range
 
 
 @given(

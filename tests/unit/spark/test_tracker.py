@@ -26,7 +26,7 @@ def sizes(tracker: OffsetTracker, start: Any, end: Any) -> list[KafkaOffsetRange
 # -- the first batch ------------------------------------------------------------------------
 
 
-def test_the_first_end_offset_contains_the_resolved_start(tracker: Any, cluster: Any) -> None:
+def test_the_first_batchs_end_offset_contains_the_start(tracker: Any, cluster: Any) -> None:
     driver = tracker()
     end = following(driver, SENTINEL)
     assert end == {
@@ -48,7 +48,7 @@ def test_a_replay_reads_the_same_ranges_after_the_log_has_changed(
     assert sizes(again, SENTINEL, end) == WHOLE
 
 
-def test_latest_is_stored_in_the_first_offset_even_without_records_to_read(
+def test_latest_is_resolved_in_the_first_spark_offset_even_if_there_are_no_records(
     tracker: Any, cluster: Any, clock: Any
 ) -> None:
     end = following(tracker(startingOffsets="latest"), SENTINEL)
@@ -118,7 +118,7 @@ def test_a_new_query_waits_for_a_topic_that_appears_late(
 # -- the next batches -------------------------------------------------------------------------
 
 
-def test_the_end_equals_the_start_if_there_are_no_new_records(tracker: Any, clock: Any) -> None:
+def test_the_end_offset_equals_the_start_without_new_records(tracker: Any, clock: Any) -> None:
     driver = tracker()
     first = following(driver, SENTINEL)
     clock.at += 1
@@ -186,7 +186,7 @@ def test_max_offsets_per_trigger_limits_each_batch_until_all_is_read(
         assert edges[-1] == end_of_log
 
 
-def test_available_now_stops_at_the_log_ends_of_its_start(
+def test_available_now_stops_at_the_log_ends_that_it_found_at_its_start(
     tracker: Any, cluster: Any, clock: Any
 ) -> None:
     driver = tracker(maxOffsetsPerTrigger="60")
@@ -248,7 +248,7 @@ def test_a_different_cluster_is_rejected_with_both_cluster_ids(
     cluster.cluster = "cluster-B"
     driver = tracker()
     if how == "available now":
-        driver.freeze()  # Spark calls it before it passes the checkpoint's offset
+        driver.freeze()  # called before Spark passes the checkpoint's offset
     with pytest.raises(ClusterIdMismatchError, match=r"'cluster-B'.*'cluster-A'"):
         driver.plan(SENTINEL, offset) if how == "replay" else driver.latest(offset)
     assert how == "replay" or cluster.configs[-1]["cluster.id.expected"] == "cluster-A"

@@ -64,7 +64,7 @@ def test_broker_configurations_are_readable_by_the_user_only(tmp_path: Path) -> 
         path.unlink()
 
 
-def test_brokers_communicate_in_plaintext(tmp_path: Path) -> None:
+def test_brokers_communicate_with_each_other_in_plaintext(tmp_path: Path) -> None:
     security = Security("SASL_SSL", ["PLAIN", "SCRAM-SHA-256"], {"alice": "a-secret"})
     found = written(security, tmp_path)
     assert found["listener.security.protocol.map"] == (

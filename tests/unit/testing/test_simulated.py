@@ -21,7 +21,7 @@ def simulation() -> Iterator[KafkaSimulation]:
     made.verify()
 
 
-def test_factories_accept_configurations_like_the_classes(simulation: KafkaSimulation) -> None:
+def test_client_factories_accept_the_classes_arguments(simulation: KafkaSimulation) -> None:
     assert isinstance(simulation.producer({"linger.ms": 0}), Producer)
     assert isinstance(simulation.consumer(client_id="c", auto_offset_reset="earliest"), Consumer)
     admin = simulation.admin({"client.id": "a"}, request_timeout_ms=5000)

@@ -135,7 +135,7 @@ def test_flags_of_consume_set_auto_offset_reset(words: str, reset: str) -> None:
         ("1970-01-01T01:00:01+01:00", PlaceKind.TIME, 1000),
     ],
 )
-def test_a_start_is_parsed_as_an_offset_a_word_or_a_time(
+def test_the_value_of_the_flag_offset_may_be_a_number_or_a_word_or_a_time(
     text: str, kind: PlaceKind, number: int
 ) -> None:
     assert log_place(text, "--offset") == LogPlace(kind, number)
@@ -303,7 +303,7 @@ def test_every_documented_flag_is_a_parameter_of_the_command(
         ("timed out waiting for news of x: gone", "gone"),
     ],
 )
-def test_a_repeated_call_reports_that_it_waits_and_ends_at_its_timeout(text: str, why: str) -> None:
+def test_a_call_without_a_response_is_repeated_until_its_timeout(text: str, why: str) -> None:
     asked: list[float] = []
     said: list[str] = []
 

@@ -120,7 +120,7 @@ def test_a_log_that_became_shorter_is_treated_as_a_new_log() -> None:
     assert times.question([5], 1120.0) == 0.0
 
 
-def test_a_clock_that_is_set_back_keeps_the_order_of_the_log() -> None:
+def test_if_the_clock_is_set_back_estimated_times_follow_the_order_of_the_log() -> None:
     times = LogTimes(GRAIN)
     times.seen(100, 1000.0)
     times.seen(200, 1060.0)

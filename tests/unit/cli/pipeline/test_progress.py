@@ -35,7 +35,7 @@ def unasked() -> list[Any]:
     raise AssertionError("nothing was missed")
 
 
-def test_a_batch_with_the_same_number_as_an_earlier_idle_progress_is_not_missed() -> None:
+def test_a_batch_is_not_missed_if_an_earlier_idle_report_had_the_same_batch_number() -> None:
     seen = QueryProgress("copy")
     idle = progress(5, 0, own(p0=4), own(p0=4), at="t5a")
     assert [b.rows for b in seen.fresh(idle, lambda: [idle])] == [0]

@@ -90,7 +90,7 @@ def checkpoint(folder: Path, begun: int, committed: int) -> str:
     [
         ([(False, "Waiting for next trigger", 3)], 1),
         ([(True, BUSY, 3), (True, BUSY, 3), (False, "Waiting for next trigger", 3)], 2),
-        # A query that requests offsets may start a batch next; so wait for a better moment.
+        # A query that requests offsets may start a batch next, so the stop waits until it idles.
         ([(True, BUSY, 3), (True, OFFSETS, 3), (True, "Waiting for data to arrive", 3)], 2),
         # If batches follow without a pause, the query is stopped after some seconds.
         (

@@ -55,7 +55,7 @@ def test_a_commit_of_arrow_rows_commits_the_offset_after_the_last_row_of_each_pa
         (pa.table({"offset": [1]}), "has no topic and no partition: add them to columns="),
     ],
 )
-def test_invalid_arguments_are_rejected(given: Any, says: str) -> None:
+def test_invalid_arguments_of_commit_are_rejected(given: Any, says: str) -> None:
     with pytest.raises(ConfigurationError, match=says):
         offsets_to_commit(given)
 

@@ -49,7 +49,7 @@ def test_a_new_member_sends_heartbeats_quickly_until_it_has_an_assignment() -> N
     w.join(0, 0, 0, assigns(2, orders=[0]), until=1.5)
     assert w.log == ["assigned orders-0"]
     assert w.kinds("group")[-1].at < 1.0
-    # If it gets no assignment for long, it returns to the normal heartbeat interval.
+    # A member that gets no assignment for long returns to the normal heartbeat interval.
     w = Scripted()
     w.join(until=60.0)
     times = [a.at for a in w.asks("ConsumerGroupHeartbeat")]
@@ -327,7 +327,7 @@ def test_leaving_ends_at_its_deadline() -> None:
     assert w.now - begin == pytest.approx(5.0, abs=0.2)
 
 
-def test_a_joining_member_waits_up_to_a_session_timeout_for_an_unreleased_instance_id(
+def test_a_joining_member_waits_up_to_a_session_timeout_for_an_instance_id_in_use(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     w = Scripted({"group.instance.id": "i1"})

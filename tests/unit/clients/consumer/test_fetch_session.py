@@ -95,7 +95,7 @@ def test_session_epochs_wrap_around_to_1() -> None:
     assert session.epoch == 1
 
 
-def test_old_request_versions_name_topics_and_may_have_no_session() -> None:
+def test_fetch_version_12_names_topics_and_version_6_has_no_session() -> None:
     session = open_session()
     named: dict[Key, Wanted] = {("t", 0): (5, 10, 99)}
     request = ask(session, named, 12)

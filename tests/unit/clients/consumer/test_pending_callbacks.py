@@ -178,7 +178,7 @@ def test_a_withdrawn_callback_is_not_called() -> None:
     assert calls.log == []
 
 
-def test_a_forbidden_call_inside_a_callback_raises() -> None:
+def test_poll_inside_a_rebalance_callback_raises() -> None:
     calls = Calls()
     calls.callbacks.check("poll()")
     calls.callbacks.put(PendingCallback("on_lost", lambda: calls.callbacks.check("poll()"), []))

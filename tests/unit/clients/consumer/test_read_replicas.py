@@ -56,7 +56,7 @@ def test_the_preferred_replica_is_used_until_the_preference_expires() -> None:
     assert advised(replicas, state, 2)
     assert source(replicas, state, cluster(), 309.9) == 2
     assert source(replicas, state, cluster(), 310.0) == 1
-    assert source(replicas, state, cluster(), 10.0) == 1  # an earlier time doesn't restore it
+    assert source(replicas, state, cluster(), 10.0) == 1  # expired preferences remain expired
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_after_an_unusable_preferred_replica_no_rack_is_sent_for_a_while(node: i
     assert not leaders_only(replicas, 10.0 + LEADERS_ONLY)
 
 
-def test_give_up_returns_whether_partitions_had_a_preferred_replica() -> None:
+def test_giving_up_preferred_replicas_returns_whether_the_partitions_had_any() -> None:
     replicas, state = make()
     assert not replicas.give_up((state,), 10.0)
     assert (replicas.rack, leaders_only(replicas, 10.0)) == ("rack-2", False)

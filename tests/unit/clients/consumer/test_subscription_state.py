@@ -120,7 +120,7 @@ def test_invalid_partitions_limits_and_offsets_are_rejected(bad: TopicPartition)
         s.seek(A, -1)
 
 
-def test_resume_ends_a_suspension_but_not_the_withholding_of_partitions() -> None:
+def test_after_suspend_and_resume_only_withheld_partitions_are_not_fetched() -> None:
     s = subscription()
     s.add([A, B, C], {})
     for partition in (A, B, C):

@@ -223,7 +223,7 @@ def test_cancelled_callers_and_closed_clients_keep_no_memory(granted: bool, how:
     assert scene.is_empty()
 
 
-def test_granted_memory_still_counts_after_used_memory_was_recalculated() -> None:
+def test_granted_memory_counts_as_used_after_the_used_memory_was_recalculated() -> None:
     scene = Scene(taken=1000)
     scene.accumulator.doubt()
     scene.accumulator.close_all()

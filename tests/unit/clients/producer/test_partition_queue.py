@@ -77,7 +77,7 @@ def test_a_new_leader_gets_one_batch_until_it_has_answered() -> None:
     assert not queue.admits(batch(1), 5, 5)  # another new leader waits for the batch in flight
 
 
-def test_a_recreated_topic_gets_no_batch_until_those_for_the_old_topic_have_ended() -> None:
+def test_a_recreated_topic_gets_no_batch_until_all_batches_for_the_old_topic_have_ended() -> None:
     queue = known(epoch=0)
     queue.lives_in(b"1" * 16)
     queue.numbering.acknowledged = 7
@@ -156,7 +156,7 @@ def test_only_the_newest_batch_can_give_back_its_sequence_number() -> None:
     assert not queue.take_back(first)
 
 
-def test_before_a_new_producer_id_is_used_batches_that_may_be_written_are_sent_again() -> None:
+def test_batches_that_may_be_written_are_sent_again_before_a_new_producer_id_is_used() -> None:
     queue = known()
     doubtful = batch(1)
     queue.number(doubtful)
@@ -198,7 +198,7 @@ def test_errors_before_the_append_prove_that_nothing_was_written(code: int) -> N
     assert not leaves_doubt(code)
 
 
-def test_an_error_after_a_possible_write_keeps_its_class_and_fields() -> None:
+def test_the_error_for_a_batch_that_may_be_written_keeps_its_class_and_fields() -> None:
     refusal, mine = TopicAuthorizationError("no").needing("WRITE", "t", "topic"), batch(0, 3)
     assert in_doubt(mine, refusal) is refusal
     mine.doubt()

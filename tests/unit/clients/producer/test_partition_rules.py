@@ -68,7 +68,7 @@ def test_the_partition_of_null_and_empty_keys_depends_on_the_partitioner(
 
 
 def test_the_default_murmur2_random_and_random_partitioners_have_no_rule() -> None:
-    """They need none: `murmur2_random` is Java's default, `random` the sticky partitioner."""
+    """Java's default partitioner decides for them; `random` also ignores the keys."""
     without = {name for name in PARTITIONERS if rule_for(name) is None}
     assert without == {"default", "murmur2_random", "random"}
 

@@ -56,7 +56,7 @@ def test_a_batch_is_ready_when_its_linger_time_is_over() -> None:
     assert mine.take(99.0) == []
 
 
-def test_the_host_is_woken_for_the_first_record_and_for_a_full_batch() -> None:
+def test_the_io_loop_is_woken_for_the_first_record_and_for_a_full_batch() -> None:
     mine = accumulator()
     assert add(mine).wake
     assert not add(mine).wake
@@ -112,7 +112,7 @@ def test_a_batchs_memory_is_freed_once_when_its_outcome_is_known() -> None:
     assert mine.used == 1000 - HEADER_SIZE
 
 
-def test_an_open_batch_reserves_more_as_it_grows() -> None:
+def test_an_open_batch_reserves_more_memory_as_it_grows() -> None:
     mine = accumulator(**{"batch.size": 100_000})
     batch = add(mine).batch
     assert mine.used == FIRST_ROOM
@@ -126,7 +126,7 @@ def test_an_open_batch_reserves_more_as_it_grows() -> None:
     assert mine.used == batch.builder.estimated_size - HEADER_SIZE
 
 
-def test_an_open_batch_reserves_the_remaining_memory_if_less_than_its_next_step_is_free() -> None:
+def test_an_open_batch_reserves_all_free_memory_if_its_next_increase_does_not_fit() -> None:
     mine = accumulator(**{"buffer.memory": 5000, "max.request.size": 5000, "batch.size": 100_000})
     size = estimate_record_size(None, bytes(400), ())
     batch = add(mine, bytes(400)).batch

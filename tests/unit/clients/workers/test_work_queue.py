@@ -70,7 +70,7 @@ class Model:
         self.in_work: list[WorkItem] = []
 
     def has_new(self, tp: TopicPartition, before: int | None) -> bool:
-        """Return whether an offset above `before` can be committed; any offset if it is None."""
+        """Return whether there is a new offset to commit since `before`; True if it is None."""
         until = self.first(tp)[0]
         offsets = [at for found, at in self.finished if found == tp]
         return before is None or any(before <= at < until for at in offsets)
@@ -97,7 +97,7 @@ class Model:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_a_random_history_agrees_with_the_model(seed: int) -> None:
+def test_the_work_queue_agrees_with_the_model_in_random_histories(seed: int) -> None:
     chance = random.Random(seed)
     work = queue(concurrency=chance.choice([1, 3, 8]), max_attempts=chance.choice([1, 3]))
     oracle, now = Model(), 0.0
@@ -299,7 +299,7 @@ def test_attributes_of_an_applications_error_that_look_like_odradeks_are_ignored
     assert dict(item.letter["headers"])[PREFIX + "exception.class.name"] == b"None.MisleadingError"
 
 
-def test_a_key_is_blocked_while_a_record_of_it_from_before_a_revocation_still_runs() -> None:
+def test_a_key_is_blocked_while_its_record_from_before_a_revocation_still_runs() -> None:
     work = queue()
     work.add([record(0), record(1)])
     [old] = start_all(work)
@@ -321,7 +321,7 @@ def test_a_revoked_partition_finishes_running_records_and_starts_none() -> None:
     assert len(items) == 3
     work.hold([T0])
     work.ended(items[0], None, 0.0)
-    work.ended(items[1], ValueError("no"), 0.0)  # the next member retries it
+    work.ended(items[1], ValueError("no"), 0.0)  # the next owner retries the record
     assert start_all(work, 99.0) == []
     assert work.committable([T0])[T0].offset == 1
     work.drop([T0])

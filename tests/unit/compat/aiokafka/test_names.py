@@ -116,7 +116,7 @@ def public(kind: type) -> dict[str, Any]:
 
 
 def parameters(function: Any) -> list[tuple[str, object, str]]:
-    """Return names, kinds and defaults of parameters; sentinels and classes are given by name."""
+    """Return names, kinds and defaults of parameters; give sentinels and classes by name."""
     return [
         (p.name, p.kind, _shown(p.default)) for p in inspect.signature(function).parameters.values()
     ]

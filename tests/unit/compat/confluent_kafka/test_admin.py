@@ -152,7 +152,7 @@ def test_invalid_passwords_are_rejected_and_not_shown_in_errors() -> None:
                 client.alter_user_scram_credentials([upsertion])
             assert "secret" not in str(caught.value)
             assert caught.value.__cause__ is None
-            # The context may be an error of xdist, which handles one while it runs the last test.
+            # The context may be an error that xdist is handling while it runs the last test.
             assert "secret" not in repr(caught.value.__context__)
 
 

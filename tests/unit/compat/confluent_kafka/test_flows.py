@@ -38,7 +38,7 @@ def flow(client: Client) -> Flow[list[Any]]:
     except LookupError:
         found.append((yield client.ask(2)))
     try:
-        found.append((yield "an outcome of its own"))  # this result isn't an awaitable
+        found.append((yield "an outcome of its own"))  # this text isn't an awaitable
         yield client.ask(KeyError())
     finally:
         found.append((yield client.ask(3)))

@@ -196,7 +196,7 @@ def test_a_full_queue_rejects_messages_until_a_report_is_delivered() -> None:
             with pytest.raises(BufferError):
                 scene.sent.admit(sizes[2])
         first.done.complete(BatchOutcome(0, -1))
-        with pytest.raises(BufferError):  # its report hasn't been delivered yet
+        with pytest.raises(BufferError):  # the first message's report is undelivered
             scene.sent.admit(sizes[2])
         assert scene.queue.serve(0) == 1
         scene.send(second, 1, size=sizes[2])

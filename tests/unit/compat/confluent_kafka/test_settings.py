@@ -129,7 +129,7 @@ def test_many_requests_in_flight_disable_idempotence(in_flight: Any, ordered: bo
     assert of(PRODUCER, max__in__flight=in_flight)[1]["enable.idempotence"] is ordered
 
 
-def test_a_transactional_producer_is_recognized() -> None:
+def test_a_producer_with_a_transactional_id_is_recognized_as_transactional() -> None:
     assert of(PRODUCER, transactional__id="clerk")[0].transactional
 
 

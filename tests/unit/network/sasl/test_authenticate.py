@@ -38,7 +38,7 @@ SASL = {
 
 
 class CatchingHost(SimulatedHost):
-    """A host that passes any exception of a function to the engine, as `ExternalResults.run`."""
+    """A simulated I/O host that passes a function's exception to the engine, as real hosts do."""
 
     def _call(self, engine: EngineInputs, effect: Call) -> None:
         try:
@@ -115,7 +115,7 @@ def test_no_local_variable_shows_a_secret_that_the_broker_returned(code: int, be
             return SaslAuthenticateResponse(auth_bytes=bytes(body.auth_bytes) * 9999)
 
     w = EchoingBroker({**SASL, "sasl.password": planted})
-    w.sasl = None  # the test's `answer` simulates the broker
+    w.sasl = None  # the method `answer` plays the broker's side of SASL
     w.modes["front:9092"] = "up"
     w.pictures["*"] = ClusterPicture(brokers={1: "b1:9092"}, topics={"t": [1]})
     raised: list[BaseException] = []

@@ -83,7 +83,7 @@ def test_concurrent_connections_share_one_token() -> None:
 
     (first, early), (second, late) = start(), start()
     given = early.function(*early.arguments)
-    # The second thread starts after the first got its token, but before the engine knows it.
+    # The second call starts when the first has its token, but before the engine gets that token.
     assert late.function(*late.arguments) is given
     for conversation in (first, second):
         assert b"token-1" in conversation.send(given)
