@@ -1,4 +1,4 @@
-"""Faults of schedules beyond crashes: each has its described effect, and ends."""
+"""Faults of random schedules, other than crashes: each has its documented effect, and ends."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def test_delayed_requests_arrive_after_requests_of_the_next_connection() -> None
     assert scene.values() == [b"0", b"1"]
 
 
-def test_a_broker_changes_its_release_and_api_versions() -> None:
+def test_a_fault_changes_a_brokers_release_and_its_api_versions() -> None:
     scene = Scene()
     seen: list[int] = []
     scene.cluster.observers.append(

@@ -194,7 +194,7 @@ def test_fetches_back_off_if_brokers_always_name_another_replica(
 def test_preferred_replicas_of_all_partitions_in_a_response_are_accepted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """An unknown replica (99) ends requests for replicas; others in its response remain valid."""
+    """The response names the unknown broker 99 as the preferred replica of each partition."""
     reader = Reader(10)
     reader.cluster.create_topic("many", assignments={n: [LEADER, NEAR] for n in range(5)})
     reader.write(range(5), "many")

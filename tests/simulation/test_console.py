@@ -133,7 +133,7 @@ def test_lost_records_are_reported_by_line_number() -> None:
     assert "refused" in told[1]
 
 
-def test_the_number_of_retries_is_limited() -> None:
+def test_a_record_is_lost_after_the_given_number_of_retries() -> None:
     scene = Scene(4)
     scene.cluster.min_insync_replicas = 4
 
@@ -183,7 +183,7 @@ def test_a_missing_topic_ends_the_command_after_max_block_ms() -> None:
     ] * 2
 
 
-def test_sync_waits_for_the_acknowledgement_of_each_line() -> None:
+def test_with_sync_each_line_is_acknowledged_before_the_next_is_sent() -> None:
     scene = Scene(8)
     seen: list[int] = []
 

@@ -95,7 +95,7 @@ class Reader:
 
 
 @pytest.mark.parametrize("mode", ["bytes", "messages"])
-def test_all_records_arrive_in_order_during_a_move(mode: Mode) -> None:
+def test_all_records_arrive_in_order_while_the_cluster_moves(mode: Mode) -> None:
     world, cluster, client = make(1, mode=mode)
     reader = Reader(client)
     client.assign(PARTITIONS)

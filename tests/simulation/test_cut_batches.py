@@ -33,7 +33,7 @@ def cut(batch: bytes) -> bytes:
 
 
 class Scene(Stage):
-    """Records in two partitions; the next `often` fetches modify the first batch of one of them."""
+    """Two partitions; the next `often` responses have a modified first batch of one of them."""
 
     def __init__(self, patch: pytest.MonkeyPatch, spoil: Spoil, often: int = 10_000) -> None:
         self.fetches, self.left, self.spoil = 0, often, spoil

@@ -179,7 +179,7 @@ def test_an_error_of_a_reader_in_the_event_loop_is_raised(
         story(SimulatedLoop)
 
 
-def test_the_command_runs_in_an_event_loop_on_request(tmp_path: Path) -> None:
+def test_with_asyncio_the_clients_of_the_demo_run_in_one_event_loop(tmp_path: Path) -> None:
     done = run(tmp_path, *SMALL, "--asyncio")
     assert done.exit_code == 0, done.output
     result = json.loads(done.stdout)

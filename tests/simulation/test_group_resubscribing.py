@@ -78,7 +78,7 @@ def test_an_abandoned_join_is_not_sent_after_brokers_return(instance: str | None
 
 
 @PROTOCOLS
-def test_a_topic_subscribed_again_before_its_revocation_continues(protocol: str) -> None:
+def test_a_topic_subscribed_again_before_its_revocation_is_read_on(protocol: str) -> None:
     scene = Scene(protocol)
     scene.cluster.create_topic("x", partitions=1)
     scene.write(range(40))
@@ -223,7 +223,7 @@ def test_an_equal_subscription_only_replaces_the_callbacks(
 
 
 @PROTOCOLS
-def test_subscriptions_remove_the_state_of_earlier_ones(protocol: str) -> None:
+def test_a_subscription_removes_the_state_of_earlier_subscriptions(protocol: str) -> None:
     scene = Scene(protocol)
     scene.cluster.create_topic("u", partitions=1)
     a = scene.subscribed()

@@ -71,10 +71,12 @@ def test_clients_work_with_brokers_that_only_support_the_newest_versions() -> No
             consumer.commit(timeout=5.0)
 
 
-def test_without_topic_ids_in_metadata_topics_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_contain_topic_names_if_metadata_has_no_topic_ids(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def nameless(
         answer: MetadataResponse,
-    ) -> None:  # brokers with an old inter.broker.protocol.version omit ids
+    ) -> None:  # as brokers with an old inter.broker.protocol.version do
         for topic in answer.topics:
             topic.topic_id = bytes(16)
 

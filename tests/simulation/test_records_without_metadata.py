@@ -283,7 +283,9 @@ def test_callbacks_that_send_again_do_not_starve_other_records(patience: int) ->
         scene.writer.close(timeout=0)
 
 
-def test_many_missing_topics_do_not_slow_down_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_missing_topics_do_not_slow_down_other_records(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     scene = Scene(away=False)
     for n in range(300):
         scene.writer.send(f"nix-{n}", b"x")

@@ -24,7 +24,7 @@ def test_clients_recover_within_the_limits(brokers: int, fault: RecoveryFault) -
 
 
 @pytest.mark.parametrize("fault", [RecoveryFault.REFUSED, RecoveryFault.SILENT])
-def test_a_large_cluster_takes_no_longer(fault: RecoveryFault) -> None:
+def test_recovery_takes_no_longer_in_a_cluster_of_a_hundred_brokers(fault: RecoveryFault) -> None:
     runs = [recover(100, fault, seed, partitions=p) for seed, p in enumerate((1, 20, 100))]
     assert figures(fault, runs)["missed"] == []
 

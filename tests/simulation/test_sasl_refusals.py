@@ -165,7 +165,7 @@ def test_a_call_to_a_refusing_broker_waits_while_others_accept_the_client() -> N
         assert isinstance(caught.value.__cause__, CredentialsRefusedError)
 
 
-def test_a_running_client_with_good_connections_is_not_affected() -> None:
+def test_a_refusal_does_not_affect_open_connections_to_other_brokers() -> None:
     scene = Scene()
     with client_of(scene, "producer", linger_ms=0) as producer:
         for n in range(PARTITIONS):

@@ -90,7 +90,7 @@ class Scene(Stage):
         """Check that no rebootstrap, failed attempt or close of a connection in use happened."""
         kinds = ("rebootstrap", "rebootstrapped", "dial_failed", "broken")
         assert not [str(e) for e in self.events if e.kind in kinds]
-        front_door = self.cluster.bootstrap_servers  # an unused connection to it may be closed
+        front_door = self.cluster.bootstrap_servers  # its unused connection may be closed
         ends = [e for e in self.events if e.kind == "disconnected"]
         ends = [e for e in ends if e.fields["failure"] or e.fields["address"] != front_door]
         assert not [str(e) for e in ends if e.fields["failure"] or e.fields["in_flight"]]

@@ -24,7 +24,7 @@ from odradek.protocol.messages.produce import PartitionProduceResponse
 
 
 def failing(error: KafkaError) -> Callable[..., Flow[Any]]:
-    """Return a replacement of a request's function, which raises this error."""
+    """Return a function that raises this error, to replace the function of a request."""
 
     def flow(*_: object, **__: object) -> Flow[None]:
         yield START

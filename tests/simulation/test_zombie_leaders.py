@@ -185,7 +185,7 @@ def test_the_wait_for_an_unknown_epoch_is_limited(
     assert "below epoch 7 of the position" in caplog.text
 
 
-def test_a_new_topic_id_ends_the_wait() -> None:
+def test_a_new_topic_id_ends_the_wait_for_an_unknown_epoch() -> None:
     """The position's epoch belongs to the deleted topic; the new topic has its own epochs."""
     stage = Stage(partitions=1)
     for _ in range(3):
