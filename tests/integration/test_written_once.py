@@ -49,9 +49,9 @@ def batches(cluster: LocalCluster, topic: str) -> list[tuple[int, ...]]:
 def alter(
     producer: Producer, sequence: int, code: int, whether: Callable[[int], bool]
 ) -> list[int]:
-    """Replace the n-th response to the batch with this sequence by an error if `whether(n)`.
+    """Turn the n-th response to the batch that has this sequence into an error if `whether(n)`.
 
-    Returns a list that the original error codes are added to.
+    Returns a list to which the original error codes are added.
     """
     batch_completion = producer._engine.sender.batch_completion
     settle = batch_completion.settle
