@@ -133,7 +133,7 @@ def test_only_empty_groups_are_deleted(protocol: str) -> None:
     assert admin.list_groups() == []
 
 
-def test_members_are_removed() -> None:
+def test_remove_group_members_removes_static_members_by_name_or_all() -> None:
     scene = Scene("classic")
     members = [scene.subscribed(n, group_instance_id=n) for n in "abc"]
     for _ in range(8):

@@ -97,7 +97,7 @@ def test_passwords_are_sent_hashed(stage: Stage, admin: Admin) -> None:
     assert list(admin.describe_user_scram_credentials()) == ["alice"]
 
 
-def test_no_password_is_shown(admin: Admin) -> None:
+def test_no_password_is_part_of_a_repr_or_an_error(admin: Admin) -> None:
     secret = UserScramCredentialUpsertion("u", "SCRAM-SHA-256", "hush-hush", salt=b"hush")
     assert "hush" not in repr(secret)
     for wrong in (

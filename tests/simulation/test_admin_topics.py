@@ -62,7 +62,7 @@ def test_results_of_other_topics_are_kept_if_one_topic_fails(stage: Stage, admin
     assert admin.list_topics() == ["also", "t"]
 
 
-def test_topics_have_ids(stage: Stage, admin: Admin) -> None:
+def test_topics_are_described_and_deleted_by_id(stage: Stage, admin: Admin) -> None:
     topic_id = UUID(admin.describe_topics("t")["t"].topic_id or "")
     nobody = UUID(int=7)
     assert admin.describe_topics(topic_id) == admin.describe_topics(["t"])

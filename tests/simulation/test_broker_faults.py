@@ -121,7 +121,7 @@ def test_an_injected_error_may_apply_to_one_batch_and_its_retries_only() -> None
     assert made.left == 0
 
 
-def test_injected_error_codes_must_not_lie_about_whether_a_request_had_an_effect() -> None:
+def test_injected_error_codes_must_be_true_about_whether_a_request_had_an_effect() -> None:
     assert not honest({"api": "Produce", "code": 46})
     assert not honest({"api": "Produce", "code": 45, "done": True})
     assert all(honest({"api": "Produce", "code": code, "done": True}) for code in (6, 7, 20))

@@ -143,7 +143,7 @@ def test_a_group_leader_does_not_spin_if_a_topic_is_deleted_before_an_outage() -
     assert not scene.world.hot_loops
 
 
-def test_an_overdue_member_gets_no_records_before_the_coordinator_responds() -> None:
+def test_a_member_that_exceeded_max_poll_interval_gets_no_records_without_a_coordinator() -> None:
     scene = Scene("consumer")
     scene.write(range(400))
     a = scene.subscribed("a", max_poll_interval_ms=10000, enable_auto_commit=False)

@@ -62,7 +62,7 @@ def send(producer: Producer, records: int) -> None:
         producer.send("t", b"x", partition=0).result(5.0)
 
 
-def test_deltas_are_pushed_at_the_interval_and_once_more_at_the_end() -> None:
+def test_deltas_are_pushed_at_each_interval_and_at_close() -> None:
     stage, receiver = staged(interval=10.0)
     producer = stage.producer()
     send(producer, 3)

@@ -283,7 +283,7 @@ def test_records_below_the_fetch_offset_do_not_cause_endless_fetches(
         assert stage.read(consumer, 1) == [5]
 
 
-def test_max_records_limits_the_sum_over_all_partitions() -> None:
+def test_max_poll_records_limits_the_records_of_all_partitions_together() -> None:
     stage = Stage(partitions=4)
     stage.cluster.create_topic("u", partitions=4)
     for topic in ("t", "u"):

@@ -249,7 +249,7 @@ def test_replacing_the_password_of_a_client_without_one_raises() -> None:
     assert PASSWORD not in str(caught.value)
 
 
-def test_an_earlier_refusal_is_not_raised() -> None:
+def test_an_earlier_refusal_by_one_broker_is_not_raised_by_later_calls() -> None:
     scene = Scene(refusing={1})
     config = {"connections_max_idle_ms": 5000, "bootstrap_servers": ",".join(brokers(scene))}
     with client_of(scene, "admin", **config) as admin:

@@ -696,7 +696,7 @@ def test_a_run_ends_in_time_if_every_broker_is_dead(
     assert books.wrong == []
 
 
-def test_markers_are_committed_once_all_records_are_finished(
+def test_the_offset_after_a_transaction_marker_is_committed_once_all_records_are_finished(
     simulation: KafkaSimulation, books: Books
 ) -> None:
     producer = simulation.producer(transactional_id="tx")
