@@ -212,7 +212,9 @@ def test_the_error_of_a_refused_change_contains_the_brokers_reason(
         (AlterConfigOp("a"), "str or a number"),
     ],
 )
-def test_invalid_changes_are_refused(admin: Admin, change: AlterConfigOp, problem: str) -> None:
+def test_invalid_changes_of_topic_options_are_refused(
+    admin: Admin, change: AlterConfigOp, problem: str
+) -> None:
     with pytest.raises(ConfigurationError, match=problem):
         admin.incremental_alter_configs({TOPIC: [change]})
 

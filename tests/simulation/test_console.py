@@ -209,7 +209,7 @@ def test_ctrl_c_flushes_the_sent_records() -> None:
     assert result.stopped == "interrupted after 3 lines"
 
 
-def test_the_command_ends_in_time_after_ctrl_c_if_every_broker_is_dead() -> None:
+def test_produce_ends_in_time_after_ctrl_c_if_every_broker_is_dead() -> None:
     scene = Scene(10)
 
     def given() -> Iterator[bytes]:

@@ -91,7 +91,7 @@ def test_the_counts_of_connection_attempts_are_plausible(made: type[Simulated]) 
 
 
 @MADE
-def test_the_result_depends_on_the_seed_only(made: type[Simulated]) -> None:
+def test_the_result_of_the_demo_depends_on_the_seed_only(made: type[Simulated]) -> None:
     one, again, other = usual(made), story(made), story(made, seed=4)
     assert one.timeline == again.timeline
     assert one.timeline != other.timeline

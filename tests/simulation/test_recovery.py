@@ -79,7 +79,7 @@ def test_runs_that_never_recover_count_as_the_slowest() -> None:
     assert any("never" in text for text in found["missed"])
 
 
-def test_exceeded_limits_are_listed() -> None:
+def test_exceeded_limits_of_the_recovery_are_listed() -> None:
     late = figures(RecoveryFault.SILENT, [RecoveryRun(13.0, 15.0, 3, 7, 1, 1)])
     assert len(late["missed"]) == 3
     many = figures(RecoveryFault.OUTAGE_REFUSED, [RecoveryRun(0.1, 0.2, 331, 6, 1, 1)])

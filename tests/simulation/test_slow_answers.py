@@ -29,7 +29,7 @@ from odradek.protocol.api_keys import API_NAMES
 P0 = TopicPartition("t", 0)
 KEYS = {name: key for key, name in API_NAMES.items()}
 AT_ONCE = 1.0
-"""Allowed seconds for everything else, including backoffs of connections."""
+"""Allowed seconds for all but the slow responses, including backoffs of connections."""
 
 
 class Scene(Stage):
