@@ -300,7 +300,7 @@ async def _awaited(delivery: Awaitable[T]) -> T:
 # Cancelling, deadlines, tasks
 
 
-def test_a_cancelled_poll_loses_nothing(fake: FakeCluster, run: Run[None]) -> None:
+def test_a_cancelled_poll_loses_no_record(fake: FakeCluster, run: Run[None]) -> None:
     async def program() -> None:
         await filled(fake, 400)
         async with AsyncConsumer(config(fake)) as consumer:
