@@ -113,7 +113,7 @@ def test_records_are_deleted_by_each_leader(stage: Stage, admin: Admin) -> None:
 TOPIC = ConfigResource("TOPIC", "t")
 
 
-def test_options_are_changed_individually(stage: Stage, admin: Admin) -> None:
+def test_topic_options_are_changed_individually(stage: Stage, admin: Admin) -> None:
     before = admin.describe_configs([TOPIC])[TOPIC]
     assert before["retention.ms"].default
     assert before["retention.ms"].type == "LONG"

@@ -163,7 +163,7 @@ def test_a_new_leader_is_asked_for_the_closest_replica_again() -> None:
     reader.reads_near()
 
 
-def test_the_leader_is_asked_again_after_metadata_max_age() -> None:
+def test_the_leader_is_asked_for_the_closest_replica_again_after_metadata_max_age() -> None:
     reader = Reader(7, metadata_max_age_ms=20_000)
     reader.read_all()
     reader.cluster.brokers[NEAR].rack = "elsewhere"

@@ -158,7 +158,7 @@ def test_a_line_that_is_too_large_does_not_fail_other_lines() -> None:
     assert result.stopped is None
 
 
-def test_reading_stops_at_a_line_without_a_separator() -> None:
+def test_produce_stops_reading_at_a_line_without_a_key_separator() -> None:
     scene = Scene(6)
     producer = scene.producer()
     parse = LineParser({"parse.key": "true"}).parse

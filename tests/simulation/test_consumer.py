@@ -214,7 +214,7 @@ def test_long_pauses_between_polls_do_not_count_as_failures() -> None:
     assert not {"dial_failed", "rebootstrap"} & client._engine.events.counts.keys()
 
 
-def test_offsets_are_found_by_beginning_end_and_time() -> None:
+def test_offsets_of_the_beginning_the_end_and_a_timestamp_are_looked_up() -> None:
     world, cluster, client = make(9)
     assert client.beginning_offsets(PARTITIONS) == dict.fromkeys(PARTITIONS, 0)
     assert client.end_offsets(PARTITIONS) == dict.fromkeys(PARTITIONS, 100)

@@ -222,7 +222,7 @@ def test_the_picture_in_the_readme_shows_todays_output(tmp_path: Path) -> None:
     [(["--secure"], "--secure can't be given with --simulated"),
      (["--rows", "6737"], "the sample has fewer than 6737 rows")],
 )  # fmt: skip
-def test_invalid_arguments_are_refused(
+def test_invalid_arguments_of_the_demo_are_refused(
     tmp_path: Path, arguments: list[str], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("odradek.cli.demo.sample.find_spec", lambda _: None)

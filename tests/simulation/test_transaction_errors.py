@@ -210,7 +210,7 @@ def test_errors_of_transactions_contain_a_remedy(
             producer.abort_transaction()
 
 
-def test_a_call_that_times_out_reports_the_last_error() -> None:
+def test_a_transaction_call_that_times_out_reports_the_last_error() -> None:
     scene = Scene()
     crashed = scene.producer()
     crashed.begin_transaction()
