@@ -411,7 +411,7 @@ def test_acls_are_created_listed_and_deleted(odr: Command) -> None:
     assert (code, out.count("Deleted: ")) == (0, 3)
 
 
-def test_acls_created_after_the_prompt_are_kept(
+def test_acls_created_after_the_prompt_of_a_deletion_are_kept(
     odr: Command, admin: odradek.Admin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown, later = (odradek.admin.AclBinding("TOPIC", "flights", f"User:{u}", "READ") for u in "ab")

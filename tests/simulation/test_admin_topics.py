@@ -81,7 +81,7 @@ def test_a_topic_is_created_on_the_given_brokers(stage: Stage, admin: Admin) -> 
         admin.create_topics([NewTopic("m", 2, replica_assignment={0: [1]})])
 
 
-def test_partitions_are_added(stage: Stage, admin: Admin) -> None:
+def test_partitions_are_added_to_a_topic(stage: Stage, admin: Admin) -> None:
     admin.create_partitions({"t": 5}, validate_only=True)
     assert len(stage.cluster.topics["t"].partitions) == 3
     admin.create_partitions({"t": 4})

@@ -68,7 +68,7 @@ class Scene(Stage):
         (claiming(2**31 - 1), FetchTooLargeError, "fetch.max.bytes"),
     ],
 )
-def test_poll_names_the_batch_and_reads_other_partitions(
+def test_poll_raises_an_error_that_names_the_batch_and_reads_other_partitions(
     monkeypatch: pytest.MonkeyPatch, spoil: Spoil, kind: type[KafkaError], option: str
 ) -> None:
     scene = Scene(monkeypatch, spoil)

@@ -76,7 +76,7 @@ def test_a_large_batch_does_not_count_as_an_outage(
     assert [r.getMessage() for r in caplog.records if "outage" in r.getMessage()] == []
 
 
-def test_any_other_response_above_the_limit_is_named_once(
+def test_any_other_response_above_the_limit_raises_each_time_and_is_logged_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The call fails immediately, with a remedy; a retry would get the same response."""

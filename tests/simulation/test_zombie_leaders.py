@@ -108,7 +108,7 @@ def test_positions_are_not_validated_by_an_older_leader(
 
 
 @WAYS
-def test_no_record_is_read_if_only_the_zombie_responds(
+def test_no_record_is_read_if_only_the_zombie_leader_responds(
     begin: Callable[..., Consumer], caplog: pytest.LogCaptureFixture
 ) -> None:
     stage = Zombie()
