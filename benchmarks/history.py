@@ -65,7 +65,7 @@ RATIOS = (
     Ratio("asyncio-round-trip", "odradek", "aiokafka", "p50_ms"),
     Ratio("start", "odradek", "confluent", "first_read_ms"),
 )
-"""A ratio for each path that users notice: to the fastest Python client or to a bare socket."""
+"""Odradek's ratios to the fastest Python client, or to a bare socket, in tasks of users."""
 
 
 def rows() -> list[Row]:

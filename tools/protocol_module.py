@@ -505,7 +505,7 @@ def _arguments(struct: Struct, version: int) -> str:
 
 
 def helpers(body: str) -> list[str]:
-    """Return the names of the module `primitives` that the generated code uses."""
+    """Return the names that the generated code must import from the module `primitives`."""
     source = PRIMITIVES.read_text()
     names = re.findall(r"^(?:def |class )?([A-Za-z]\w*)(?:\(|: | = )", source, re.MULTILINE)
     used = {name for name in names if re.search(rf"\b{name}\b", body)}

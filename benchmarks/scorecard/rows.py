@@ -49,11 +49,11 @@ class Figure:
     title: str
     unit: str
     slack: float = 0.0
-    """A value is tied with the best one if it is higher by at most this …"""
+    """A value is tied with the best one if it exceeds (1 + `share`) × best by at most this."""
     share: float = 0.0
-    """How much higher than the best value a value may be to be tied with it …"""
+    """Share of the best value by which a tied value may be higher, in addition to `slack`."""
     enough: float | None = None
-    """… in addition to this share of the best value."""
+    """A value up to this one counts as tied with the best; None without such a value."""
     ranked: bool = True
     needs: str | None = None
     """Name of another value that must not be "never"; otherwise this value doesn't count."""

@@ -48,7 +48,7 @@ class EmptySource(DataSource):
 
 
 class EmptyReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reader whose only content is the number of batches so far."""
+    """Reader whose offset is the number of batches so far; each task returns one row."""
 
     def __init__(self, batches: int, tasks: int) -> None:
         self.batches, self.tasks = batches, tasks

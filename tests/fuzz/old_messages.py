@@ -76,7 +76,7 @@ def wrapper(
 
 
 class OldMessages:
-    """Messages of a generator of random choices."""
+    """Creates messages at random; `pick(n)` returns a random number below n."""
 
     def __init__(self, pick: Callable[[int], int]) -> None:
         self._pick = pick

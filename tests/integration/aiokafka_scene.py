@@ -43,7 +43,7 @@ class Scene:
         return f"group-{self.number}"
 
     def say(self, *what: object) -> None:
-        """Add a note, without the number of this run."""
+        """Add a note; names of topics and groups in it lose the suffix with this run's number."""
         text = " ".join(map(str, what)).replace(f"-{self.number}", "")
         # odradek's producer doesn't keep the log start offset.
         self.said.append(text.replace("log_start_offset=0", "log_start_offset=None"))

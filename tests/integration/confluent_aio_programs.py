@@ -1,7 +1,7 @@
 """Small asyncio programs for confluent-kafka, also run with another library.
 
-In: the library's module, its `aio` module, a cluster, a function that takes notes. Out: what a
-program observes, as plain values. Must not: note anything that depends on timing.
+In: the library's module, its `aio` module, a cluster, a function that records values. Out: what a
+program observes, as plain values. Must not: record anything that depends on timing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Small consumer programs for confluent-kafka, also run with another library.
 
-In: the library (a module with confluent-kafka's names), a cluster, a function that takes notes.
-Out: what a program observes, as plain values. Must not: note anything that depends on timing.
+In: the library (a module with confluent-kafka's names), a cluster, a function that records values.
+Out: what a program observes, as plain values. Must not: record anything that depends on timing.
 """
 
 from __future__ import annotations
@@ -340,7 +340,7 @@ def _two_members(library: Any, cluster: FakeCluster, note: Note, strategy: str) 
 
 
 def _has(member: Any, calls: list[Any], wanted: int) -> bool:
-    """Return whether a member has `wanted` partitions and its callbacks, a poll later, agree."""
+    """Return whether a member has `wanted` partitions and its callbacks have reported as many."""
     heard = sum(count if kind == "assign" else -count for kind, count in calls)
     return bool(len(member.assignment()) == heard == wanted)
 

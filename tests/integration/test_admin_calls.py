@@ -336,7 +336,7 @@ def test_replicas_are_described_and_reassigned_and_leaders_elected(
     admin.alter_replica_log_dirs({here: path})
     admin.alter_partition_reassignments({first: [2, 1]})
     until(lambda: not admin.list_partition_reassignments([first]))
-    until(lambda: admin.list_partition_reassignments() == {})  # applied broker by broker
+    until(lambda: admin.list_partition_reassignments() == {})  # brokers apply it one by one
     until(lambda: admin.describe_topics(topic)[topic].partitions[0].replicas == (2, 1))
     with pytest.raises(
         o.errors.NoReassignmentInProgressError, match=f"partition {topic}-0"

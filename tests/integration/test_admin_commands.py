@@ -234,7 +234,7 @@ def test_commands_work_after_brokers_move() -> None:
 
 
 @pytest.mark.slow
-def test_delete_asks_on_a_terminal_and_bash_completes_topic_names(
+def test_topics_delete_prompts_on_a_terminal_and_bash_completes_topic_names(
     fake: FakeCluster, here: Here
 ) -> None:
     """Run the program itself: a prompt on a terminal, and bash's completion."""

@@ -54,7 +54,7 @@ def until_sent(cluster: FakeCluster) -> Callable[[], None]:
     return wait
 
 
-def test_each_thread_gets_its_own_answers(settings: dict[str, str]) -> None:
+def test_each_thread_gets_the_results_of_its_own_calls(settings: dict[str, str]) -> None:
     with Admin(settings, background=True) as admin, ThreadPoolExecutor(THREADS) as pool:
 
         def work(number: int) -> None:

@@ -159,7 +159,7 @@ def test_a_waiting_poll_gets_a_record_before_the_next_fetch_is_sent(
                 return len(record.value or b""), sent()
 
             async def fetch_waits(nth: int) -> float:
-                """Wait until only this fetch is in flight, and return the number of requests."""
+                """Wait until only the `nth` fetch is in flight; return the number of requests."""
                 async with asyncio.timeout(PATIENCE):
                     await asyncio.sleep(0)  # lets a poll begin to wait
                     while (
@@ -300,7 +300,7 @@ async def _awaited(delivery: Awaitable[T]) -> T:
 # Cancelling, deadlines, tasks
 
 
-def test_a_cancelled_poll_loses_nothing(fake: FakeCluster, run: Run[None]) -> None:
+def test_a_cancelled_poll_loses_no_record(fake: FakeCluster, run: Run[None]) -> None:
     async def program() -> None:
         await filled(fake, 400)
         async with AsyncConsumer(config(fake)) as consumer:

@@ -63,7 +63,7 @@ async def subscribes_to_the_same(scene: Scene) -> None:
         scene.say(await scene.values(consumer, 1))
 
 
-def test_subscribing_to_the_same_topic_again_continues(cluster: FakeCluster) -> None:
+def test_subscribing_to_the_same_topic_again_keeps_the_position(cluster: FakeCluster) -> None:
     assert ours(subscribes_to_the_same, cluster) == ["[b'0']", "[b'1']"]
 
 

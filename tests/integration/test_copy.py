@@ -277,7 +277,7 @@ class FailingWriter:
 
 
 @pytest.mark.parametrize("failures", [2, FAILURES])
-def test_a_failed_step_is_retried(
+def test_a_failed_step_of_a_copy_is_retried(
     fakes: tuple[FakeCluster, FakeCluster], source: str, failures: int
 ) -> None:
     one, _ = fakes
@@ -403,7 +403,9 @@ def test_the_progress_line_shows_rate_lag_time_left_and_problem() -> None:
 
 
 @pytest.mark.long  # shorter tests: test_another_copy_fences_the_first
-def test_a_kill_loses_and_duplicates_no_record(cluster: LocalCluster, topic: str) -> None:
+def test_a_copy_that_is_killed_loses_and_duplicates_no_record(
+    cluster: LocalCluster, topic: str
+) -> None:
     """Kill the copy within a step, while records keep arriving."""
     target = f"{topic}-copy"
     cluster.create_topic(topic, 2)

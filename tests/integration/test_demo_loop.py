@@ -56,7 +56,7 @@ def test_producer_and_consumer_in_one_loop_recover_after_a_move(cluster: FakeClu
     assert sending.readings() == [(ROWS, ROWS)]
 
 
-def test_an_error_in_the_loop_is_reported(cluster: FakeCluster) -> None:
+def test_an_error_in_the_demos_event_loop_is_reported(cluster: FakeCluster) -> None:
     rows: Any = Rows()
     rows.records = lambda start, stop: [(None, b"no row")]
     with LoopSending({"bootstrap.servers": cluster.bootstrap_servers}, rows, 1.0) as sending:

@@ -226,7 +226,7 @@ def attacked() -> Iterator[tuple[Process, int]]:
     [garbage, huge_lengths, half_frames, connections, unread_answers, many_topics, many_members,
      long_polls],
 )  # fmt: skip
-def test_the_process_survives_the_attack(
+def test_the_process_of_the_brokers_survives_each_attack(
     attacked: tuple[Process, int], attack: Callable[[tuple[str, int]], None]
 ) -> None:
     process, before = attacked

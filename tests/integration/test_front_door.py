@@ -131,7 +131,7 @@ def test_open_connections_keep_their_backend_until_they_are_dropped(
             assert connection.recv(1) == b""
 
 
-def test_starting_on_a_used_port_and_connecting_to_a_closed_door_raise(door: FrontDoor) -> None:
+def test_starting_on_a_used_port_and_connecting_to_a_closed_proxy_raise(door: FrontDoor) -> None:
     with pytest.raises(OSError, match="in use"):
         FrontDoor(port=door.address.port).start()
     door.close()

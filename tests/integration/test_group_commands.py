@@ -150,7 +150,7 @@ def test_watching_lag_prints_a_line_per_interval(odr: Command, idle: str) -> Non
     assert [json.loads(line)["groups"][idle]["lag"] for line in out.splitlines()] == [3, 3, 3]
 
 
-def test_a_watch_ends_by_ctrl_c(odr: Command, idle: str) -> None:
+def test_watching_lag_ends_at_ctrl_c(odr: Command, idle: str) -> None:
     program = [str(Path(sys.executable).parent / "odradek")]
     words = ["groups", "lag", idle, "--watch", "--interval", "0.1", *odr.here]
     with subprocess.Popen(
@@ -411,7 +411,7 @@ def test_acls_are_created_listed_and_deleted(odr: Command) -> None:
     assert (code, out.count("Deleted: ")) == (0, 3)
 
 
-def test_acls_created_after_the_prompt_are_kept(
+def test_acls_created_after_the_prompt_of_a_deletion_are_kept(
     odr: Command, admin: odradek.Admin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown, later = (odradek.admin.AclBinding("TOPIC", "flights", f"User:{u}", "READ") for u in "ab")

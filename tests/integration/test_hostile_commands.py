@@ -127,7 +127,9 @@ def test_a_dry_run_reports_what_would_fail(fake: FakeCluster) -> None:
         "transactions producers flihgts counts",
     ],
 )
-def test_a_misspelt_topic_gets_a_suggestion(fake: FakeCluster, line: str) -> None:
+def test_the_error_about_a_misspelt_topic_suggests_a_similar_name(
+    fake: FakeCluster, line: str
+) -> None:
     found = as_json(*line.split(), *at(fake), status=1)
     (error,) = found["failed"].values()
     assert error["message"].count(" (did you mean flights?)") == 1
@@ -135,12 +137,12 @@ def test_a_misspelt_topic_gets_a_suggestion(fake: FakeCluster, line: str) -> Non
     assert (code, err.count("did you mean flights?")) == (1, 1)
 
 
-def test_a_missing_partition_gets_no_suggestion(fake: FakeCluster) -> None:
+def test_the_error_about_a_missing_partition_suggests_no_topic(fake: FakeCluster) -> None:
     found = as_json("offsets", "list", "flights:9", *at(fake), status=1)
     assert "did you mean" not in found["failed"]["flights-9"]["message"]
 
 
-def test_a_misspelt_group_gets_a_suggestion(fake: FakeCluster) -> None:
+def test_the_error_about_a_misspelt_group_suggests_a_similar_name(fake: FakeCluster) -> None:
     as_json("groups", "reset-offsets", "billing", "--topic", "flights", "--to-earliest", "--yes",
             *at(fake))  # fmt: skip
     found = as_json("groups", "describe", "biling", "billing", *at(fake), status=1)

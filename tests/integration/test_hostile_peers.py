@@ -73,7 +73,7 @@ def wrong_signature(sent: bytes) -> bytes:
 
 
 def promising(size: int) -> Peer:
-    """Announce a token of a size, and send it."""
+    """Announce a SASL token of this size, and send at most 1 MiB of it."""
 
     def serve(sock: socket.socket) -> None:
         to_sasl(sock)

@@ -229,7 +229,7 @@ def test_a_different_cluster_replaces_the_brokers_and_is_undone(
     assert read(lone_cluster, topic) == sorted(LINES)
 
 
-def test_a_broker_that_cannot_start_shows_the_end_of_its_log() -> None:
+def test_the_error_of_a_broker_that_cannot_start_has_the_end_of_its_log() -> None:
     with (
         pytest.raises(ClusterStartError, match=r"no\.such\.Authorizer"),
         LocalCluster(brokers=1, config={"authorizer.class.name": "no.such.Authorizer"}),

@@ -53,7 +53,7 @@ def read(consumer: Consumer) -> list[bytes]:
 def test_errors_name_the_failed_memory_allocation(
     servers: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Report failed allocations in the batch's error and for the consumer, which fetches less."""
+    """Check the error of a batch that times out, and the consumer's explain()."""
 
     def refuse(*arguments: Any) -> Any:
         raise MemoryError

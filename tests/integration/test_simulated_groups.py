@@ -197,7 +197,7 @@ def classic(room: GroupScope) -> list[Any]:
 
 
 def static(room: GroupScope) -> list[Any]:
-    """Replace static members with new member ids."""
+    """Let a member join with another member's group.instance.id, and replace that member."""
     old, other = Member(room, "i"), Member(room, "i")
     said: list[Any] = [old.join()]
     old.sync({old.id: b"mine"})

@@ -102,7 +102,7 @@ def retried(ask: Callable[[], int | None]) -> int | None:
 
 
 def ends(room: ClusterScope, version: int) -> list[Any]:
-    """Commit, repeat the commit, abort the committed transaction; abort; end without a begin."""
+    """Commit, repeat it, and then abort; abort another transaction; end two that never began."""
     producer = room.producer(f"ends{version}", version)
     epoch = producer.epoch
     said: list[Any] = [retried(lambda: producer.send(b"a")), producer.end()]

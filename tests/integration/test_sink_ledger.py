@@ -29,7 +29,7 @@ class RealClock:
 def test_a_driver_rereads_the_ledger_only_after_another_driver_wrote(
     cluster: LocalCluster, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Check that the broker's epochs are those that the previous decision predicted."""
+    """Check that a real broker's producer epochs are those that the last decision predicted."""
     cluster.create_topic(topic, partitions=2)
     servers = {"kafka.bootstrap.servers": cluster.bootstrap_servers}
     options = parse_sink_options(

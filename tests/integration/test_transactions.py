@@ -117,7 +117,7 @@ def run_story(story: Story, running: Producer) -> None:
         stale = ConsumerGroupMetadata(now.group_id, now.generation_id - 1, now.member_id)
         stranger = ConsumerGroupMetadata(now.group_id, now.generation_id, "somebody else")
         for zombie, error in ((stale, IllegalGenerationError), (stranger, UnknownMemberIdError)):
-            with pytest.raises(error) as caught, running.transaction():  # KIP-447 checks
+            with pytest.raises(error) as caught, running.transaction():  # by KIP-447
                 story.send(running)
                 running.send_offsets_to_transaction({place: 1}, zombie)
             assert isinstance(caught.value, AbortableTransactionError)

@@ -49,9 +49,9 @@ def batches(cluster: LocalCluster, topic: str) -> list[tuple[int, ...]]:
 def alter(
     producer: Producer, sequence: int, code: int, whether: Callable[[int], bool]
 ) -> list[int]:
-    """Replace the n-th response to the batch with this sequence by an error if `whether(n)`.
+    """Turn the n-th response to the batch that has this sequence into an error if `whether(n)`.
 
-    Returns a list that the original error codes are added to.
+    Returns a list to which the original error codes are added.
     """
     batch_completion = producer._engine.sender.batch_completion
     settle = batch_completion.settle
@@ -120,7 +120,7 @@ def test_a_restarted_leader_knows_only_the_last_batch(
         cluster.start(leader.id)
         assert [f.result(timeout=60).offset for f in futures] == [-1, -1, 3]
         assert [codes[-1] for codes in seen] == [45, 45, 0]
-        assert {code for codes in seen for code in codes[:-1]} <= {0, 6}  # 6 until it has started
+        assert {code for codes in seen for code in codes[:-1]} <= {0, 6}  # 6: not the leader yet
         producer.send(topic, b"004", partition=0).result(timeout=60)
         assert producer._engine.sender.identity.bumps == 0
     rows = read_all(cluster.bootstrap_servers, topic, 1)[0]

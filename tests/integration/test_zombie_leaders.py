@@ -57,7 +57,7 @@ class Zombie:
         self._producer.flush()
 
     def fail_over(self) -> OffsetAndMetadata:
-        """Freeze the leader, write under its successor, and return the end with its epoch."""
+        """Freeze the leader, write to its successor; return the log end offset with its epoch."""
         self.cluster.pause(self.broker)
         until(lambda: self.leader() not in (None, self.broker))
         self.write(50)

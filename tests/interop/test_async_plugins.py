@@ -17,7 +17,7 @@ from tests.unit.testing.test_docs_testing import blocks
 
 LOCK = Path(__file__).with_name("async_packages.lock")
 OTHERS = {"anyio": ["-p", "no:asyncio"], "fastapi": ["-p", "no:asyncio", "-p", "no:anyio"]}
-"""Plugins that a run disables."""
+"""Arguments that disable other plugins in the run of a plugin's example."""
 FIXTURES_LOOP = ["-o", "asyncio_default_fixture_loop_scope=function"]
 
 

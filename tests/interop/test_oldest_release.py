@@ -55,10 +55,14 @@ def test_librdkafka_reads_the_producers_records(
 @pytest.mark.parametrize(
     "strategy", ["range", pytest.param("cooperative-sticky", marks=pytest.mark.long)]
 )
-def test_mixed_groups_work(cluster: LocalCluster, jvm: Jvm, topic: str, strategy: str) -> None:
+def test_members_of_three_clients_share_a_group_of_the_oldest_release(
+    cluster: LocalCluster, jvm: Jvm, topic: str, strategy: str
+) -> None:
     groups.test_with_librdkafka_and_java(cluster, jvm, topic, strategy)
 
 
 @pytest.mark.long  # shorter tests: test_transactions.py, integration/test_releases.py (on 3.9)
-def test_transactions_work(cluster: LocalCluster, topic: str) -> None:
+def test_transactions_of_three_clients_work_with_the_oldest_release(
+    cluster: LocalCluster, topic: str
+) -> None:
     each_reads(cluster, topic)

@@ -12,7 +12,7 @@ from odradek.testing import LocalCluster
 
 CODECS = ("uncompressed", "gzip", "snappy", "lz4", "zstd")
 VALUES = [
-    b"".join(b"value %d " % (n * n) for n in range(30_000)),  # several blocks of any codec
+    b"".join(b"value %d " % (n * n) for n in range(30_000)),  # fills several blocks of each codec
     *(b"value %d " % n * 9 for n in range(500)),
 ]
 

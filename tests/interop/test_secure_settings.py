@@ -66,7 +66,7 @@ def secured(clusters: SharedClusters) -> Callable[[str], LocalCluster]:
 
 
 def values(config: Mapping[str, str], topic: str, count: int, **more: str) -> list[str]:
-    """Return the values in the topic's only partition, read by a group member if `more` has one."""
+    """Return the values in the topic's only partition; with a group in `more`, read as a member."""
     given = {**config, "auto.offset.reset": "earliest", "isolation.level": "read_committed"}
     with Consumer({**given, **more}) as consumer:
         if more:

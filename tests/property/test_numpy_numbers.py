@@ -191,7 +191,7 @@ def test_options_accept_numpy_numbers(number: Any) -> None:
 
 
 @pytest.mark.parametrize("bad", [*(b for b in NO_NUMBERS if not isinstance(b, str)), math.inf])
-def test_an_option_rejects_other_types(bad: Any) -> None:
+def test_an_option_for_a_number_rejects_values_that_are_not_whole_numbers(bad: Any) -> None:
     for option in ("linger.ms", "batch.size"):
         with pytest.raises(ConfigurationError, match="must be a whole number"):
             Config("producer", {"bootstrap.servers": "b:1", option: bad})

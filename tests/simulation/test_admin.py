@@ -51,7 +51,7 @@ def test_topics_are_created_and_deleted() -> None:
             admin.delete_topics(["a"])
 
 
-def test_errors_name_the_topic() -> None:
+def test_errors_of_topic_creation_name_the_topic() -> None:
     _, cluster, admin = make(2)
     cluster.create_topic("there")
     with pytest.raises(TopicAlreadyExistsError, match="there"):

@@ -131,7 +131,7 @@ def test_the_asyncio_client_returns_the_results_of_the_sync_client() -> None:
     assert {name for name, *_ in CALLS} == public_methods(o.Admin) - OF_ALL - {"close"}
     sync, loop = in_the_callers_thread(), awaited()
     for (name, *_), one, other in zip(CALLS, sync, loop, strict=True):
-        if name in ("create_delegation_token", "describe_delegation_tokens"):  # both contain times
+        if name in ("create_delegation_token", "describe_delegation_tokens"):  # contain times
             assert type(one[1]) is type(other[1])
         elif name in ("renew_delegation_token", "expire_delegation_token"):
             assert one[1] > 0

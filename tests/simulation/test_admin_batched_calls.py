@@ -1,4 +1,4 @@
-"""Admin calls: retries (R-RT-1), timeouts (R-RT-2), one failed item (R-RT-4), moves (R-RT-5)."""
+"""Admin calls with retries (R-RT-1), timeouts (R-RT-2), a failed item (R-RT-4), moves (R-RT-5)."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def test_calls_find_a_coordinator_that_moved() -> None:
     assert admin.list_group_offsets("g", timeout=30)["g"][T0].offset == 5
 
 
-def test_calls_succeed_if_the_cluster_moves_meanwhile() -> None:
+def test_calls_succeed_if_the_cluster_moves_during_the_call() -> None:
     stage, admin = made()
     admin.list_offsets({T0: "LATEST"})
     stage.cluster.move(after=3.0)

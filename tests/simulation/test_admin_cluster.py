@@ -151,7 +151,7 @@ def test_replicas_are_reassigned_between_brokers(stage: Stage, admin: Admin) -> 
         admin.alter_partition_reassignments({at: None})
 
 
-def test_leaders_are_elected(stage: Stage, admin: Admin) -> None:
+def test_elect_leaders_returns_the_partitions_with_a_new_leader(stage: Stage, admin: Admin) -> None:
     assert admin.elect_leaders("PREFERRED", [T0, T1]) == []
     stage.cluster.move_leader("t", 1)
     stage.cluster.move_leader("t", 2)

@@ -248,7 +248,7 @@ def test_groups_that_can_not_be_changed_do_not_delay_other_groups(
 def test_groups_with_a_known_coordinator_do_not_wait_for_find_coordinator(
     scene: Scene, call: str
 ) -> None:
-    """Groups on the connection of the slow lookup do wait: its responses arrive in order."""
+    """Groups of the broker that looks coordinators up do wait: it answers requests in order."""
     known = set(GROUPS[:6])
     scene.admin.list_group_offsets([*known])
     slow_api(scene.cluster, "FindCoordinator", 60.0)

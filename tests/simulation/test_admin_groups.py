@@ -133,7 +133,7 @@ def test_only_empty_groups_are_deleted(protocol: str) -> None:
     assert admin.list_groups() == []
 
 
-def test_members_are_removed() -> None:
+def test_remove_group_members_removes_static_members_by_name_or_all() -> None:
     scene = Scene("classic")
     members = [scene.subscribed(n, group_instance_id=n) for n in "abc"]
     for _ in range(8):
@@ -244,7 +244,7 @@ def test_consumer_group_offset_calls_are_refused_for_share_groups() -> None:
     assert [g.type for g in admin.list_groups()] == ["Classic", "Share"]
 
 
-def test_errors_name_the_api_that_brokers_lack() -> None:
+def test_describing_groups_falls_back_or_names_the_api_that_brokers_lack() -> None:
     scene = Scene()
     for key in (69, 77):  # keys of ConsumerGroupDescribe, ShareGroupDescribe
         scene.cluster.versions.pop(key)

@@ -97,7 +97,7 @@ def test_passwords_are_sent_hashed(stage: Stage, admin: Admin) -> None:
     assert list(admin.describe_user_scram_credentials()) == ["alice"]
 
 
-def test_no_password_is_shown(admin: Admin) -> None:
+def test_no_password_is_part_of_a_repr_or_an_error(admin: Admin) -> None:
     secret = UserScramCredentialUpsertion("u", "SCRAM-SHA-256", "hush-hush", salt=b"hush")
     assert "hush" not in repr(secret)
     for wrong in (
@@ -176,7 +176,9 @@ def test_quotas_of_users_and_clients_are_changed_and_described(admin: Admin) -> 
         admin.alter_client_quotas({ClientQuotaEntity(): {"producer_byte_rate": 1}})
 
 
-def test_tokens_are_created_renewed_and_expired(stage: Stage, admin: Admin) -> None:
+def test_delegation_tokens_are_created_described_renewed_and_expired(
+    stage: Stage, admin: Admin
+) -> None:
     token = admin.create_delegation_token(["User:bob"], max_lifetime=3 * 86400)
     assert (token.owner, token.requester) == ("User:admin", "User:admin")
     assert token.max_ms - token.issue_ms == 3 * 86400 * 1000

@@ -62,7 +62,7 @@ def test_results_of_other_topics_are_kept_if_one_topic_fails(stage: Stage, admin
     assert admin.list_topics() == ["also", "t"]
 
 
-def test_topics_have_ids(stage: Stage, admin: Admin) -> None:
+def test_topics_are_described_and_deleted_by_id(stage: Stage, admin: Admin) -> None:
     topic_id = UUID(admin.describe_topics("t")["t"].topic_id or "")
     nobody = UUID(int=7)
     assert admin.describe_topics(topic_id) == admin.describe_topics(["t"])
@@ -81,7 +81,7 @@ def test_a_topic_is_created_on_the_given_brokers(stage: Stage, admin: Admin) -> 
         admin.create_topics([NewTopic("m", 2, replica_assignment={0: [1]})])
 
 
-def test_partitions_are_added(stage: Stage, admin: Admin) -> None:
+def test_partitions_are_added_to_a_topic(stage: Stage, admin: Admin) -> None:
     admin.create_partitions({"t": 5}, validate_only=True)
     assert len(stage.cluster.topics["t"].partitions) == 3
     admin.create_partitions({"t": 4})
@@ -113,7 +113,7 @@ def test_records_are_deleted_by_each_leader(stage: Stage, admin: Admin) -> None:
 TOPIC = ConfigResource("TOPIC", "t")
 
 
-def test_options_are_changed_individually(stage: Stage, admin: Admin) -> None:
+def test_topic_options_are_changed_individually(stage: Stage, admin: Admin) -> None:
     before = admin.describe_configs([TOPIC])[TOPIC]
     assert before["retention.ms"].default
     assert before["retention.ms"].type == "LONG"
@@ -212,7 +212,9 @@ def test_the_error_of_a_refused_change_contains_the_brokers_reason(
         (AlterConfigOp("a"), "str or a number"),
     ],
 )
-def test_invalid_changes_are_refused(admin: Admin, change: AlterConfigOp, problem: str) -> None:
+def test_invalid_changes_of_topic_options_are_refused(
+    admin: Admin, change: AlterConfigOp, problem: str
+) -> None:
     with pytest.raises(ConfigurationError, match=problem):
         admin.incremental_alter_configs({TOPIC: [change]})
 

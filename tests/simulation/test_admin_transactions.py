@@ -83,7 +83,7 @@ def test_transactional_ids_are_listed_from_all_brokers() -> None:
     assert [t.transactional_id for t in matching] == ["c1", "c2"]
 
 
-def test_producers_are_fenced() -> None:
+def test_fence_producers_aborts_an_open_transaction_and_fences_its_producer() -> None:
     scene = Scene()
     producer = scene.producer()
     producer.begin_transaction()

@@ -86,7 +86,9 @@ def test_sync_and_asyncio_programs_produce_the_same_trace_on_both_hosts(
 
 
 @pytest.mark.parametrize("family", [None, *(f for f in FAMILIES if f in ("misled", *COSTLY))])
-def test_clients_keep_all_rules_if_the_kernel_is_unreliable(family: Family | None) -> None:
+def test_clients_keep_all_rules_if_reads_are_split_and_timers_fire_early(
+    family: Family | None,
+) -> None:
     seeds = max(1, SEEDS // 4) if family in COSTLY else 2 * SEEDS
     for outcome in explore(range(seeds), family=family, hosts=MoodyAsyncioHost):
         assert outcome.ok, tell(outcome, short=True)

@@ -54,7 +54,7 @@ def test_each_future_of_a_split_batch_has_its_own_offset(compression: str) -> No
     assert producer._engine.accumulator.used == 0
 
 
-def test_the_size_limit_is_remembered_for_a_while() -> None:
+def test_the_size_limit_of_a_partition_is_remembered_for_a_while() -> None:
     world, cluster, producer = limited(2, 3000, **{"linger.ms": 5, "batch.size": 32768})
     splits = []
     producer.listen(lambda event: splits.append(event.at) if event.kind == "split" else None)

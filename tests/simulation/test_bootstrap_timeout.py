@@ -396,7 +396,7 @@ def test_the_end_of_a_with_block_reports_a_missing_partition() -> None:
     assert "partition 7 of topic 't' doesn't exist, it has 3 partitions" in str(caught.value)
 
 
-def test_a_missing_topic_has_its_own_error() -> None:
+def test_a_call_for_a_missing_topic_raises_an_error_about_the_topic() -> None:
     stage = Stage()
     consumer = stage.consumer()
     with pytest.raises(UnknownTopicOrPartitionError) as caught:

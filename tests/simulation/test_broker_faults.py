@@ -1,4 +1,4 @@
-"""Faults of schedules beyond crashes: each has its described effect, and ends."""
+"""Faults of random schedules, other than crashes: each has its documented effect, and ends."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_an_injected_error_may_apply_to_one_batch_and_its_retries_only() -> None
     assert made.left == 0
 
 
-def test_injected_error_codes_must_not_lie_about_whether_a_request_had_an_effect() -> None:
+def test_injected_error_codes_must_be_true_about_whether_a_request_had_an_effect() -> None:
     assert not honest({"api": "Produce", "code": 46})
     assert not honest({"api": "Produce", "code": 45, "done": True})
     assert all(honest({"api": "Produce", "code": code, "done": True}) for code in (6, 7, 20))
@@ -173,7 +173,7 @@ def test_delayed_requests_arrive_after_requests_of_the_next_connection() -> None
     assert scene.values() == [b"0", b"1"]
 
 
-def test_a_broker_changes_its_release_and_api_versions() -> None:
+def test_a_fault_changes_a_brokers_release_and_its_api_versions() -> None:
     scene = Scene()
     seen: list[int] = []
     scene.cluster.observers.append(

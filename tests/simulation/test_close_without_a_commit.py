@@ -105,7 +105,7 @@ def test_close_warns_if_the_commit_is_denied(
 
 
 @PROTOCOLS
-def test_close_with_a_timeout_of_zero_warns(
+def test_close_with_a_timeout_of_zero_warns_of_uncommitted_records(
     protocol: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     scene = Scene(protocol)

@@ -163,7 +163,7 @@ def test_a_new_leader_is_asked_for_the_closest_replica_again() -> None:
     reader.reads_near()
 
 
-def test_the_leader_is_asked_again_after_metadata_max_age() -> None:
+def test_the_leader_is_asked_for_the_closest_replica_again_after_metadata_max_age() -> None:
     reader = Reader(7, metadata_max_age_ms=20_000)
     reader.read_all()
     reader.cluster.brokers[NEAR].rack = "elsewhere"
@@ -194,7 +194,7 @@ def test_fetches_back_off_if_brokers_always_name_another_replica(
 def test_preferred_replicas_of_all_partitions_in_a_response_are_accepted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """An unknown replica (99) ends requests for replicas; others in its response remain valid."""
+    """The response names the unknown broker 99 as the preferred replica of each partition."""
     reader = Reader(10)
     reader.cluster.create_topic("many", assignments={n: [LEADER, NEAR] for n in range(5)})
     reader.write(range(5), "many")

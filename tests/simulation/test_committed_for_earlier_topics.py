@@ -1,4 +1,4 @@
-"""Offsets committed by name for a deleted topic whose name a new topic has (R-ID-3, R-MD-7)."""
+"""Offsets committed by name for a topic that is deleted and recreated (R-ID-3, R-MD-7)."""
 
 from __future__ import annotations
 

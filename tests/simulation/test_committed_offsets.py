@@ -77,7 +77,9 @@ def test_committed_offsets_are_read_with_each_version_of_offset_fetch(
     b.close()
 
 
-def test_refused_partitions_do_not_delay_other_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refused_lookup_of_committed_offsets_does_not_delay_other_partitions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     scene = Scene()
     for topic in ("t", "u"):
         scene.write(range(1), topic)

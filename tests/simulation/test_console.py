@@ -133,7 +133,7 @@ def test_lost_records_are_reported_by_line_number() -> None:
     assert "refused" in told[1]
 
 
-def test_the_number_of_retries_is_limited() -> None:
+def test_a_record_is_lost_after_the_given_number_of_retries() -> None:
     scene = Scene(4)
     scene.cluster.min_insync_replicas = 4
 
@@ -158,7 +158,7 @@ def test_a_line_that_is_too_large_does_not_fail_other_lines() -> None:
     assert result.stopped is None
 
 
-def test_reading_stops_at_a_line_without_a_separator() -> None:
+def test_produce_stops_reading_at_a_line_without_a_key_separator() -> None:
     scene = Scene(6)
     producer = scene.producer()
     parse = LineParser({"parse.key": "true"}).parse
@@ -183,7 +183,7 @@ def test_a_missing_topic_ends_the_command_after_max_block_ms() -> None:
     ] * 2
 
 
-def test_sync_waits_for_the_acknowledgement_of_each_line() -> None:
+def test_with_sync_each_line_is_acknowledged_before_the_next_is_sent() -> None:
     scene = Scene(8)
     seen: list[int] = []
 
@@ -209,7 +209,7 @@ def test_ctrl_c_flushes_the_sent_records() -> None:
     assert result.stopped == "interrupted after 3 lines"
 
 
-def test_the_command_ends_in_time_after_ctrl_c_if_every_broker_is_dead() -> None:
+def test_produce_ends_in_time_after_ctrl_c_if_every_broker_is_dead() -> None:
     scene = Scene(10)
 
     def given() -> Iterator[bytes]:

@@ -95,7 +95,7 @@ class Reader:
 
 
 @pytest.mark.parametrize("mode", ["bytes", "messages"])
-def test_all_records_arrive_in_order_during_a_move(mode: Mode) -> None:
+def test_all_records_arrive_in_order_while_the_cluster_moves(mode: Mode) -> None:
     world, cluster, client = make(1, mode=mode)
     reader = Reader(client)
     client.assign(PARTITIONS)
@@ -214,7 +214,7 @@ def test_long_pauses_between_polls_do_not_count_as_failures() -> None:
     assert not {"dial_failed", "rebootstrap"} & client._engine.events.counts.keys()
 
 
-def test_offsets_are_found_by_beginning_end_and_time() -> None:
+def test_offsets_of_the_beginning_the_end_and_a_timestamp_are_looked_up() -> None:
     world, cluster, client = make(9)
     assert client.beginning_offsets(PARTITIONS) == dict.fromkeys(PARTITIONS, 0)
     assert client.end_offsets(PARTITIONS) == dict.fromkeys(PARTITIONS, 100)

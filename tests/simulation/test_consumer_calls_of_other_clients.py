@@ -118,7 +118,9 @@ def test_the_lag_is_computed_from_the_last_response() -> None:
 
 
 @pytest.mark.parametrize(("isolation", "lag"), [("read_committed", 0), ("read_uncommitted", 5)])
-def test_the_lag_ends_at_an_open_transaction(isolation: str, lag: int) -> None:
+def test_the_lag_with_read_committed_omits_records_of_an_open_transaction(
+    isolation: str, lag: int
+) -> None:
     world, cluster, consumer = make(1, isolation_level=isolation)
     settings = {"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": "x"}
     with on_host(world.host("x"), Producer, settings) as producer:

@@ -33,7 +33,7 @@ def cut(batch: bytes) -> bytes:
 
 
 class Scene(Stage):
-    """Records in two partitions; the next `often` fetches modify the first batch of one of them."""
+    """Two partitions; the next `often` responses have a modified first batch of one of them."""
 
     def __init__(self, patch: pytest.MonkeyPatch, spoil: Spoil, often: int = 10_000) -> None:
         self.fetches, self.left, self.spoil = 0, often, spoil
@@ -68,7 +68,7 @@ class Scene(Stage):
         (claiming(2**31 - 1), FetchTooLargeError, "fetch.max.bytes"),
     ],
 )
-def test_poll_names_the_batch_and_reads_other_partitions(
+def test_poll_raises_an_error_that_names_the_batch_and_reads_other_partitions(
     monkeypatch: pytest.MonkeyPatch, spoil: Spoil, kind: type[KafkaError], option: str
 ) -> None:
     scene = Scene(monkeypatch, spoil)

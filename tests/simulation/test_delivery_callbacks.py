@@ -34,7 +34,7 @@ def test_callbacks_are_called_in_order_without_poll() -> None:
     assert told == [(None, RecordMetadata("t", 1, n, n)) for n in range(10)]
 
 
-def test_an_error_contains_the_partition_and_no_offset() -> None:
+def test_the_callback_of_a_failed_record_gets_its_partition_and_no_offset() -> None:
     world, cluster, producer = one_broker(
         **{"delivery.timeout.ms": 1000, "request.timeout.ms": 500}
     )

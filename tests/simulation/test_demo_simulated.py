@@ -91,7 +91,7 @@ def test_the_counts_of_connection_attempts_are_plausible(made: type[Simulated]) 
 
 
 @MADE
-def test_the_result_depends_on_the_seed_only(made: type[Simulated]) -> None:
+def test_the_result_of_the_demo_depends_on_the_seed_only(made: type[Simulated]) -> None:
     one, again, other = usual(made), story(made), story(made, seed=4)
     assert one.timeline == again.timeline
     assert one.timeline != other.timeline
@@ -179,7 +179,7 @@ def test_an_error_of_a_reader_in_the_event_loop_is_raised(
         story(SimulatedLoop)
 
 
-def test_the_command_runs_in_an_event_loop_on_request(tmp_path: Path) -> None:
+def test_with_asyncio_the_clients_of_the_demo_run_in_one_event_loop(tmp_path: Path) -> None:
     done = run(tmp_path, *SMALL, "--asyncio")
     assert done.exit_code == 0, done.output
     result = json.loads(done.stdout)
@@ -222,7 +222,7 @@ def test_the_picture_in_the_readme_shows_todays_output(tmp_path: Path) -> None:
     [(["--secure"], "--secure can't be given with --simulated"),
      (["--rows", "6737"], "the sample has fewer than 6737 rows")],
 )  # fmt: skip
-def test_invalid_arguments_are_refused(
+def test_invalid_arguments_of_the_demo_are_refused(
     tmp_path: Path, arguments: list[str], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("odradek.cli.demo.sample.find_spec", lambda _: None)

@@ -204,7 +204,7 @@ def is_found(words: str, seeds: range, *, short: bool = True, family: Family = "
         (UnexpectedBrokers, "starts_again", "after the last one"),
     ],
 )
-def test_a_client_that_trusts_an_address_is_detected(
+def test_a_client_that_accepts_a_wrong_cluster_or_broker_is_detected(
     kind: type, method: str, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kind, method, lambda *_: True)
@@ -314,7 +314,7 @@ def test_shrinking_ends_when_its_time_is_up() -> None:
     assert small != schedule
 
 
-def test_violations_are_compared_without_their_numbers() -> None:
+def test_violations_that_differ_only_in_numbers_are_of_the_same_kind() -> None:
     assert kind("Violation: 1.5: 10.0.0.2:9092 is connected 0.1 s too soon") == kind(
         "Violation: 22.0: 10.0.0.7:9092 is connected 0.333 s too soon"
     )

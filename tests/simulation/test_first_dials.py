@@ -51,7 +51,7 @@ def test_only_the_first_attempt_of_a_client_is_delayed() -> None:
     producer.close()
 
 
-def test_without_the_option_there_is_no_delay() -> None:
+def test_by_default_the_first_connection_attempt_is_not_delayed() -> None:
     stage = Stage()
     begin = stage.world.now
     with stage.client(Admin) as admin:

@@ -34,7 +34,7 @@ def test_the_literal_formula_of_kip_580_exceeds_the_limit_on_bursts() -> None:
     for seed in range(3, 6):
         missed = figures(run(100, 1, 40.0, "kip580-literal", seed))["missed"]
         caught += "peak over mean" in str(missed)
-        if caught == (2 if WHOLE else 1):  # enough of the three seeds
+        if caught == (2 if WHOLE else 1):  # one seed suffices in a short run
             return
     raise AssertionError(caught)
 
@@ -79,7 +79,7 @@ def test_listening_to_events_of_a_client_does_not_change_the_result() -> None:
 
 
 def test_backoff_policies_differ_in_their_bursts() -> None:
-    """At the maximal backoff all waits are equal with KIP-580, half in Java, none in Odradek."""
+    """At the maximal backoff, KIP-580's waits are equal, Java's vary by half, Odradek's by all."""
     peaks = {}
     for policy in (LiteralBackoff(0.05, 1.0), JavaBackoff(0.05, 1.0), ExponentialBackoff(0.05, 1)):
         times = bare(policy, 10_000, 10.0, seed=1)

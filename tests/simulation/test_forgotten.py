@@ -166,7 +166,7 @@ def simulation() -> Iterator[KafkaSimulation]:
 
 
 def totals(client: Any, *names: str) -> dict[str, float]:
-    """Return the sums over all topics and addresses, which never fall."""
+    """Return a client's totals of these counters over all topics and addresses."""
     found = {}
     for name in names:
         sums = [m.value for m in client.metrics().find(name) if set(m.tags) <= {"client-id"}]

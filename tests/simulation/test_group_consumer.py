@@ -49,7 +49,7 @@ def test_a_single_member_reads_all_records_and_commits_at_close(protocol: str) -
 
 
 @PROTOCOLS
-def test_revoked_partitions_are_committed_first_and_kept_ones_continue(
+def test_offsets_of_revoked_partitions_are_committed_and_kept_partitions_are_read_on(
     protocol: str,
 ) -> None:
     scene = Scene(protocol)

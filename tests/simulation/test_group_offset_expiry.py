@@ -225,7 +225,7 @@ def test_a_commit_in_flight_is_not_overwritten_by_close(protocol: str) -> None:
 
 
 @PROTOCOLS
-def test_offsets_of_transactions_are_not_overwritten(protocol: str) -> None:
+def test_a_renewal_does_not_overwrite_an_offset_of_a_transaction(protocol: str) -> None:
     scene = expiring(protocol)
     with scene.subscribed("first") as first:
         scene.read(first, 40)

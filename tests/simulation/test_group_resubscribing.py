@@ -78,7 +78,7 @@ def test_an_abandoned_join_is_not_sent_after_brokers_return(instance: str | None
 
 
 @PROTOCOLS
-def test_a_topic_subscribed_again_before_its_revocation_continues(protocol: str) -> None:
+def test_a_topic_subscribed_again_before_its_revocation_is_read_on(protocol: str) -> None:
     scene = Scene(protocol)
     scene.cluster.create_topic("x", partitions=1)
     scene.write(range(40))
@@ -143,7 +143,7 @@ def test_a_group_leader_does_not_spin_if_a_topic_is_deleted_before_an_outage() -
     assert not scene.world.hot_loops
 
 
-def test_an_overdue_member_gets_no_records_before_the_coordinator_responds() -> None:
+def test_a_member_that_exceeded_max_poll_interval_gets_no_records_without_a_coordinator() -> None:
     scene = Scene("consumer")
     scene.write(range(400))
     a = scene.subscribed("a", max_poll_interval_ms=10000, enable_auto_commit=False)
@@ -223,7 +223,7 @@ def test_an_equal_subscription_only_replaces_the_callbacks(
 
 
 @PROTOCOLS
-def test_subscriptions_remove_the_state_of_earlier_ones(protocol: str) -> None:
+def test_a_subscription_removes_the_state_of_earlier_subscriptions(protocol: str) -> None:
     scene = Scene(protocol)
     scene.cluster.create_topic("u", partitions=1)
     a = scene.subscribed()

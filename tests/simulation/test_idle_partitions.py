@@ -1,4 +1,4 @@
-"""The cost of a step depends on partitions in use, not on formerly used partitions."""
+"""The cost of a send depends on the partitions in use, not on formerly used partitions."""
 
 from __future__ import annotations
 

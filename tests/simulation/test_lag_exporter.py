@@ -250,7 +250,9 @@ def test_only_included_groups_are_exported() -> None:
     assert set(scene.told(LAG)) == {("billing", "t", "0")}
 
 
-def test_the_number_of_series_is_limited(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_exported_series_is_limited(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(exporting, "MOST_ROWS", 2)
     scene.write(range(9))
     scene.at("g", p0=0, p1=1, p2=2)

@@ -79,7 +79,7 @@ def test_a_consumer_that_never_knew_the_deleted_topic_reads_the_new_one_once(see
 
 
 @pytest.mark.parametrize("seed", range(1, 5))
-def test_no_record_of_a_producer_fails(seed: int) -> None:
+def test_no_record_fails_although_a_broker_names_the_deleted_topic(seed: int) -> None:
     stage = Lagging(seed)
     newer = stage.make_anew()
     first = str(stage.cluster.brokers[1].address)

@@ -26,7 +26,7 @@ BESIDE = {
     "fetch.max.wait.ms": {"request.timeout.ms": 2**31 - 1},
     "heartbeat.interval.ms": {"session.timeout.ms": 2**31 - 1},
 }
-"""Options that must be large as well, because they are the exclusive limit of the first one."""
+"""By option: other options to set as well, because the option must be less than they are."""
 REFUSED: dict[str, type[KafkaError]] = {
     "session.timeout.ms": InvalidSessionTimeoutError,
     "heartbeat.interval.ms": InvalidSessionTimeoutError,

@@ -72,7 +72,7 @@ def test_the_highest_version_in_a_response_is_used_next() -> None:
         assert scene.count("dial_failed") == 0
 
 
-def test_a_version_from_a_response_is_tried_once_if_it_fails() -> None:
+def test_a_version_named_in_a_response_is_not_tried_again_after_it_failed() -> None:
     scene = Scene(3)
     with scene.producer() as producer:
         producer.send("t", b"x").result(10.0)

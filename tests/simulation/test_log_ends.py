@@ -79,7 +79,7 @@ def test_a_response_about_the_deleted_topic_does_not_count_for_the_recreated_one
     assert scene.told == (0, 0)
 
 
-def test_an_overtaken_response_does_not_change_the_position() -> None:
+def test_a_response_overtaken_by_a_seek_does_not_change_the_position() -> None:
     scene = Scene()
     subscription = scene.reader._engine.subscription
     scene.reader.seek(P0, 2)

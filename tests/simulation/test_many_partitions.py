@@ -145,7 +145,7 @@ def test_a_fetch_without_changes_visits_no_partition(monkeypatch: pytest.MonkeyP
     read(client, 1)
 
 
-def test_partitions_that_are_no_longer_read_are_released() -> None:
+def test_state_of_partitions_that_are_no_longer_assigned_is_removed() -> None:
     _, client = filled(30)
     read(client, 30 * RECORDS)
     fetcher = client._calls.engine.fetcher

@@ -62,7 +62,7 @@ def send(producer: Producer, records: int) -> None:
         producer.send("t", b"x", partition=0).result(5.0)
 
 
-def test_deltas_are_pushed_at_the_interval_and_once_more_at_the_end() -> None:
+def test_deltas_are_pushed_at_each_interval_and_at_close() -> None:
     stage, receiver = staged(interval=10.0)
     producer = stage.producer()
     send(producer, 3)
@@ -229,7 +229,7 @@ def test_an_invalid_interval_is_replaced_by_five_minutes(interval: float) -> Non
         errors.TelemetryTooLargeError,
     ],
 )
-def test_a_refused_subscription_is_requested_after_an_interval(error: Any) -> None:
+def test_a_refused_telemetry_subscription_is_requested_again_after_an_interval(error: Any) -> None:
     """The request isn't repeated immediately, whatever the error (R-RT-1)."""
     stage, receiver = staged(interval=10.0)
     asked = stage.cluster.brokers[1].requests
@@ -286,7 +286,7 @@ def test_an_empty_prefix_and_an_asterisk_subscribe_to_all_metrics(word: str) -> 
     assert {SENT, "odradek.dial.total"} <= names
 
 
-def test_a_broker_without_a_subscription_is_asked_again_later() -> None:
+def test_a_broker_that_subscribes_no_metrics_is_asked_again_later() -> None:
     stage, receiver = staged(requested_metrics=(), interval=10.0)
     with stage.producer() as producer:
         send(producer, 1)
@@ -315,7 +315,7 @@ def test_the_push_can_be_disabled() -> None:
     assert (receiver.asked, receiver.pushed) == ([], [])
 
 
-def test_a_changed_subscription_is_requested_immediately() -> None:
+def test_a_changed_telemetry_subscription_is_requested_immediately() -> None:
     stage, receiver = staged(interval=10.0)
     producer = stage.producer()
     send(producer, 3)

@@ -91,7 +91,7 @@ def values(records: list[ConsumerRecord]) -> list[bytes | None]:
 def test_a_group_reads_all_records_of_a_topic_recreated_while_in_use(
     protocol: str, gone: float
 ) -> None:
-    """Earlier processed records are committed while the topic is missing.
+    """Records that were processed before are committed while the topic is missing.
 
     A commit by name moved the group to offset 20 of the new topic, whose 6 records were never read.
     """
@@ -193,7 +193,7 @@ def test_offsets_of_other_topics_in_a_refused_commit_are_stored(
 
 
 @PROTOCOLS
-def test_partitions_of_a_deleted_topic_fail_and_the_others_are_stored(protocol: str) -> None:
+def test_a_commit_fails_for_a_deleted_topic_and_stores_the_other_offsets(protocol: str) -> None:
     scene = Recreated(protocol)
     scene.fill(5, "old")
     scene.fill(7, "other", "u")
@@ -569,7 +569,7 @@ def test_records_of_a_recreated_topic_are_read_only_after_its_assignment() -> No
     assert log == [("revoked", TP), ("assigned", TP), *[("record", TP)] * 6]
 
 
-def test_the_group_is_asked_immediately_for_the_new_topic() -> None:
+def test_a_heartbeat_asks_immediately_for_partitions_of_the_new_topic() -> None:
     """The next heartbeat would have been due up to 5 s later."""
     scene = Recreated("consumer")
     scene.fill(10, "old")

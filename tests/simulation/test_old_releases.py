@@ -45,7 +45,9 @@ def become(cluster: SimulatedCluster, release: str) -> None:
 
 @pytest.mark.parametrize("release", RELEASES)
 @pytest.mark.parametrize("name", CALLS)
-def test_a_call_works_or_names_what_is_missing(release: str, name: str) -> None:
+def test_an_admin_call_works_or_names_the_api_or_value_that_brokers_lack(
+    release: str, name: str
+) -> None:
     world, cluster = asked_of(1)
     become(cluster, release)
     said = ""

@@ -71,10 +71,12 @@ def test_clients_work_with_brokers_that_only_support_the_newest_versions() -> No
             consumer.commit(timeout=5.0)
 
 
-def test_without_topic_ids_in_metadata_topics_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_contain_topic_names_if_metadata_has_no_topic_ids(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def nameless(
         answer: MetadataResponse,
-    ) -> None:  # brokers with an old inter.broker.protocol.version omit ids
+    ) -> None:  # as brokers with an old inter.broker.protocol.version do
         for topic in answer.topics:
             topic.topic_id = bytes(16)
 
@@ -281,7 +283,7 @@ def test_records_below_the_fetch_offset_do_not_cause_endless_fetches(
         assert stage.read(consumer, 1) == [5]
 
 
-def test_max_records_limits_the_sum_over_all_partitions() -> None:
+def test_max_poll_records_limits_the_records_of_all_partitions_together() -> None:
     stage = Stage(partitions=4)
     stage.cluster.create_topic("u", partitions=4)
     for topic in ("t", "u"):

@@ -11,7 +11,7 @@ from tests.simulation.sasl_scene import Scene
 from odradek.common.errors import KafkaTimeoutError, SaslExpectedError
 
 
-def test_the_error_says_that_the_port_requires_sasl() -> None:
+def test_the_error_of_a_client_without_sasl_says_that_the_port_requires_sasl() -> None:
     scene = Scene()
     with scene.plain() as admin:
         for _ in range(3):  # each attempt raises while the port requires SASL
@@ -34,7 +34,7 @@ def test_a_client_recovers_once_the_port_no_longer_requires_sasl() -> None:
         assert admin.list_topics(timeout=30) == ["t"]
 
 
-def test_calls_wait_for_brokers_that_are_down() -> None:
+def test_calls_wait_for_brokers_that_refuse_connections() -> None:
     scene = Scene()
     scene.cluster.sasl = None
     every_broker(scene.cluster, "crash")

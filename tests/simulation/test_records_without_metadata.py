@@ -102,7 +102,7 @@ def test_records_sent_while_others_get_their_partitions_keep_their_order(
     assert [future.result(5).offset for future in (first, second)] == [0, 1]
 
 
-def test_arrow_rows_follow_earlier_records() -> None:
+def test_arrow_rows_are_written_after_records_that_were_sent_before() -> None:
     scene = Scene()
     for n in range(20):
         scene.writer.send("t", b"%d" % n, partition=0)
@@ -283,7 +283,9 @@ def test_callbacks_that_send_again_do_not_starve_other_records(patience: int) ->
         scene.writer.close(timeout=0)
 
 
-def test_many_missing_topics_do_not_slow_down_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_missing_topics_do_not_slow_down_other_records(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     scene = Scene(away=False)
     for n in range(300):
         scene.writer.send(f"nix-{n}", b"x")

@@ -24,7 +24,7 @@ def test_clients_recover_within_the_limits(brokers: int, fault: RecoveryFault) -
 
 
 @pytest.mark.parametrize("fault", [RecoveryFault.REFUSED, RecoveryFault.SILENT])
-def test_a_large_cluster_takes_no_longer(fault: RecoveryFault) -> None:
+def test_recovery_takes_no_longer_in_a_cluster_of_a_hundred_brokers(fault: RecoveryFault) -> None:
     runs = [recover(100, fault, seed, partitions=p) for seed, p in enumerate((1, 20, 100))]
     assert figures(fault, runs)["missed"] == []
 
@@ -79,7 +79,7 @@ def test_runs_that_never_recover_count_as_the_slowest() -> None:
     assert any("never" in text for text in found["missed"])
 
 
-def test_exceeded_limits_are_listed() -> None:
+def test_exceeded_limits_of_the_recovery_are_listed() -> None:
     late = figures(RecoveryFault.SILENT, [RecoveryRun(13.0, 15.0, 3, 7, 1, 1)])
     assert len(late["missed"]) == 3
     many = figures(RecoveryFault.OUTAGE_REFUSED, [RecoveryRun(0.1, 0.2, 331, 6, 1, 1)])

@@ -115,7 +115,7 @@ def test_each_refused_record_has_its_own_error(scripted: Scripted) -> None:
         producer.close(timeout=0)
 
 
-def test_a_delivery_timeout_lists_the_refusals(scripted: Scripted) -> None:
+def test_the_error_of_a_delivery_timeout_lists_the_brokers_errors(scripted: Scripted) -> None:
     world, cluster, producer, _ = scripted(
         17, **{"delivery.timeout.ms": 6000, "request.timeout.ms": 1000}
     )

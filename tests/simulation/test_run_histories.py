@@ -1,4 +1,4 @@
-"""Each run ends with a check of its history, can export it, and counts what it covered."""
+"""Each run of a schedule checks its history, can export it, and counts the covered cases."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def calls(family: Family, seeds: range) -> Counter[CallKind]:
 
 
 @pytest.mark.parametrize("family", ["plain", "transactions", "groups", "read-process-write"])
-def test_families_with_records_create_histories(family: Family) -> None:
+def test_histories_contain_the_expected_calls_of_each_family_of_schedules(family: Family) -> None:
     expected = {
         "plain": {CallKind.SEND, CallKind.POLL, CallKind.ASSIGN},
         "transactions": {CallKind.TXN},

@@ -79,7 +79,7 @@ def test_the_error_of_an_unsupported_mechanism_lists_the_brokers_mechanisms() ->
     assert scene.world.now < 1.0
 
 
-def test_the_error_says_that_the_port_does_not_use_sasl() -> None:
+def test_the_error_of_a_client_with_sasl_says_that_the_port_does_not_use_sasl() -> None:
     scene = Scene()
     scene.cluster.sasl = None
     with scene.client(Admin) as admin, pytest.raises(SaslNotExpectedError):

@@ -165,7 +165,7 @@ def test_a_call_to_a_refusing_broker_waits_while_others_accept_the_client() -> N
         assert isinstance(caught.value.__cause__, CredentialsRefusedError)
 
 
-def test_a_running_client_with_good_connections_is_not_affected() -> None:
+def test_a_refusal_does_not_affect_open_connections_to_other_brokers() -> None:
     scene = Scene()
     with client_of(scene, "producer", linger_ms=0) as producer:
         for n in range(PARTITIONS):
@@ -249,7 +249,7 @@ def test_replacing_the_password_of_a_client_without_one_raises() -> None:
     assert PASSWORD not in str(caught.value)
 
 
-def test_an_earlier_refusal_is_not_raised() -> None:
+def test_an_earlier_refusal_by_one_broker_is_not_raised_by_later_calls() -> None:
     scene = Scene(refusing={1})
     config = {"connections_max_idle_ms": 5000, "bootstrap_servers": ",".join(brokers(scene))}
     with client_of(scene, "admin", **config) as admin:

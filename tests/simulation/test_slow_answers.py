@@ -29,7 +29,7 @@ from odradek.protocol.api_keys import API_NAMES
 P0 = TopicPartition("t", 0)
 KEYS = {name: key for key, name in API_NAMES.items()}
 AT_ONCE = 1.0
-"""Allowed seconds for everything else, including backoffs of connections."""
+"""Allowed seconds for all but the slow responses, including backoffs of connections."""
 
 
 class Scene(Stage):
@@ -90,7 +90,7 @@ class Scene(Stage):
         """Check that no rebootstrap, failed attempt or close of a connection in use happened."""
         kinds = ("rebootstrap", "rebootstrapped", "dial_failed", "broken")
         assert not [str(e) for e in self.events if e.kind in kinds]
-        front_door = self.cluster.bootstrap_servers  # an unused connection to it may be closed
+        front_door = self.cluster.bootstrap_servers  # its unused connection may be closed
         ends = [e for e in self.events if e.kind == "disconnected"]
         ends = [e for e in ends if e.fields["failure"] or e.fields["address"] != front_door]
         assert not [str(e) for e in ends if e.fields["failure"] or e.fields["in_flight"]]

@@ -243,7 +243,9 @@ def test_two_losses_are_reported_separately(simulation: KafkaSimulation, caplog:
     assert "40 to 119 (80 offsets)" in caplog.text
 
 
-def test_a_checkpoint_without_epochs_continues(simulation: KafkaSimulation) -> None:
+def test_a_query_continues_from_a_checkpoint_without_leader_epochs(
+    simulation: KafkaSimulation,
+) -> None:
     query = Query(simulation)
     wrote(simulation, "old", 20)
     query.batch()

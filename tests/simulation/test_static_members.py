@@ -115,7 +115,7 @@ def test_a_leader_whose_group_cannot_be_described_assigns_added_partitions(fault
 
 
 @pytest.mark.parametrize("fault", ["late", "refused"])
-def test_a_description_of_the_group_that_fails_is_not_repeated(fault: str) -> None:
+def test_a_failed_describe_groups_request_is_rarely_repeated(fault: str) -> None:
     """Late responses delay the heartbeats, which use the same connection."""
     scene = Scene()
     a = scene.subscribed("a", group_instance_id="a")

@@ -89,7 +89,7 @@ def test_a_leader_hint_costs_the_same_for_any_number_of_used_topics() -> None:
     assert 0 < many <= few * 1.1
 
 
-def test_an_idle_step_visits_no_topic() -> None:
+def test_an_engine_step_without_work_visits_no_topic() -> None:
     work = []
     for topics in TOPICS:
         world = knowing(topics, "producer")

@@ -76,7 +76,7 @@ def test_a_large_batch_does_not_count_as_an_outage(
     assert [r.getMessage() for r in caplog.records if "outage" in r.getMessage()] == []
 
 
-def test_any_other_response_above_the_limit_is_named_once(
+def test_any_other_response_above_the_limit_raises_each_time_and_is_logged_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The call fails immediately, with a remedy; a retry would get the same response."""
@@ -129,7 +129,7 @@ def test_metadata_that_is_too_large_does_not_count_as_an_outage(
     assert not [one for one in said if "outage" in one or "no broker answers" in one]
 
 
-def test_raising_the_option_in_the_error_solves_the_problem(
+def test_all_records_are_read_with_the_limit_that_the_error_recommends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     _, client = scene(monkeypatch)

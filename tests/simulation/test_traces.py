@@ -105,7 +105,7 @@ def test_a_record_has_spans_from_its_send_to_its_commit(
     assert send.end_time / 1e9 <= consumer._host.wall_clock(), "times are the clients' own"
 
 
-def test_names_and_values_follow_the_conventions(  # gap 3 of opentelemetry-python-contrib#1962
+def test_span_attributes_follow_the_conventions(  # gap 3 of opentelemetry-python-contrib#1962
     simulation: KafkaSimulation, exported: Exported
 ) -> None:
     producer = producer_of(simulation, exported, client_id="p")
@@ -401,7 +401,7 @@ def test_callbacks_run_in_the_context_of_their_send(
     assert seen == spans
 
 
-def test_a_batch_is_one_span_with_a_limited_number_of_links(
+def test_a_polled_batch_has_one_span_with_a_limited_number_of_links(
     simulation: KafkaSimulation, exported: Exported
 ) -> None:
     producer = producer_of(simulation, exported, linger_ms=100)

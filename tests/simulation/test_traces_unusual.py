@@ -45,7 +45,7 @@ def test_send_of_a_subclass_is_called_with_traces_and_serializers(
     assert names == ["traceparent"] * traced + ["tenant"]
 
 
-def test_a_context_that_exceeds_the_size_limit_is_left_out(
+def test_a_trace_context_is_left_out_if_the_record_would_exceed_the_size_limit(
     simulation: KafkaSimulation, exported: Exported
 ) -> None:
     producer = simulation.producer(max_request_size=20_000, batch_size=1000)
@@ -59,7 +59,7 @@ def test_a_context_that_exceeds_the_size_limit_is_left_out(
     assert exported.spans("send")[-1].status.status_code is StatusCode.UNSET
 
 
-def test_a_record_without_space_for_its_context_is_serialized_and_sent_once(
+def test_a_record_without_space_for_its_trace_context_is_serialized_and_sent_once(
     simulation: KafkaSimulation, exported: Exported
 ) -> None:
     calls: list[str] = []
@@ -93,7 +93,7 @@ def test_a_record_without_space_for_its_context_is_serialized_and_sent_once(
 
 
 @pytest.mark.parametrize("serializer", [None, bytes])
-def test_a_context_that_exceeds_the_size_limit_is_left_out_by_asyncio_clients(
+def test_asyncio_clients_leave_out_a_trace_context_that_would_exceed_the_size_limit(
     simulation: KafkaSimulation, exported: Exported, serializer: Any
 ) -> None:
     async def main() -> None:

@@ -185,7 +185,7 @@ def test_a_commit_does_not_wait_for_an_empty_batch() -> None:
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_brokers_without_new_epochs_end_the_producer_after_a_committed_transaction(
+def test_a_producer_without_new_epochs_ends_after_a_transaction_with_late_offsets(
     commit: bool,
 ) -> None:
     """Before Kafka 2.5 late offsets can't be fenced, so no further transaction may begin."""

@@ -24,7 +24,7 @@ from odradek.protocol.messages.produce import PartitionProduceResponse
 
 
 def failing(error: KafkaError) -> Callable[..., Flow[Any]]:
-    """Return a replacement of a request's function, which raises this error."""
+    """Return a function that raises this error, to replace the function of a request."""
 
     def flow(*_: object, **__: object) -> Flow[None]:
         yield START
@@ -210,7 +210,7 @@ def test_errors_of_transactions_contain_a_remedy(
             producer.abort_transaction()
 
 
-def test_a_call_that_times_out_reports_the_last_error() -> None:
+def test_a_transaction_call_that_times_out_reports_the_last_error() -> None:
     scene = Scene()
     crashed = scene.producer()
     crashed.begin_transaction()

@@ -302,7 +302,7 @@ def test_an_abort_soon_after_a_commit_succeeds(version: int, after: float) -> No
 
 
 @PROTOCOLS
-def test_offsets_whose_outcome_is_unknown_are_sent_again(version: int) -> None:
+def test_offsets_must_be_sent_again_if_the_call_that_sent_them_timed_out(version: int) -> None:
     scene = Scene(version)
     with scene.producer() as producer:
         with producer.transaction():

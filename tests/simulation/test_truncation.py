@@ -221,7 +221,7 @@ def test_brokers_return_the_end_offset_of_each_epoch() -> None:
     ]
 
 
-def test_a_range_is_validated_to_its_end_before_its_first_record() -> None:
+def test_a_range_is_validated_to_its_end_before_a_record_is_returned() -> None:
     stage = Reading(1, **{"auto.offset.reset": "none"})
     stage.batches(4)
     until = {TP: OffsetAndMetadata(20, leader_epoch=0)}

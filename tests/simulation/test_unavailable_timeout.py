@@ -114,7 +114,7 @@ def test_a_response_of_a_broker_restarts_the_timeout() -> None:
         assert 2.9 <= stage.world.now - begin <= 8.0
 
 
-def test_lag_and_high_watermarks_return_all_partitions() -> None:
+def test_lag_and_high_watermarks_return_all_assigned_partitions() -> None:
     stage = Stage()
     stage.write(range(30))
     places = [TopicPartition("t", n) for n in range(3)]

@@ -135,7 +135,7 @@ def test_failures_with_a_kept_future_are_not_reported_yet(caplog: pytest.LogCapt
 
 
 @pytest.mark.parametrize("kind", ["arrow", "many"])
-def test_an_unread_failure_of_many_rows_is_logged(
+def test_a_failure_of_many_rows_is_logged_if_the_program_does_not_check_it(
     kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     stage = Stage()

@@ -85,7 +85,7 @@ class Bench:
             self.world.after(seconds, lambda: _at_once(act(self)))
 
     async def took(self, waiting: Call, act: Call) -> tuple[Any, float]:
-        """Return the waiting call's result, and the seconds since the other call."""
+        """Return the result of `waiting`, and the seconds from `act` to it."""
         at = self.world.now + 1.0
         self.meanwhile(1.0, act)
         found = await waiting(self)

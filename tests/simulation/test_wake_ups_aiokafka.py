@@ -49,7 +49,7 @@ class Bench:
             pass
 
     async def took(self, waiting: Call, act: Call) -> tuple[Any, float]:
-        """Return the waiting call's result, and the seconds since the other call."""
+        """Return the result of `waiting`, and the seconds from `act` to it."""
 
         async def later() -> None:
             await asyncio.sleep(1.0)

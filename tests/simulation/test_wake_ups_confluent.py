@@ -26,7 +26,7 @@ RECORDS = 10
 HELD = 20.0
 """Seconds for which brokers hold a fetch without records."""
 TIMEOUT, SOON = 8.0, 0.3
-"""Seconds that a waiting call has, and from an enabling call to the records."""
+"""Timeout of a waiting call, and allowed time from an enabling call to the records, in seconds."""
 
 
 def at(partition: int, offset: int = OFFSET_INVALID) -> TopicPartition:

@@ -696,7 +696,7 @@ def test_a_run_ends_in_time_if_every_broker_is_dead(
     assert books.wrong == []
 
 
-def test_markers_are_committed_once_all_records_are_finished(
+def test_the_offset_after_a_transaction_marker_is_committed_once_all_records_are_finished(
     simulation: KafkaSimulation, books: Books
 ) -> None:
     producer = simulation.producer(transactional_id="tx")
@@ -735,7 +735,7 @@ def test_errors_unrelated_to_the_record_do_not_count_as_attempts(
     assert books.committed == ({0: 1} if raised is asyncio.CancelledError else {0: 0})
 
 
-def test_invalid_arguments_are_refused(simulation: KafkaSimulation) -> None:
+def test_invalid_arguments_of_workers_are_refused(simulation: KafkaSimulation) -> None:
     async def work(record: ConsumerRecord) -> None: ...
 
     with pytest.raises(ConfigurationError, match="dead_letter_topic 'in' is also"):

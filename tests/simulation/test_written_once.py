@@ -67,7 +67,7 @@ def test_at_most_five_batches_are_sent_while_the_first_is_unacknowledged(
     assert numbers(cluster) == list(range(30))
 
 
-def test_out_of_order_counts_as_success_if_a_later_batch_is_acknowledged(
+def test_an_out_of_order_error_counts_as_success_if_a_later_batch_is_acknowledged(
     scripted: Scripted,
 ) -> None:
     world, cluster, producer, script = scripted(3)
@@ -84,7 +84,9 @@ def test_out_of_order_counts_as_success_if_a_later_batch_is_acknowledged(
     assert producer._engine.sender.identity.bumps == 0
 
 
-def test_out_of_order_is_resolved_by_the_result_of_later_batches(scripted: Scripted) -> None:
+def test_an_out_of_order_error_is_resolved_by_the_results_of_later_batches(
+    scripted: Scripted,
+) -> None:
     """No batch is acknowledged, but the leader has the last batch, and so all earlier ones."""
     world, cluster, producer, script = scripted(4)
     script.rule = either([times(1, APPENDED, 7, sequence(n)) for n in (1, 2, 3)])
@@ -268,7 +270,9 @@ def test_sequences_restart_at_0_after_the_last_number(scripted: Scripted) -> Non
 
 
 @pytest.mark.parametrize("doubtful", [False, True])
-def test_duplicate_sequence_number_counts_as_success(doubtful: bool, scripted: Scripted) -> None:
+def test_the_error_duplicate_sequence_number_counts_as_success(
+    doubtful: bool, scripted: Scripted
+) -> None:
     """Older brokers respond with code 46 to a duplicate."""
     _, cluster, producer, script = scripted(12)
     rules = [times(1, APPENDED, 7, sequence(1))] if doubtful else []

@@ -108,7 +108,7 @@ def test_positions_are_not_validated_by_an_older_leader(
 
 
 @WAYS
-def test_no_record_is_read_if_only_the_zombie_responds(
+def test_no_record_is_read_if_only_the_zombie_leader_responds(
     begin: Callable[..., Consumer], caplog: pytest.LogCaptureFixture
 ) -> None:
     stage = Zombie()
@@ -185,7 +185,7 @@ def test_the_wait_for_an_unknown_epoch_is_limited(
     assert "below epoch 7 of the position" in caplog.text
 
 
-def test_a_new_topic_id_ends_the_wait() -> None:
+def test_a_new_topic_id_ends_the_wait_for_an_unknown_epoch() -> None:
     """The position's epoch belongs to the deleted topic; the new topic has its own epochs."""
     stage = Stage(partitions=1)
     for _ in range(3):

@@ -43,7 +43,7 @@ PARTS: dict[str, Part] = {"executor": "executor", "worker": "worker", "planner":
 SHOWN = 20
 _EXCEPTION = re.compile(r"(: )?(Caused by: )?(\w+\.)*\w+(Error|Exception): ")
 ATTEMPTS = 3
-"""Drivers that may end by themselves without progress in between."""
+"""How many drivers in a row may end by themselves before the queries commit a batch."""
 
 
 @dataclass(frozen=True, slots=True)

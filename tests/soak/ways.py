@@ -87,7 +87,7 @@ class Way(ABC):
     """Runs programs, lets them pause, and creates their clients."""
 
     prefix = ""
-    """The beginning of the programs' names."""
+    """Prefix of the names of the programs that run in this way."""
 
     @abstractmethod
     def start(self, name: str, program: Program) -> Future[None]:

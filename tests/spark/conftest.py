@@ -136,8 +136,8 @@ def numbered(start: int, stop: int) -> list[Row]:
     return [(f"k{n}".encode() if n % 3 else None, f"{n}".encode()) for n in range(start, stop)]
 
 
-# Internal topics without replicas: polling for new records twice a second would take a third of the
-# processor time of two brokers, which mostly wait for Spark.
+# Internal topics have one replica: followers that poll for new records twice a second would take a
+# third of the processor time of two brokers, which mostly wait for Spark.
 NO_COPIES = {
     "offsets.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",

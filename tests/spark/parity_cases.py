@@ -85,7 +85,7 @@ class Case:
         return self.kind == "kept" or (self.kind == "stream" and self.sink is None)
 
     def for_side(self, side: str, bootstrap: str) -> dict[str, Any]:
-        """Return the case for `benchmarks.spark_jvm.queries`."""
+        """Return the case as JSON values, in the form that `benchmarks.spark_jvm.queries` reads."""
         options = {"kafka.bootstrap.servers": bootstrap, **self.options}
         options = {
             name: value.replace("SINK", f"{PREFIX}sink-{side}") for name, value in options.items()

@@ -369,7 +369,7 @@ FEWER = [
 
 
 @pytest.mark.parametrize(("message", "version"), FEWER)
-def test_full_ranges_are_decoded_unchanged(message: type[Message], version: int) -> None:
+def test_values_of_full_ranges_are_decoded_unchanged(message: type[Message], version: int) -> None:
     @effort(message)
     @given(instances(message, kio_class(message, version), for_kio=False), st.binary(max_size=5))
     def check(ours: Message, before: bytes) -> None:
