@@ -200,7 +200,7 @@ class ProducerBatch:
         self.builder.limit_bytes = limit_bytes
 
     def retry(self, at: float, *, hinted: bool) -> None:
-        """Set the time of the next attempt; with a newer leader epoch, it may be made earlier."""
+        """Set the time of the next attempt; with a newer leader epoch, that time may be earlier."""
         self.retry_at = at
         self.hints = self.hints + 1 if hinted else 0
 

@@ -121,7 +121,7 @@ class EventQueue:
     def _line(self, event: Event, at: float) -> bytes:
         return event_line(event, at, self._host, self._pid, self._client)
 
-    # What the queue's thread runs
+    # The code that the queue's thread runs
 
     def _run(self) -> None:
         try:

@@ -263,7 +263,7 @@ class ThreadHost:
             self._close_deadline = self._clock()
             self._inner.defer(self._finish)
 
-    # What the I/O thread runs
+    # The code that the I/O thread runs
 
     @property
     def inside(self) -> bool:

@@ -116,7 +116,7 @@ def public(kind: type) -> dict[str, Any]:
 
 
 def parameters(function: Any) -> list[tuple[str, object, str]]:
-    """Return names, kinds and defaults of parameters; give sentinels and classes by name."""
+    """Return names, kinds and defaults of parameters; represent sentinels and classes by their names."""
     return [
         (p.name, p.kind, _shown(p.default)) for p in inspect.signature(function).parameters.values()
     ]
