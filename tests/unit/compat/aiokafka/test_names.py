@@ -116,7 +116,7 @@ def public(kind: type) -> dict[str, Any]:
 
 
 def parameters(function: Any) -> list[tuple[str, object, str]]:
-    """Return names, kinds and defaults of parameters; represent sentinels and classes by their names."""
+    """Return names, kinds and defaults of parameters; replace sentinels and classes by names."""
     return [
         (p.name, p.kind, _shown(p.default)) for p in inspect.signature(function).parameters.values()
     ]
