@@ -11,9 +11,7 @@ from odradek.testing import LocalCluster
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 LEVELS = (("gzip", 1), ("gzip", 9), ("lz4", 1), ("lz4", 17), ("zstd", -5), ("zstd", 19))
-LARGE = b"".join(
-    b"value %d " % (n * n) for n in range(30_000)
-)  # fills several blocks of each codec
+LARGE = b"".join(b"value %d " % (n * n) for n in range(30_000))  # several blocks of each codec
 # Text without tabs, so that the console consumer's lines can be split.
 ROWS = [
     Row(b"N14228", b"JFK", (("source", b"test"), ("source", b"twice")), 1_700_000_000_123),

@@ -14,9 +14,7 @@ from odradek.api.consumer import Consumer
 from odradek.common.types import TopicPartition
 from odradek.testing import LocalCluster
 
-LARGE = b"".join(
-    b"value %d " % (n * n) for n in range(30_000)
-)  # fills several blocks of each codec
+LARGE = b"".join(b"value %d " % (n * n) for n in range(30_000))  # several blocks of each codec
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 ROWS = [
     Row(b"N14228", b"JFK", (("source", b"test"), ("source", b"twice")), 1_700_000_000_123),

@@ -23,7 +23,7 @@ TROUBLES = ("kill", "kill", "pause", "move", "roll")
 MORE_TROUBLES = ("reassign", "throttle", "lose answers")
 """Faults that need an admin client or a proxy."""
 LOSING = 4
-"""How often an answer of each API is lost, and the same number of seconds between two losses."""
+"""Number of lost answers per API, and seconds between two losses."""
 THROTTLED = 10.0
 """Seconds for which the quota lasts."""
 QUOTAS = {"producer_byte_rate": 1000.0, "consumer_byte_rate": 4000.0}

@@ -111,7 +111,7 @@ class ApiCall(NamedTuple, Generic[K, M, V]):
     whole: bool = True
     """Whether to check the error code of the response itself; otherwise `read` does."""
     unsettled: Callable[[V], KafkaError | None] | None = None
-    """Returns an error for a result that isn't final; its item is requested again."""
+    """Returns an error for a result that isn't final: its item is repeated until the deadline."""
     check: Callable[[M, Connection], KafkaError | None] | None = None
     """Checks a response as a whole, before it is read.
 

@@ -267,7 +267,7 @@ class Engine:
 
 
 def _no_exception(error: BaseException) -> bool:
-    """Return whether an error is no `Exception`, as Ctrl-C; the default of `_from_outside`."""
+    """Return whether an error, such as Ctrl-C, is no `Exception`; default of `_from_outside`."""
     return not isinstance(error, Exception)
 
 

@@ -23,7 +23,7 @@ class EngineInputs(Inputs, Protocol):
     effects: deque[Effect]
 
     def hosted(self, from_outside: Callable[[BaseException], bool]) -> None:
-        """Set the function that returns whether an exception (as Ctrl-C) is from outside."""
+        """Set the function that returns whether an exception (e.g. Ctrl-C) is from outside."""
 
     @property
     def inputs(self) -> Sized:

@@ -340,7 +340,7 @@ def _rounded(value: float) -> float:
 
 
 def _bytes(value: Any, schema: Mapping[str, Any], kind: str) -> bytes:
-    """Convert bytes as `odradek consume` prints them: a text in UTF-8, or `{"base64": …}`."""
+    """Return the bytes that `odradek consume` prints as a text (UTF-8) or as `{"base64": …}`."""
     try:
         if isinstance(value, dict) and len(value) > 1:
             raise KeyError

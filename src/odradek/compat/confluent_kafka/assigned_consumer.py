@@ -57,8 +57,7 @@ class AssignedConsumer:
         self._queue = CallbackQueue(self._given)
         self._all_books = OffsetBooks(store=self._given.store_offsets)
         self._last: tuple[Any, ...] | None = None
-        """Last returned record, if the offsets in `_all_books` don't include it yet (see `_books`).
-        """
+        """Last returned record, unless `_all_books` has its offset already (see `_books`)."""
         self._in_hand: Iterator[Message] = iter(())
         """Iterator over messages that are fetched and not returned yet."""
         self._every = self._given.commit_every

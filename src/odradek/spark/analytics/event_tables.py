@@ -34,8 +34,8 @@ BACK = ("first_ack", "first_record")
 DATED = (-62_135_596_800.0, 253_402_300_799.0)
 """First and last second of the years 1 to 9999, in seconds since the epoch."""
 STORM = 10
-"""Minimum number of connection attempts to a broker in one second for this second to count as
-overloaded (as part of a storm)."""
+"""Minimum number of connection attempts to a broker in one second for this second to count as part
+of a storm."""
 
 
 def from_folder(spark: SparkSession, folder: str) -> DataFrame:

@@ -268,8 +268,7 @@ class Marker:
     created: Ticket = PLAIN
     """Ticket in the name of the transactional id, of the attempt that first used the id."""
     used: Ticket = PLAIN
-    """Ticket of the attempt that wrote the rows, perhaps under an id that another attempt created.
-    """
+    """Ticket of the attempt that wrote the rows, perhaps under another attempt's id."""
 
     def stored(self) -> OffsetAndMetadata:
         """Return the marker as an offset with metadata, for the commit."""
