@@ -52,7 +52,7 @@ class ClusterCheck:
         return connection.broker_id is not None or self.passed(connection, now)
 
     def prompt(self, address: Address, now: float) -> Connection | None:
-        """Return a connection whose broker holds no fetch, if the cluster is the client's."""
+        """Return a connection to the client's cluster, preferably one without a held fetch."""
         found = self._network.prompt(address, now)
         return None if found is None or not self.agreed(found, now) else found
 

@@ -27,7 +27,7 @@ Epochs = dict[str, SeenEpochs | dict[int, tuple[bytes, int]]]
 """Type of the last seen topic ids and leader epochs, by topic and partition."""
 NO_ID = bytes(16)
 UNKNOWN_TOPIC = frozenset((3, 100))
-"""UNKNOWN_TOPIC_OR_PARTITION and UNKNOWN_TOPIC_ID: the topic never existed, or was deleted."""
+"""UNKNOWN_TOPIC_OR_PARTITION and UNKNOWN_TOPIC_ID: the topic doesn't exist yet, or no longer."""
 
 
 class Broker(NamedTuple):

@@ -2,9 +2,9 @@
 
 In: metadata requests whose response is late, so that another broker was asked as well. Out: late
 responses; whether asking one more broker could help; connection attempts that show whether a silent
-address, which sends nothing any more, is alive. A response counts whenever it arrives. If two
-brokers are late and one of them is slow but alive, the client waits, because a third request would
-only make it slower. Must not: judge a response, or send a request.
+address, which lately sent nothing or too little, is alive. A response counts whenever it arrives.
+If two brokers are late and one of them is slow but alive, the client waits, because a third request
+would only make it slower. Must not: judge a response, or send a request.
 
 If another connection answers, a silent one isn't closed: a half-open connection and a slow request
 look alike, and a request that takes 25 s would be repeated forever. When the request times out,

@@ -54,13 +54,13 @@ RECONNECT_WAITS = ExponentialBackoff(1.0, 10.0)
 FORGOTTEN = 60.0
 """Seconds after which earlier reconnects don't lengthen the wait any more."""
 DRAIN_TIMEOUT_S = 0.5
-"""Seconds for which no request is sent on a connection that is to be closed once it is idle."""
+"""Seconds without new requests on a connection whose `KEPT` requests delay its closing."""
 KEPT = frozenset((ProduceRequest.API_KEY, MetadataRequest.API_KEY))
 """API keys of the requests that must be answered before a connection is closed."""
 
 
 class Denied(NamedTuple):
-    """Errors with which a connection's broker denied one role; only the last role is tracked."""
+    """Errors with which a connection's broker denied one role; others are ignored meanwhile."""
 
     thing: Hashable
     """The role: leader of this partition, or coordinator with this name."""
@@ -129,7 +129,7 @@ class NotLeaderErrors:
         if now < not_before:  # a later error may lead to a reconnect
             return
         if any(r.body.API_KEY in KEPT for r in connection.in_flight):
-            connection.rest(now + DRAIN_TIMEOUT_S)  # let the other requests end
+            connection.rest(now + DRAIN_TIMEOUT_S)  # let the `KEPT` requests end
             return
         if now > not_before + FORGOTTEN:
             ends = 0

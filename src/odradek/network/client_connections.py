@@ -233,7 +233,7 @@ class ClientConnections:
             self.engine.effects.append(Close(connection.id, reason))
 
     def disown(self, connection: Connection, error: KafkaError, now: float) -> None:
-        """Close a connection to another cluster, so its responses prove nothing."""
+        """Close a connection to another cluster; undo what its responses seemed to prove."""
         if not connection.ended:
             connection.proves(False)
             if not connection.secondary:

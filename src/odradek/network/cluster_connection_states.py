@@ -190,7 +190,7 @@ class ClusterConnectionStates:
         return 0.0 if found is None else max(0.0, found.backoff_until - now)
 
     def dialling(self, state: AddressState, now: float) -> float:
-        """Note the start of an attempt; return its setup timeout, raised by failures (KIP-601)."""
+        """Note an attempt's start; return its setup timeout, drawn once per failure (KIP-601)."""
         state.last_dial = now
         state.dialling += 1
         if state.setup_timeout == 0.0:

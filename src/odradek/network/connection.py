@@ -269,7 +269,7 @@ class Connection:
         self.suspect, self.suspected_at = True, now
 
     def throttle(self, until: float, now: float) -> None:
-        """Send nothing before `until`, and don't suspect the broker until then (KIP-219)."""
+        """Send nothing, and suspect nothing, before `until`: the broker reads nothing (KIP-219)."""
         added = until - max(self.throttled_until, now)
         if added > 0.0:
             self.rest(until)

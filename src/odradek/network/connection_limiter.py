@@ -26,7 +26,7 @@ FRESH_SPACING = ExponentialBackoff(0.05, 0.1)
 Five known brokers and a bootstrap address are then tried within a third of a second.
 """
 FRESH = 6
-"""Maximum number of attempts that only wait `FRESH_SPACING`, until a connection has answered."""
+"""Maximum number of attempts after a wait of `FRESH_SPACING` until a request is answered."""
 MAX_PENDING = 6
 """Maximum number of pending attempts of one client while it is limited (R-MD-3)."""
 MAX_PER_SECOND = 6

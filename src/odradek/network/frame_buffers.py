@@ -39,7 +39,7 @@ class FrameBuffers:
 
     def __init__(self, limit: int = 0) -> None:
         self.limit = limit
-        """Maximum total bytes of kept buffers, in use or free; further buffers aren't reused."""
+        """Maximum total bytes of kept buffers, in use or free; only kept buffers are reused."""
         self.kept = 0
         self.made = 0
         """Number of buffers created so far; in a steady state it doesn't grow."""

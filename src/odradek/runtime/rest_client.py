@@ -54,7 +54,7 @@ UNEXPECTED_RESPONSE_S = 5.0
 A proxy may send such responses while its server restarts, or the URL may be wrong.
 """
 STEADY_GAP_S = 1.0
-"""If a server doesn't respond for this number of seconds, it may have restarted meanwhile."""
+"""Seconds from a server's response to the next request in which it may have restarted."""
 _TAGS = re.compile(r"<(?:style|script)\b[^>]{0,999}>[^<]*|<[^<>]{0,999}>", re.IGNORECASE)
 
 

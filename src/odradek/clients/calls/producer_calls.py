@@ -263,7 +263,7 @@ class ProducerCalls(TransactionCalls):
 
     def _out_of_line(self, owner: object) -> None:
         who = self._who()
-        if self.in_line.get(who) is owner:  # an interrupted wait keeps its own entry
+        if self.in_line.get(who) is owner:  # keep the entry of a wait that this call is inside
             del self.in_line[who]
 
     def _room(

@@ -349,7 +349,7 @@ class SubscriptionState:
         self.pauses += 1
 
     def policy_reset(self, state: PartitionState, policy: str | None = None) -> None:
-        """Drop a position that isn't in the log, so that the reset policy finds a new one."""
+        """Drop a position that is invalid or in doubt, so that a policy finds a new one."""
         self.changes += 1
         state.begin_reset(policy or self._policy)
         state.forget_committed()  # the committed offset isn't in the log

@@ -105,7 +105,7 @@ class GroupExplanation:
         return "; ".join(parts)
 
     def trouble(self, told: Collection[str] = ()) -> str:
-        """Return why this consumer gets no records, as a sentence; empty if it gets some.
+        """Return the group's reason why no records come, as a sentence; empty if it has none.
 
         Topics in `told` are left out.
         """

@@ -38,9 +38,9 @@ So thousands of partitions with one record don't use `batch.size` each.
 CANNOT_WAIT = object()
 """Owner of records sent in a callback: it can't wait, so it gets memory before waiting callers."""
 HURRY_SHARE = 2
-"""Divisor n: while callers wait for memory, open batches with 1/n of the used bytes don't linger.
+"""Divisor n: no open batch lingers while callers wait and open batches hold 1/n of used bytes.
 
-Not 4: in a full buffer, new batches reserve all granted bytes, so two might stop lingering.
+Not 4: in a full buffer, new batches reserve all granted bytes, so two might be enough.
 """
 
 
@@ -75,7 +75,7 @@ class RecordAccumulator:
             largest = min(COLUMN_BATCH, config["max.request.size"], self.limit // 8)
             self.column_batch_size = max(self.batch_size, largest)
         self.waiters: OrderedDict[object, Any] = OrderedDict()
-        """Callers that wait for memory, in order; other callers get none meanwhile."""
+        """Callers that wait for memory, in order; only `CANNOT_WAIT` gets memory before them."""
         self.released = 0
         """Number of batches whose memory was released."""
         self.starved = False

@@ -344,7 +344,7 @@ class Sender:
             for batch in batches:
                 self.batch_completion.fail_unsent(batch, error)
             return
-        # With acks=all the broker waits for replicas, so it isn't silent if its response is late.
+        # With acks=all the broker waits for replicas: a late response doesn't prove it is silent.
         request.held = self._acks == ALL_REPLICAS
         self._requests[connection.id] = self._requests.get(connection.id, 0) + 1
         request.reply.when_done(partial(self._answered, connection, batches, exchange))

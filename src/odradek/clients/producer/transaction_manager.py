@@ -413,7 +413,7 @@ class TransactionManager:
     def _end(self, *, committed: bool) -> Flow[None]:
         """End the transaction at the coordinator, and obtain the next epoch."""
         written = self._acknowledged_as() == self.current
-        if self.version_2 and written:  # a batch of this transaction's epoch is written
+        if self.version_2 and written:  # each transaction has its own epoch, so it has begun
             self._begun = Begun.YES
         before, upgraded = self.current, not self.version_2 and self._speaks_version_2()
         newest = None if self.version_2 else WITHOUT_EPOCHS

@@ -236,7 +236,7 @@ class ThreadHost:
             thread = self._thread
             dead = thread is not None and not thread.is_alive()
             if dead and self._runs.setdefault("thread", NO_THREAD) == NO_THREAD:
-                thread = None  # the thread's start was interrupted
+                thread = None  # its start was interrupted: it does nothing
             if thread is None:
                 self._ended = True
         if thread is None:
@@ -263,7 +263,7 @@ class ThreadHost:
             self._close_deadline = self._clock()
             self._inner.defer(self._finish)
 
-    # The code that the I/O thread runs
+    # The I/O thread
 
     @property
     def inside(self) -> bool:

@@ -139,7 +139,7 @@ class Delivery:
                 columns = entry.move(columns)
             except CorruptRecordError as error:
                 if runs:
-                    break  # return the records before the corrupt batch first
+                    break  # return earlier records first; the next call handles this error
                 self._leave_out(entry, error, now)
             except KafkaError:
                 if runs:

@@ -574,8 +574,8 @@ class Fetcher:
     ) -> None:
         """Apply the response to a fetch that was sent while the broker held the leader's first one.
 
-        Only records are used. A partition without records, or with an error, is left to the next
-        regular fetch: the second connection, which this fetch used, may lead to another broker.
+        A partition without records, or with an error, is left to the next regular fetch: the second
+        connection, which this fetch used, may lead to another broker.
         """
         network, address = self._network, asked.address
         response: FetchResponse | None = None
