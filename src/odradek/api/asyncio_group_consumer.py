@@ -147,7 +147,7 @@ class AsyncGroupConsumer(ConsumerState, AsyncClient[ConsumerEngine]):
     async def offsets_for_times(
         self, times: Mapping[TopicPartition, int], timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Return the offset of each partition's first record at or after a time, or None.
+        """Return, by partition, the offset of the first record at or after a time; None for none.
 
         See `Consumer.offsets_for_times`.
         """

@@ -1,4 +1,4 @@
-"""Serializers and deserializers of a client; imported only for clients that have some.
+"""Serializers and deserializers of a client; their code is imported only if it has some.
 
 In: functions of the program. Out: wrappers around the client's bytes, or None. Must not: make a
 client without them import or call anything.

@@ -215,7 +215,7 @@ class GroupConsumer(ConsumerState, Client[ConsumerEngine]):
     def offsets_for_times(
         self, times: Mapping[TopicPartition, int], timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Return the offset of each partition's first record at or after a time, or None.
+        """Return, by partition, the offset of the first record at or after a time; None for none.
 
         `times`: milliseconds since the epoch by partition.
         """

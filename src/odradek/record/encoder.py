@@ -223,7 +223,7 @@ class ColumnEncoder:
             self._rows.get(i)
 
     def use(self, partition: int, builder: BatchBuilder) -> Piece | None:
-        """Write rows of `partition` to `builder` from now on; return those in the last batch."""
+        """Write rows of `partition` to `builder` from now on; return its previous batch's rows."""
         if not 0 <= partition < self._partition_count:
             raise IndexError(f"partition {partition} of {self._partition_count}")
         piece = self._piece(partition)

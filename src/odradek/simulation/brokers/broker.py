@@ -116,7 +116,7 @@ class BrokerSession:
 
     @property
     def idle(self) -> bool:
-        """Whether all received requests have been handled."""
+        """Whether no received request waits or is being handled."""
         return self.ended or not (self._busy or self._inbox)
 
     def answer(self, request: ReceivedRequest, response: Message | None, version: int) -> None:

@@ -618,7 +618,7 @@ class GroupLedger:
     # When all faults have ended
 
     def settled(self, topic: str) -> str:
-        """Return which partition lacks a single owner or has unread records; "" if none does."""
+        """Return which partition lacks one owner, or has unread or owed records; "" if none."""
         for index, partition in enumerate(self.cluster.topics[topic].partitions):
             place = TopicPartition(topic, index)
             owners = [name for name, stints in self.stints.items() if place in stints]

@@ -29,7 +29,7 @@ class CallResult(StrEnum):
     """Result of an operation, under Jepsen's name for it."""
 
     OK = "ok"
-    """The operation took effect, and its call returned successfully."""
+    """The operation took effect, and the caller was notified of that."""
     FAIL = "fail"
     """The operation certainly took no effect, for example an aborted transaction."""
     INFO = "info"

@@ -174,7 +174,7 @@ class RetriesInBounds:
 
     def _check(self, event: Event, what: str, attempt: int) -> None:
         if "ConcurrentTransactions" in str(event.fields.get("error")):
-            return  # the last transaction is ending: a retry waits 20 ms, as in Java (KIP-890)
+            return  # the last transaction is ending: 20 ms at first, as in Java (KIP-890)
         steady = STEADY if what in CONSTANT else 0
         low, high = bounds(self._policy, max(0, attempt - 1 - steady))
         backoff = float(event.fields["backoff"])
@@ -297,7 +297,7 @@ class RecordLedger:
             if record.value == value:
                 record.acknowledged, record.offset = True, offset
                 return
-        self._sent[partition].append(_Sent(value, True, offset))  # no partition chosen
+        self._sent[partition].append(_Sent(value, True, offset))  # sent without a chosen partition
 
     def verify(self, cluster: SimulatedCluster) -> None:
         """Check that no acknowledged record is lost, duplicated or out of order in the logs."""

@@ -92,7 +92,7 @@ def _change_link(stage: Stage, a: dict[str, Any]) -> None:
 
 
 def _exhaust(stage: Stage, a: dict[str, Any]) -> None:
-    """Take resources from all clients; if such faults overlap, all end with the first."""
+    """Take resources from all clients for some time; overlapping faults end with the first."""
     world, names = stage.world, [f"no_{name}" for name in SHORTAGES if a.get(name)]
     for at, on in ((world.now, True), (world.now + a["seconds"], False)):
         change: dict[str, Any] = dict.fromkeys(names, on)

@@ -35,7 +35,7 @@ topic was recreated may commit an old offset for the new topic, and no broker re
 
 
 BEHIND = 0.5
-"""Share of deleted or recreated topics whose change a broker's metadata shows later."""
+"""Share of deleted or recreated topics whose change one broker shows later than others."""
 
 WITH_IDS = 2
 """First transaction.version with topic ids in transactions."""

@@ -87,8 +87,7 @@ class TransactionalDriver(WritingDriver):
         """Check each offset that a transaction commits, when it is committed.
 
         At the end of the run, later transactions have replaced it. The offset must be the last one
-        that the transaction has sent (R-TX-2), and must not be from an earlier transaction
-        (R-TX-1).
+        that a transaction has sent (R-TX-2), and must not be from an earlier transaction (R-TX-1).
         """
         found = offsets.get(INPUT)
         if group_id != self.group or found is None:

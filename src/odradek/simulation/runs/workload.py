@@ -298,7 +298,7 @@ class MetadataDriver(AskingDriver):
 
 
 class AdminDriver(AskingDriver):
-    """An admin client that describes the cluster, and lists, creates and deletes topics."""
+    """An admin client that describes cluster and topics, and lists, creates and deletes topics."""
 
     engine: AdminEngine
     _described: bool = False

@@ -85,7 +85,7 @@ class Session(Protocol):
 
     @property
     def idle(self) -> bool:
-        """Whether all received requests have been handled."""
+        """Whether no received request waits or is being handled."""
 
     def receive(self, request: ReceivedRequest) -> None:
         """Receive a request; requests are answered in order."""

@@ -120,7 +120,7 @@ class SimulatedHost(StepCount):
     in_use = False
     cut_off = False
     surfacing = True
-    """Whether the next call raises callbacks' errors; True, as no signal interrupts here."""
+    """Whether calls raise errors of callbacks (see `Host.surfacing`)."""
 
     @property
     def on_its_own(self) -> bool:

@@ -230,7 +230,7 @@ class Link:
         self._time.at(self._up_at, lambda: self._arrived_up(received))
 
     def close_by_client(self) -> None:
-        """Close from the client's side at once; the broker is notified after a delay."""
+        """Close from the client's side: drop responses on the way, and notify the broker later."""
         if self.ended:
             return
         self.ended = True

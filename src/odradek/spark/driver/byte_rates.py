@@ -199,7 +199,7 @@ class ByteRates:
         return True
 
     def _assign_what_is_left(self, client: Consumer) -> None:
-        """Assign the partitions whose samples are incomplete; unchanged fetches stay in flight."""
+        """Assign the unsampled partitions; if an end is unchanged, its fetch stays in flight."""
         client.assign(
             list(self._under_way), until={tp: s.until for tp, s in self._under_way.items()}
         )

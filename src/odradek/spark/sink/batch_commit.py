@@ -192,7 +192,7 @@ class _Batch:
             )
 
     def _entries(self, committed: dict[int, TaskEntry], *, by_02: bool) -> list[TaskEntry]:
-        """Return each task's entry: of its committed transaction, or of the prepared one."""
+        """Return entries of tasks with rows: of committed transactions, or else prepared ones."""
         found = dict(committed)
         lacking = set()
         for partition, one in self._of.items():

@@ -215,7 +215,7 @@ def meet(
 
 
 def _check_name(rows: TopicRows) -> None:
-    """Raise for an invalid name in column topic, because a producer would look it up in vain."""
+    """Raise for an invalid name in column topic; option topic was checked when it was read."""
     if not is_topic_name(rows.topic):
         row = rows.row(0)
         raise SinkRowError(

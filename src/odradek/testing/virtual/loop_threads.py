@@ -27,7 +27,7 @@ FIRST_LOOK = 0.001
 LONGEST_LOOK = 0.02
 """First and maximum interval in real seconds for checking whether a job waits for the loop."""
 LOOKED_UP_TO = 6
-"""Number of a thread's innermost frames to search for `Future.result`, which has inner calls."""
+"""Number of innermost frames to search for `Future.result`, which waits in functions it calls."""
 
 
 class Job:
