@@ -47,7 +47,7 @@ REBALANCES = frozenset((JoinGroupRequest.API_KEY, SyncGroupRequest.API_KEY))
 PIPELINED = SETUP | {ProduceRequest.API_KEY, FetchRequest.API_KEY}
 """APIs whose requests a client may repeat before the previous response has arrived."""
 QUESTIONS = {"Metadata": 8, "FindCoordinator": 4, "Heartbeat": 40, "ConsumerGroupHeartbeat": 40}
-"""Half of the allowed number of these requests while brokers are slow (`patient`); 2 for other APIs,
+"""Half of the allowed number of these requests with slow brokers (`patient`); 2 for other APIs,
 one for each of two leaders. A transactional client with a group has two coordinators, and the first
 response for each says that the coordinator's topic is being created."""
 SPARE_REQUESTS = 16
