@@ -65,7 +65,7 @@ RATIOS = (
     Ratio("asyncio-round-trip", "odradek", "aiokafka", "p50_ms"),
     Ratio("start", "odradek", "confluent", "first_read_ms"),
 )
-"""Odradek's ratios to the fastest Python client, or to a bare socket, in tasks of users."""
+"""Odradek's ratios to the fastest Python client, a bare socket, or another way to use Odradek."""
 
 
 def rows() -> list[Row]:

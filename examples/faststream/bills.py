@@ -1,4 +1,4 @@
-"""A FastStream application on this package: without its first two lines it would use aiokafka.
+"""A FastStream application on this package: without `install` it would use aiokafka.
 
     KAFKA=localhost:9092 faststream run bills:app
 

@@ -1,7 +1,7 @@
 """Small programs for confluent-kafka's admin client, also run with another library.
 
 In: the library (a module with confluent-kafka's names), a cluster, a function that records values.
-Out: what a program observes, as plain values: names of error codes, not messages. Must not: note
+Out: what a program observes, as plain values: names of error codes, not messages. Must not: record
 anything that depends on timing.
 """
 

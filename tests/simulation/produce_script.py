@@ -47,7 +47,7 @@ Rule = Callable[[Arrival], tuple[str, int] | None]
 
 @dataclass
 class ProduceScript:
-    """Scripted leaders: for a batch, `rule` returns whether it is appended, and the error code."""
+    """Scripted leaders: `rule` returns whether a batch is appended and the error code; or None."""
 
     rule: Rule = lambda _: None
     arrivals: list[Arrival] = field(default_factory=list)

@@ -187,7 +187,7 @@ def test_calls_find_a_coordinator_that_moved() -> None:
     assert admin.list_group_offsets("g", timeout=30)["g"][T0].offset == 5
 
 
-def test_calls_succeed_if_the_cluster_moves_during_the_call() -> None:
+def test_calls_succeed_while_and_after_the_cluster_moves() -> None:
     stage, admin = made()
     admin.list_offsets({T0: "LATEST"})
     stage.cluster.move(after=3.0)

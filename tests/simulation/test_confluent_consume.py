@@ -108,7 +108,7 @@ def test_consume_returns_the_gathered_messages_when_a_rebalance_waits(
     other.close()
 
 
-async def test_the_asyncio_consumer_commits_messages_once_they_were_returned(
+async def test_the_asyncio_consumer_commits_messages_only_after_they_were_returned(
     simulation: KafkaSimulation, commits: list[tuple[TopicPartition, int]]
 ) -> None:
     consumer = AIOConsumer(settings(simulation, "classic"))

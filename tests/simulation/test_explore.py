@@ -204,7 +204,7 @@ def is_found(words: str, seeds: range, *, short: bool = True, family: Family = "
         (UnexpectedBrokers, "starts_again", "after the last one"),
     ],
 )
-def test_a_client_that_accepts_a_wrong_cluster_or_broker_is_detected(
+def test_a_client_that_accepts_a_wrong_cluster_or_rebootstraps_too_often_is_detected(
     kind: type, method: str, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kind, method, lambda *_: True)

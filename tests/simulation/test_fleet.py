@@ -79,7 +79,7 @@ def test_listening_to_events_of_a_client_does_not_change_the_result() -> None:
 
 
 def test_backoff_policies_differ_in_their_bursts() -> None:
-    """At the maximal backoff, KIP-580's waits are equal, Java's vary by half, Odradek's by all."""
+    """At the maximal backoff, KIP-580's waits are all equal, half of Java's, none of Odradek's."""
     peaks = {}
     for policy in (LiteralBackoff(0.05, 1.0), JavaBackoff(0.05, 1.0), ExponentialBackoff(0.05, 1)):
         times = bare(policy, 10_000, 10.0, seed=1)

@@ -144,7 +144,7 @@ USER = AclBinding("USER", "alice", "User:bob", "DESCRIBE_TOKENS")
 
 
 def use(scene: Stage, key: int, what: str) -> object:
-    """Make a call that sends `what`, a value with another meaning in an earlier version."""
+    """Make this API's call for `what`, a value with another meaning in an earlier version."""
     if key == ProduceRequest.API_KEY:
         with scene.producer(compression_type="zstd") as producer:
             return producer.send("t", bytes(1000)).result(10.0)

@@ -155,7 +155,7 @@ def test_send_arrow_without_rows_completes_immediately() -> None:
     assert (future.done(), future.rows, future.result(timeout=0)) == (True, 0, [])
 
 
-def test_the_future_of_send_arrow_raises_the_first_error_of_a_row() -> None:
+def test_the_future_of_send_arrow_raises_the_error_of_its_rows() -> None:
     _, cluster, producer = make(9, **{"delivery.timeout.ms": 4000, "request.timeout.ms": 1000})
     producer.send_arrow("t", numbered(0, 3)).result(timeout=5)
     every_broker(cluster, "crash")

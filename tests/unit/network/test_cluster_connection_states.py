@@ -339,6 +339,7 @@ def test_a_connection_loss_that_is_no_failure_stores_its_error_but_starts_no_bac
     s.excused(A, 3.0, error)
     one = s.state(A)
     assert (one.last_error, one.last_error_at, one.failures) == (error, 3.0, 0)
+    assert s.backoff_left(A, 3.0) == 0.0
 
 
 def test_a_successful_connection_clears_backoff_and_last_error() -> None:

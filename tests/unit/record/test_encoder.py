@@ -378,10 +378,10 @@ def test_invalid_arguments_of_the_column_encoder_are_rejected(use: Encoding) -> 
         encoder(use, columns(0, headers=headers([])._replace(entries=-1)))
 
 
-def test_a_batch_can_be_built_while_the_encoder_writes_other_batches(
+def test_a_batch_is_free_for_other_threads_while_the_encoder_writes_other_batches(
     use: Encoding,
 ) -> None:
-    """The producer's I/O thread may build one batch during a call of `encode`."""
+    """The producer's I/O thread may use and build one batch while `encode` writes others."""
     rows = 20_000
     if not use.BatchBuilder.ATOMIC:
         rows = 500  # the Python encoder is slow, and threads take turns

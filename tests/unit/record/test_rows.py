@@ -350,7 +350,9 @@ def test_objects_with_references_to_themselves_are_garbage_collected() -> None:
 
 
 @pytest.mark.parametrize("twin", TWINS)
-def test_classes_that_are_not_plain_are_rejected_for_objects_without_init(twin: Any) -> None:
+def test_blanks_rejects_unplain_classes_and_become_those_that_add_more_than_methods(
+    twin: Any,
+) -> None:
     for cls in (int, tuple, list, Exception, type):
         with pytest.raises(TypeError, match="plain class"):
             twin.blanks(cls, 1)

@@ -48,7 +48,7 @@ def test_a_replay_reads_the_same_ranges_after_the_log_has_changed(
     assert sizes(again, SENTINEL, end) == WHOLE
 
 
-def test_latest_is_resolved_in_the_first_spark_offset_even_if_there_are_no_records(
+def test_latest_is_resolved_in_the_first_spark_offset_even_without_records_to_read(
     tracker: Any, cluster: Any, clock: Any
 ) -> None:
     end = following(tracker(startingOffsets="latest"), SENTINEL)
